@@ -1,0 +1,51 @@
+PYTHON ?= python3
+PIP_VERSION := 26.3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTEST_ARGS ?= -n 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup system-packages demo test bench lint docs
+
+help:
+	@echo "make setup   install what is needed: Debian packages (as root) and .venv"
+	@echo "make demo    a broker, a producer, a consumer, a kill -9, in about a minute"
+	@echo "make test    all tests"
+	@echo "make bench   measure this machine and write docs/benchmarks.md"
+	@echo "make lint    style, types, import rules, generated pages"
+	@echo "make docs    write the generated pages of docs/"
+
+setup: system-packages $(INSTALLED)
+
+# kcat, the command-line client of librdkafka, is what some tests speak with.
+system-packages:
+	@command -v kcat >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends kcat; } \
+	  || { echo "kcat is missing; as root: apt-get install kcat" >&2; exit 1; }
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q pip==$(PIP_VERSION)
+	$(BIN)/python -m pip install -q --build-constraint constraints.txt -c constraints.txt --group dev -e .
+	@touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/diskless demo
+
+test: $(INSTALLED)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+bench: $(INSTALLED)
+	$(BIN)/python tests/benchmarks/bench.py
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m diskless_core.cli.docs --check
+
+docs: $(INSTALLED)
+	$(BIN)/python -m diskless_core.cli.docs

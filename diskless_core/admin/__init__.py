@@ -1,0 +1,1 @@
+"""The HTTP interface for operators: health, metrics, plugins."""

@@ -1,0 +1,145 @@
+"""The HTTP interface's routes, and the uvicorn server that runs them. Imported by `http` when it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI, Request, Response, status
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from diskless_core.admin import models
+from diskless_core.admin.sources import PluginSource, ReadinessCheck
+from diskless_core.admin.validation import validate_plugin
+from diskless_core.config.describe import describe_settings
+from diskless_core.metrics import CONTENT_TYPE, Metrics
+from diskless_core.plugin.errors import PluginError, PluginNotFoundError
+from diskless_core.plugin.hookspecs import NOUNS
+from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
+
+
+class EmbeddedServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to the broker around it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def build_server(app: FastAPI, *, grace_s: int) -> EmbeddedServer:
+    """A server for the running event loop. At its end, requests under way get `grace_s` seconds."""
+    return EmbeddedServer(
+        uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=grace_s,
+        )
+    )
+
+
+def build_app(metrics: Metrics, readiness: ReadinessCheck, plugins: PluginSource) -> FastAPI:
+    """All routes. Those that import plugins run in threads, the others on the event loop."""
+    app = FastAPI(title="Diskless", summary="Health, metrics and plugins of one broker.")
+    app.add_exception_handler(PluginError, _plugin_error)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    _add_observation(app, metrics, readiness)
+    _add_plugins(app, plugins)
+    return app
+
+
+def _add_observation(app: FastAPI, metrics: Metrics, readiness: ReadinessCheck) -> None:
+    @app.get("/metrics", response_class=Response)
+    async def scrape() -> Response:
+        """All metrics in Prometheus' text format."""
+        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+
+    @app.get("/health/live")
+    async def live() -> dict[str, str]:
+        """The process runs and its event loop turns."""
+        return {"status": "alive"}
+
+    @app.get("/health/ready", responses={503: {"model": models.Readiness}})
+    async def ready(response: Response) -> models.Readiness:
+        """Clients can be served: coordinator shards have leaders, the object store answers."""
+        reasons = list(readiness())
+        if reasons:
+            response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+        return models.Readiness(ready=not reasons, reasons=reasons)
+
+
+def _add_plugins(app: FastAPI, plugins: PluginSource) -> None:
+    @app.get("/plugins")
+    def list_plugins() -> list[models.PluginAnswer]:
+        """All installed plugins, first those that can be used."""
+        catalogue = plugins.catalogue()
+        return [*map(_usable, catalogue.loaded), *map(_quarantined, catalogue.quarantined)]
+
+    @app.get("/plugins/{noun}/{name}/config", responses={404: {"model": models.ErrorAnswer}})
+    def describe(noun: str, name: str) -> list[models.SettingAnswer]:
+        """Every property that the plugin can be told."""
+        described = describe_settings(plugins.get(noun, name).descriptor.settings, f"{noun}.{name}.")
+        return [
+            models.SettingAnswer(
+                name=setting.name,
+                type=setting.type,
+                required=setting.required,
+                default_value=setting.default,
+                valid_values=setting.valid_values,
+                environment=setting.environment,
+                documentation=setting.help,
+            )
+            for setting in described
+        ]
+
+    @app.put("/plugins/{noun}/{name}/config/validate", responses={404: {"model": models.ErrorAnswer}})
+    def validate(noun: str, name: str, config: dict[str, str]) -> models.ValidationAnswer:
+        """Judge a configuration, given as an object of property names and values, and change nothing."""
+        return validate_plugin(plugins.get(noun, name), config)
+
+
+def _usable(plugin: LoadedPlugin) -> models.PluginAnswer:
+    entry_point, descriptor = plugin.entry_point, plugin.descriptor
+    return models.PluginAnswer(
+        name=entry_point.name,
+        type=entry_point.noun,
+        version=entry_point.version,
+        distribution=entry_point.distribution,
+        location=plugin.location,
+        default=NOUNS[entry_point.noun].default == entry_point.name,
+        api_version=descriptor.api_version,
+        capabilities=sorted(descriptor.capabilities),
+        help=descriptor.help,
+    )
+
+
+def _quarantined(plugin: QuarantinedPlugin) -> models.PluginAnswer:
+    entry_point = plugin.entry_point
+    return models.PluginAnswer(
+        name=entry_point.name,
+        type=entry_point.noun,
+        version=entry_point.version,
+        distribution=entry_point.distribution,
+        location=entry_point.value,
+        error=plugin.reason,
+        traceback=plugin.traceback_text,
+    )
+
+
+async def _plugin_error(_request: Request, error: Exception) -> JSONResponse:
+    code = status.HTTP_404_NOT_FOUND if isinstance(error, PluginNotFoundError) else status.HTTP_409_CONFLICT
+    return _error_answer(code, str(error))
+
+
+async def _malformed(_request: Request, _error: Exception) -> JSONResponse:
+    # FastAPI's own answer repeats what was sent, which may be a secret.
+    return _error_answer(422, "the body has to be a JSON object whose values are strings")
+
+
+def _error_answer(code: int, message: str) -> JSONResponse:
+    return JSONResponse(models.ErrorAnswer(error_code=code, message=message).model_dump(), status_code=code)

@@ -1,0 +1,91 @@
+"""The HTTP server on `admin.listener`, in the broker's own event loop.
+
+FastAPI and uvicorn are imported in a thread after the socket is bound, so that they do not delay the broker's start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import socket
+from typing import Any
+
+import structlog
+
+from diskless_core.admin.sources import PluginSource, ReadinessCheck
+from diskless_core.config.listeners import Listener
+from diskless_core.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+_BACKLOG = 128
+_GRACE_S = 1
+
+
+class AdminServer:
+    """Serves health, metrics and plugins until stopped.
+
+    Args:
+        listener: address to listen on; port 0 takes any free one.
+        metrics: what `GET /metrics` answers.
+        readiness: called on the event loop, says why the broker is not ready; empty when it is. Must not block.
+        plugins: what `GET /plugins` lists.
+    """
+
+    def __init__(self, listener: Listener, metrics: Metrics, readiness: ReadinessCheck, plugins: PluginSource) -> None:
+        self._listener = listener
+        self._metrics = metrics
+        self._readiness = readiness
+        self._plugins = plugins
+        self._socket: socket.socket | None = None
+        self._server: Any = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that was bound. Valid once `start` has returned."""
+        if self._socket is None:
+            raise RuntimeError("the admin server has not been started")
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """Where the server can be asked, as `http://host:port`."""
+        return str(Listener(self._listener.name, self._listener.host, self.port))
+
+    async def start(self) -> None:
+        """Bind, and begin to serve. Requests that come in before the server is imported wait for it.
+
+        Raises:
+            OSError: the address can't be bound.
+        """
+        family = socket.AF_INET6 if ":" in self._listener.host else socket.AF_INET
+        address = (self._listener.host, self._listener.port)
+        self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
+        self._socket.setblocking(False)
+        self._task = asyncio.create_task(self._serve(self._socket), name="admin server")
+
+    async def stop(self) -> None:
+        """Stop serving and release the port; requests under way get a second. Idempotent."""
+        task, self._task = self._task, None
+        if task is None or self._socket is None:
+            return
+        if self._server is None:
+            task.cancel()
+        else:
+            self._server.should_exit = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        self._socket.close()
+
+    async def _serve(self, bound: socket.socket) -> None:
+        try:
+            app_module = await asyncio.to_thread(importlib.import_module, "diskless_core.admin.app")
+            app = app_module.build_app(self._metrics, self._readiness, self._plugins)
+            self._server = app_module.build_server(app, grace_s=_GRACE_S)
+            await self._server.serve(sockets=[bound])
+        except Exception:
+            _log.exception("the admin server failed; the broker goes on without it")
+            bound.close()

@@ -1,0 +1,257 @@
+"""One client connection: bytes to frames, frames to the dispatcher, answers back in order. Knows no API.
+
+Small frames are cut out of a receive buffer that all connections share; a large one is received straight into a
+buffer of its own. Requests are processed concurrently and answered in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+import structlog
+
+from diskless_core.broker.frame_pool import Frame, FramePool
+
+RECEIVE_BYTES = 64 << 10
+MAX_CONCURRENT_REQUESTS = 256
+"""Of one connection; above it the connection is not read."""
+
+_SIZE_BYTES = 4
+
+_log = structlog.get_logger(__name__)
+
+Answer = list[Any] | None
+"""The pieces of a response frame; None where the protocol wants no answer."""
+
+
+class CloseConnectionError(Exception):
+    """The request cannot be answered by a response; the connection is closed and the reason logged."""
+
+
+class Dispatcher(Protocol):
+    """What a connection hands its frames to."""
+
+    def dispatch(self, frame: Frame, connection: Connection) -> Answer | Awaitable[Answer]:
+        """Begin a request; called in the order of arrival.
+
+        Raises:
+            CloseConnectionError: also from what is returned.
+        """
+        ...
+
+
+class Server:
+    """What the connections of a listener share."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        pool: FramePool,
+        *,
+        max_frame_bytes: int,
+        max_connections: int,
+        wait_for_room: Callable[[Callable[[], None]], bool],
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.pool = pool
+        self.max_frame_bytes = max_frame_bytes
+        self.max_connections = max_connections
+        self.wait_for_room = wait_for_room
+        self.receive_buffer = bytearray(RECEIVE_BYTES + _SIZE_BYTES)
+        self.connections: set[Connection] = set()
+
+
+class _Slot:
+    """The place of one request's answer in the order of its connection."""
+
+    __slots__ = ("answer", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.answer: Answer = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's side of one TCP connection.
+
+    Attributes:
+        starved: what the last fetch's budget did not reach; see `Fetcher.fetch`.
+        last_active: loop time of the last bytes received.
+    """
+
+    def __init__(self, server: Server, listener: str) -> None:
+        self._server = server
+        self.listener = listener
+        self.peer = "?"
+        self.starved: set[Any] = set()
+        self.last_active = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._frame: Frame | None = None
+        self._filled = 0
+        self._partial = b""
+        self._slots: deque[_Slot] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._paused_for: set[str] = set()
+
+    # --- the transport's calls -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.last_active = self._loop.time()
+        if len(self._server.connections) >= self._server.max_connections:
+            _log.warning("a connection was refused: max.connections is reached", client=self.peer)
+            self._transport.abort()
+            return
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the base class's signature
+        self._server.connections.discard(self)
+        for task in self._tasks:
+            task.cancel()
+        if self._frame is not None:
+            self._frame.release()
+            self._frame = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # the base class's signature
+        if self._frame is not None:
+            return self._frame.view[self._filled :]
+        kept = len(self._partial)
+        self._server.receive_buffer[:kept] = self._partial
+        return memoryview(self._server.receive_buffer)[kept:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._loop.time()
+        if self._frame is None:
+            self._cut(memoryview(self._server.receive_buffer)[: len(self._partial) + nbytes])
+            return
+        self._filled += nbytes
+        if self._filled == len(self._frame.view):
+            frame, self._frame = self._frame, None
+            self._begin(frame)
+
+    def pause_writing(self) -> None:
+        self._pause("writing")
+
+    def resume_writing(self) -> None:
+        self._resume("writing")
+
+    # --- frames --------------------------------------------------------------------------------------------------
+
+    def _cut(self, received: memoryview) -> None:
+        position = 0
+        while len(received) - position >= _SIZE_BYTES:
+            size = int.from_bytes(received[position : position + _SIZE_BYTES], "big", signed=True)
+            if not 0 < size <= self._server.max_frame_bytes:
+                self.close(f"a frame of {size} bytes is not accepted")
+                return
+            position += _SIZE_BYTES
+            frame = self._server.pool.take(size)
+            here = min(size, len(received) - position)
+            frame.view[:here] = received[position : position + here]
+            position += here
+            if here < size:
+                self._frame, self._filled = frame, here
+                break
+            self._begin(frame)
+            if self.is_closing:
+                return
+        self._partial = bytes(received[position:])
+
+    def _begin(self, frame: Frame) -> None:
+        slot = _Slot()
+        self._slots.append(slot)
+        try:
+            answer = self._server.dispatcher.dispatch(frame, self)
+        except CloseConnectionError as error:
+            self.close(str(error))
+            return
+        finally:
+            frame.release()
+        if answer is None or isinstance(answer, list):
+            self._answer(slot, answer)
+        elif isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda done: self._settle(slot, done))
+        else:
+            task = self._loop.create_task(self._await(slot, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if len(self._slots) >= MAX_CONCURRENT_REQUESTS:
+            self._pause("requests")
+        if "room" not in self._paused_for and self._server.wait_for_room(self._room_again):
+            self._pause("room")
+
+    async def _await(self, slot: _Slot, answer: Awaitable[Answer]) -> None:
+        try:
+            self._answer(slot, await answer)
+        except CloseConnectionError as error:
+            self.close(str(error))
+
+    def _settle(self, slot: _Slot, done: asyncio.Future[Answer]) -> None:
+        if done.cancelled():
+            self.close("the request was given up")
+            return
+        error = done.exception()
+        if error is None:
+            self._answer(slot, done.result())
+        else:
+            self.close(str(error))
+
+    def _answer(self, slot: _Slot, answer: Answer) -> None:
+        slot.done, slot.answer = True, answer
+        if self._slots and self._slots[0] is slot:
+            self._flush()
+
+    def _flush(self) -> None:
+        pieces: list[Any] = []
+        while self._slots and self._slots[0].done:
+            answer = self._slots.popleft().answer
+            if answer is not None:
+                pieces += answer
+        if pieces and self._transport is not None and not self.is_closing:
+            self._transport.writelines(pieces)
+        if len(self._slots) < MAX_CONCURRENT_REQUESTS:
+            self._resume("requests")
+
+    # --- flow and end --------------------------------------------------------------------------------------------
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return not self._slots
+
+    def close(self, reason: str | None = None) -> None:
+        """End the connection. With a reason, it is logged: the client did something that has no other answer."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if reason is not None:
+            _log.warning("a connection was closed", client=self.peer, reason=reason)
+        self._transport.close()
+
+    def stop_reading(self) -> None:
+        """Accept no more requests; those under way are still answered."""
+        self._pause("shutdown")
+
+    def _room_again(self) -> None:
+        self._resume("room")
+
+    def _pause(self, reason: str) -> None:
+        if not self._paused_for and not self.is_closing and self._transport is not None:
+            self._transport.pause_reading()
+        self._paused_for.add(reason)
+
+    def _resume(self, reason: str) -> None:
+        if reason not in self._paused_for:
+            return
+        self._paused_for.discard(reason)
+        if not self._paused_for and not self.is_closing and self._transport is not None:
+            self._transport.resume_reading()

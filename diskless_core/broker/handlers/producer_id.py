@@ -1,0 +1,30 @@
+"""InitProducerId: ids for idempotent producers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import InitProducerIdResponse
+
+_NONE = -1
+
+
+async def init_producer_id(context: RequestContext, request: Any) -> Any:
+    """Handle InitProducerId. A transactional id is refused with an error that ends the client's attempts."""
+    if request.transactional_id == "":
+        return _response(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    try:
+        return _response(ErrorCode.NONE, await context.services.producer_ids.next(), 0)
+    except CoordinatorError as error:
+        return _response(error.code)
+
+
+def _response(error: ErrorCode, producer_id: int = _NONE, epoch: int = _NONE) -> Any:
+    return InitProducerIdResponse(
+        throttle_time_ms=0, error_code=int(error), producer_id=producer_id, producer_epoch=epoch
+    )

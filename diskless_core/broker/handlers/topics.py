@@ -1,0 +1,158 @@
+"""CreateTopics and DeleteTopics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.cluster import operations, topic_configs
+from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.topic_configs import InvalidTopicConfigError
+from diskless_core.cluster.topics import TopicInfo
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import CreateTopicsResponse, DeleteTopicsResponse
+
+_UNSET = -1
+_DELETE_BY_ID_SINCE = 6
+_DYNAMIC_TOPIC_CONFIG = 1
+
+CreatedTopic = CreateTopicsResponse.CreatableTopicResult
+CreatedConfig = CreatedTopic.CreatableTopicConfigs
+DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
+
+
+async def create_topics(context: RequestContext, request: Any) -> Any:
+    """Handle CreateTopics: each topic by itself, answered when it can be written to."""
+    named = Counter(topic.name for topic in request.topics)
+    answers = []
+    for name, times in named.items():
+        if times > 1:
+            outcome: TopicInfo | Refusal = Refusal(code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
+        else:
+            topic = next(topic for topic in request.topics if topic.name == name)
+            outcome = await _create(context, topic, validate_only=request.validate_only)
+        answers.append(_created(name, outcome))
+    return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
+
+
+async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -> TopicInfo | Refusal:
+    config = context.services.config
+    refusal = operations.check_topic_name(topic.name) or _check_counts(topic, context)
+    if refusal is not None:
+        return refusal
+    count = len(topic.assignments) or (
+        config.num_partitions if topic.num_partitions == _UNSET else topic.num_partitions
+    )
+    try:
+        configs = topic_configs.check({entry.name: entry.value for entry in topic.configs})
+        return await context.services.topics.create(topic.name, count, configs, validate_only=validate_only)
+    except InvalidTopicConfigError as error:
+        return Refusal(code=ErrorCode.INVALID_CONFIG, message=str(error))
+    except CoordinatorError as error:
+        return Refusal(code=error.code, message=str(error))
+
+
+def _check_counts(topic: Any, context: RequestContext) -> Refusal | None:
+    if topic.assignments:
+        return _check_assignments(topic, context.services.config.node_id)
+    if topic.num_partitions == 0 or topic.num_partitions < _UNSET:
+        return Refusal(
+            code=ErrorCode.INVALID_PARTITIONS, message="Number of partitions was set to an invalid non-positive value."
+        )
+    if topic.replication_factor == 0 or topic.replication_factor < _UNSET:
+        return Refusal(
+            code=ErrorCode.INVALID_REPLICATION_FACTOR,
+            message="Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.replication_factor > 1:
+        return Refusal(
+            code=ErrorCode.INVALID_REPLICATION_FACTOR,
+            message=f"Unable to replicate the partition {topic.replication_factor} time(s): "
+            "only 1 broker(s) are registered. The object store replicates; use 1 or -1.",
+        )
+    return None
+
+
+def _check_assignments(topic: Any, node_id: int) -> Refusal | None:
+    if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
+        return Refusal(
+            code=ErrorCode.INVALID_REQUEST,
+            message="A manual partition assignment was specified, but numPartitions or replicationFactor was not -1.",
+        )
+    indexes = sorted(assignment.partition_index for assignment in topic.assignments)
+    if indexes != list(range(len(indexes))):
+        return Refusal(
+            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            message="partitions should be a consecutive 0-based integer sequence",
+        )
+    if any(list(assignment.broker_ids) != [node_id] for assignment in topic.assignments):
+        return Refusal(
+            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            message=f"The manual partition assignment includes brokers other than {node_id}, the only one registered.",
+        )
+    return None
+
+
+def _created(name: str, outcome: TopicInfo | Refusal) -> Any:
+    if isinstance(outcome, Refusal):
+        return CreatedTopic(
+            name=name,
+            topic_id=None,
+            error_code=int(outcome.code),
+            error_message=outcome.message,
+            topic_config_error_code=0,
+            num_partitions=_UNSET,
+            replication_factor=_UNSET,
+            configs=[],
+        )
+    return CreatedTopic(
+        name=name,
+        topic_id=outcome.topic_id,
+        error_code=0,
+        error_message=None,
+        topic_config_error_code=0,
+        num_partitions=outcome.partition_count,
+        replication_factor=1,
+        configs=_configs(outcome.configs),
+    )
+
+
+def _configs(configs: Mapping[str, str]) -> list[Any]:
+    return [
+        CreatedConfig(name=name, value=value, read_only=False, config_source=_DYNAMIC_TOPIC_CONFIG, is_sensitive=False)
+        for name, value in sorted(configs.items())
+    ]
+
+
+async def delete_topics(context: RequestContext, request: Any) -> Any:
+    """Handle DeleteTopics, by name or, since version 6, by id."""
+    if context.api_version >= _DELETE_BY_ID_SINCE:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, None) for name in request.topic_names]
+    return DeleteTopicsResponse(
+        throttle_time_ms=0, responses=[await _delete(context, name, topic_id) for name, topic_id in asked]
+    )
+
+
+async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> Any:
+    topics = context.services.topics
+    if name is not None and topic_id is not None:
+        return _deleted(name, topic_id, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is not None:
+        info, missing = topics.by_name(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        info, missing = topics.by_id(topic_id) if topic_id is not None else None, ErrorCode.UNKNOWN_TOPIC_ID
+    try:
+        if info is None or not await topics.delete(info):
+            return _deleted(name, topic_id, missing, None)
+    except CoordinatorError as error:
+        return _deleted(name, topic_id, error.code, str(error))
+    return _deleted(info.name, info.topic_id, ErrorCode.NONE, None)
+
+
+def _deleted(name: str | None, topic_id: Any, error: ErrorCode, message: str | None) -> Any:
+    return DeletedTopic(name=name, topic_id=topic_id, error_code=int(error), error_message=message)

@@ -1,0 +1,271 @@
+"""The composition root: makes the parts of a broker from its configuration, starts them in order, stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import structlog
+
+from diskless_core.broker.connection import Connection, Server
+from diskless_core.broker.coordinators import Coordinators
+from diskless_core.broker.dispatch import ApiDispatcher
+from diskless_core.broker.frame_pool import FramePool
+from diskless_core.broker.handlers import all_handlers
+from diskless_core.broker.services import Endpoint, Services
+from diskless_core.clock import Clock, uuid_text
+from diskless_core.cluster import operations
+from diskless_core.cluster.producer_ids import ProducerIds
+from diskless_core.cluster.topic_configs import TopicDefaults
+from diskless_core.cluster.topics import Topics
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.broker import TimestampType as ConfiguredTimestampType
+from diskless_core.config.listeners import Listener
+from diskless_core.config.load import LoadedConfig
+from diskless_core.coordinator.commands import TimestampType
+from diskless_core.coordinator.operations import CommitRules
+from diskless_core.coordinator.runtime import ShardServices
+from diskless_core.fetch.fetcher import Fetcher
+from diskless_core.fetch.object_cache import ObjectCache
+from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.fetch.offsets import OffsetLookup
+from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.settings import GroupSettings
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.hookspecs import COORDINATOR_LOG, COORDINATOR_STORE, OFFSET_ASSIGNMENT, WAL_OBJECT_STORE
+from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.produce.committer import Committer, CommitterServices
+from diskless_core.produce.uploader import Uploader
+from diskless_core.produce.writer import WalWriter, WriterSettings
+
+DRAIN_S = 5.0
+"""How long a clean shutdown waits for requests under way, once everything that was produced is committed."""
+
+_MAX_IDLE_FRAME_BYTES = 64 << 20
+_BACKLOG_CONNECTIONS = 1024
+
+_log = structlog.get_logger(__name__)
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says what to do."""
+
+
+class Node:
+    """One broker. `start` returns when clients can connect."""
+
+    def __init__(self, loaded: LoadedConfig, plugins: PluginManager, clock: Clock) -> None:
+        self.config = loaded.broker
+        self.metrics = Metrics()
+        self.endpoints: dict[str, Endpoint] = {}
+        self._loaded = loaded
+        self._plugins = plugins
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._coordinators: Coordinators | None = None
+        self._server: Server | None = None
+
+    async def start(self) -> None:
+        """Start everything, the listeners last.
+
+        Raises:
+            StartError: a listener cannot be bound.
+            CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, PluginFactoryError: a backend cannot start.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """Stop accepting, commit and answer what is under way, then stop everything."""
+        await self._stack.aclose()
+
+    def not_ready(self) -> list[str]:
+        """Why this broker should get no traffic now; empty when it should."""
+        if self._coordinators is None or self._server is None:
+            return ["the broker is starting or stopping"]
+        return [f"{shard.id} is not led by this node" for shard in self._coordinators.all() if not shard.leading]
+
+    # --- starting ------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        objects = self._plugins.create(WAL_OBJECT_STORE, self._loaded.plugins, self._context)
+        await objects.start()
+        self._stack.push_async_callback(objects.stop)
+        coordinators = await self._start_coordinators()
+        services = await self._build_services(coordinators, objects)
+        server = Server(
+            ApiDispatcher(services, all_handlers()),
+            FramePool(_MAX_IDLE_FRAME_BYTES),
+            max_frame_bytes=self.config.socket_request_max_bytes,
+            max_connections=self.config.max_connections,
+            wait_for_room=services.writer.backlog.wait_if_full,
+        )
+        listening = [await self._bind(listener, server) for listener in self.config.listeners]
+        sweeper = asyncio.create_task(self._close_idle_connections(server), name="idle connections")
+        self._server = server
+        self._stack.push_async_callback(self._stop_serving, server, listening, services, sweeper)
+
+    async def _start_coordinators(self) -> Coordinators:
+        log = self._plugins.create(COORDINATOR_LOG, self._loaded.plugins, self._context)
+        store = self._plugins.create(COORDINATOR_STORE, self._loaded.plugins, self._context)
+        rules = CommitRules(
+            assignment=self._plugins.create(OFFSET_ASSIGNMENT, self._loaded.plugins, self._context),
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+        )
+        await log.start()
+        self._stack.push_async_callback(log.stop)
+        shard_services = ShardServices(node_id=self.config.node_id, clock=self._clock, log=log, store=store)
+        coordinators = Coordinators.build(shard_services, rules, self.config.diskless_metadata_topic_num_partitions)
+        self._stack.push_async_callback(coordinators.stop)
+        await coordinators.start()
+        for shard in coordinators.all():
+            self.metrics.watch_shard(str(shard.id), shard)
+        self._coordinators = coordinators
+        return coordinators
+
+    async def _build_services(self, coordinators: Coordinators, objects: WalObjectStore) -> Services:
+        config, clock, metrics = self.config, self._clock, self.metrics
+        wanted_id = config.cluster_id or uuid_text(clock.new_uuid())
+        cluster_id = await coordinators.cluster.submit(lambda command: operations.name_cluster(command, wanted_id))
+        if config.cluster_id is not None and cluster_id != config.cluster_id:
+            raise StartError(
+                f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
+                f"change cluster.id or log.dirs"
+            )
+        topics = Topics(coordinators.cluster, coordinators.diskless, _topic_defaults(config), clock)
+        await topics.reconcile()
+        reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
+        purgatory = Purgatory()
+        for shard in coordinators.diskless.values():
+            shard.on_commit(purgatory.wake)
+        committer = Committer(
+            CommitterServices(
+                node_id=config.node_id,
+                clock=clock,
+                metrics=metrics,
+                shards=coordinators.diskless,
+                shard_of=topics.shard_of,
+            )
+        )
+        writer = WalWriter(
+            _writer_settings(config, objects),
+            Uploader(objects, config.diskless_append_upload_parallelism, metrics),
+            committer,
+            clock,
+            metrics,
+            on_uploaded=reader.uploaded,
+        )
+        groups = GroupCoordinator(coordinators.groups, clock, _group_settings(config))
+        await groups.start()
+        self._stack.push_async_callback(groups.stop)
+        topics.on_deletion(groups.topic_deleted)
+        return Services(
+            config=config,
+            cluster_id=cluster_id,
+            clock=clock,
+            metrics=metrics,
+            topics=topics,
+            producer_ids=ProducerIds(coordinators.cluster, config.node_id),
+            writer=writer,
+            fetcher=Fetcher(topics.coordinator_of, reader, purgatory, clock),
+            offsets=OffsetLookup(reader),
+            groups=groups,
+            endpoints=self.endpoints,
+            purgatory=purgatory,
+        )
+
+    def _context(self, noun: str, name: str) -> PluginContext:
+        folder = self.config.data_dir.absolute()
+        return PluginContext(
+            node_id=self.config.node_id, data_dir=folder / noun / name, log_dir=folder, clock=self._clock
+        )
+
+    async def _bind(self, listener: Listener, server: Server) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        try:
+            listening = await loop.create_server(
+                lambda: Connection(server, listener.name),
+                listener.host,
+                listener.port,
+                reuse_address=True,
+                backlog=_BACKLOG_CONNECTIONS,
+            )
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {listener}: {error.strerror or error}. Is another broker running? "
+                f"Set `listeners` to another address; port 0 takes any free one"
+            ) from error
+        port = listening.sockets[0].getsockname()[1]
+        advertised = next(
+            (entry for entry in self.config.advertised_listeners if entry.name == listener.name), listener
+        )
+        self.endpoints[listener.name] = Endpoint(self.config.node_id, advertised.host, advertised.port or port)
+        return listening
+
+    # --- running and stopping ------------------------------------------------------------------------------------
+
+    async def _close_idle_connections(self, server: Server) -> None:
+        idle_s = self.config.connections_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(idle_s / 4)
+            oldest = asyncio.get_running_loop().time() - idle_s
+            for connection in list(server.connections):
+                if connection.last_active < oldest and connection.is_idle:
+                    connection.close()
+
+    async def _stop_serving(
+        self, server: Server, listening: list[asyncio.Server], services: Services, sweeper: asyncio.Task[None]
+    ) -> None:
+        self._server = None
+        sweeper.cancel()
+        for listener in listening:
+            listener.close()
+        for connection in server.connections:
+            connection.stop_reading()
+        services.purgatory.close()
+        await services.groups.stop()
+        await services.writer.drain()
+        deadline = self._clock.monotonic() + DRAIN_S
+        while any(not connection.is_idle for connection in server.connections):
+            if self._clock.monotonic() > deadline:
+                _log.warning("requests are still under way and are given up")
+                break
+            await asyncio.sleep(0.01)
+        for connection in list(server.connections):
+            connection.close()
+
+
+def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
+    log_append_time = config.log_message_timestamp_type is ConfiguredTimestampType.LOG_APPEND_TIME
+    return TopicDefaults(
+        message_max_bytes=config.message_max_bytes,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if log_append_time else TimestampType.CREATE_TIME,
+        timestamp_before_max_ms=config.log_message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.log_message_timestamp_after_max_ms,
+    )
+
+
+def _writer_settings(config: BrokerConfig, objects: WalObjectStore) -> WriterSettings:
+    return WriterSettings(
+        commit_interval_ms=config.diskless_append_commit_interval_ms,
+        linger_ms=config.append_linger_ms(requests_are_billed=objects.requests_are_billed),
+        buffer_max_bytes=config.diskless_append_buffer_max_bytes,
+        inflight_max_bytes=config.diskless_append_inflight_max_bytes,
+        object_prefix=config.diskless_wal_object_prefix,
+    )
+
+
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+    )

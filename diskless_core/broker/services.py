@@ -1,0 +1,48 @@
+"""What the handlers work with: one object for each part of the broker, made by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from diskless_core.clock import Clock
+from diskless_core.cluster.producer_ids import ProducerIds
+from diskless_core.cluster.topics import Topics
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.fetch.fetcher import Fetcher
+from diskless_core.fetch.offsets import OffsetLookup
+from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.groups.service import GroupCoordinator
+from diskless_core.metrics import Metrics
+from diskless_core.produce.writer import WalWriter
+
+
+class Endpoint(NamedTuple):
+    """A broker as clients of one listener reach it."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """The parts of a running broker. `endpoints` is filled when the listeners are bound."""
+
+    config: BrokerConfig
+    cluster_id: str
+    clock: Clock
+    metrics: Metrics
+    topics: Topics
+    producer_ids: ProducerIds
+    writer: WalWriter
+    fetcher: Fetcher
+    offsets: OffsetLookup
+    groups: GroupCoordinator
+    purgatory: Purgatory
+    endpoints: Mapping[str, Endpoint]
+
+    def advertised(self, listener: str) -> Endpoint:
+        """This broker as the clients of a listener reach it."""
+        return self.endpoints[listener]

@@ -1,0 +1,151 @@
+"""`diskless plugins`: what is installed, what a plugin can be told, whether a configuration is right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from textwrap import indent
+from typing import Annotated, Any
+
+import typer
+
+from diskless_core.cli import common
+from diskless_core.config.describe import SettingDescription, describe_settings
+from diskless_core.config.errors import ConfigError, ConfigProblem
+from diskless_core.config.load import load_config
+from diskless_core.plugin.errors import PluginError, PluginLoadError, PluginNotFoundError
+from diskless_core.plugin.hookspecs import NOUNS
+from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
+
+app = typer.Typer(help="List, describe and check plugins.", no_args_is_help=True, add_completion=False)
+
+
+@app.command("list")
+def list_plugins(as_json: common.JsonOption = False) -> None:
+    """List all installed plugins, and those that can't be used with the reason."""
+    catalogue = common.discover_plugins().catalogue()
+    if as_json:
+        common.echo_json(
+            {
+                "plugins": [plugin_json(plugin) for plugin in catalogue.loaded],
+                "quarantined": [quarantined_json(plugin) for plugin in catalogue.quarantined],
+            }
+        )
+        return
+    typer.echo("\n".join([*_catalogue_lines(catalogue.loaded), *_quarantine_lines(catalogue.quarantined)]))
+
+
+@app.command()
+def describe(
+    noun: Annotated[str, typer.Argument(help="Kind of plugin, such as wal_object_store.")],
+    name: Annotated[str, typer.Argument(help="Name of the plugin, such as fsspec.")],
+    as_json: common.JsonOption = False,
+) -> None:
+    """Show one plugin and all its settings."""
+    try:
+        plugin = common.discover_plugins().get(noun, name)
+    except PluginLoadError as error:
+        common.fail(str(error), error.traceback_text)
+    except PluginNotFoundError as error:
+        common.fail(f"{error}; did you mean {error.suggestion}?" if error.suggestion else str(error))
+    except PluginError as error:
+        common.fail(str(error))
+    settings = describe_settings(plugin.descriptor.settings, f"{noun}.{name}.")
+    if as_json:
+        common.echo_json({**plugin_json(plugin), "settings": [setting.as_json() for setting in settings]})
+        return
+    typer.echo("\n".join(_description_lines(plugin, settings)))
+
+
+@app.command()
+def validate(
+    config: Annotated[Path, typer.Argument(help="Properties file to check.")],
+    override: common.OverrideOption = None,
+    as_json: common.JsonOption = False,
+) -> None:
+    """Check a configuration as `serve` would read it, and show every problem at once."""
+    problems: Sequence[ConfigProblem] = ()
+    plugins: dict[str, str] = {}
+    try:
+        loaded = load_config(config, override or [], os.environ, common.discover_plugins())
+        plugins = {noun: selected.descriptor.name for noun, selected in loaded.plugins.items()}
+    except ConfigError as error:
+        problems = error.problems
+    if as_json:
+        common.echo_json(
+            {"error_count": len(problems), "problems": [asdict(problem) for problem in problems], "plugins": plugins}
+        )
+        raise typer.Exit(1 if problems else 0)
+    if problems:
+        common.fail(*map(str, problems))
+    typer.echo(f"{config} is valid: " + ", ".join(f"{noun}={name}" for noun, name in plugins.items()))
+
+
+def plugin_json(plugin: LoadedPlugin) -> dict[str, Any]:
+    """A usable plugin as `--json` shows it."""
+    descriptor, entry_point = plugin.descriptor, plugin.entry_point
+    return {
+        "noun": entry_point.noun,
+        "name": entry_point.name,
+        "default": _is_default(plugin),
+        "distribution": entry_point.distribution,
+        "version": entry_point.version,
+        "location": plugin.location,
+        "api_version": descriptor.api_version,
+        "capabilities": sorted(descriptor.capabilities),
+        "help": descriptor.help,
+    }
+
+
+def quarantined_json(plugin: QuarantinedPlugin) -> dict[str, Any]:
+    """A plugin that can't be used as `--json` shows it."""
+    entry_point = plugin.entry_point
+    return {
+        "noun": entry_point.noun,
+        "name": entry_point.name,
+        "distribution": entry_point.distribution,
+        "version": entry_point.version,
+        "location": entry_point.value,
+        "reason": plugin.reason,
+        "traceback": plugin.traceback_text,
+    }
+
+
+def _is_default(plugin: LoadedPlugin) -> bool:
+    return NOUNS[plugin.entry_point.noun].default == plugin.entry_point.name
+
+
+def _catalogue_lines(plugins: Sequence[LoadedPlugin]) -> Iterable[str]:
+    for noun in NOUNS.values():
+        yield f"{noun.name}: {noun.help}"
+        for plugin in plugins:
+            if plugin.entry_point.noun == noun.name:
+                mark = " (default)" if _is_default(plugin) else ""
+                yield f"  {plugin.entry_point.name}{mark}: {plugin.descriptor.help}"
+                yield f"    {plugin.entry_point.provider}, {plugin.location}"
+
+
+def _quarantine_lines(plugins: Sequence[QuarantinedPlugin]) -> Iterable[str]:
+    if plugins:
+        yield "\nThese can't be used:"
+    for plugin in plugins:
+        yield f"  {plugin.entry_point.key} of {plugin.entry_point.provider}: {plugin.reason}"
+        if plugin.traceback_text:
+            yield indent(plugin.traceback_text.rstrip(), "    ")
+
+
+def _description_lines(plugin: LoadedPlugin, settings: Sequence[SettingDescription]) -> Iterable[str]:
+    descriptor = plugin.descriptor
+    yield f"{plugin.entry_point.key}: {descriptor.help}"
+    yield f"  from {plugin.entry_point.provider}, {plugin.location}"
+    yield f"  plugin API {descriptor.api_version}"
+    if descriptor.capabilities:
+        yield f"  capabilities: {', '.join(sorted(descriptor.capabilities))}"
+    yield "Settings:" if settings else "It has no settings."
+    for setting in settings:
+        default = "required" if setting.required else f"default {setting.default or 'none'}"
+        valid = f", {setting.valid_values}" if setting.valid_values else ""
+        yield f"  {setting.name} ({setting.type}, {default}{valid})"
+        yield f"    {setting.help}"

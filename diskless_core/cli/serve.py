@@ -1,0 +1,108 @@
+"""`diskless serve`: run a broker until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import json
+import os
+import signal
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+import uvloop
+
+from diskless_core import logs
+from diskless_core.broker import memory
+from diskless_core.broker.node import Node, StartError
+from diskless_core.cli.common import ConfigOption, OverrideOption, discover_plugins, fail, load_or_exit
+from diskless_core.clock import SystemClock
+from diskless_core.config.load import LoadedConfig
+from diskless_core.plugin.config import secret_values
+from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.errors import PluginError
+from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
+
+PROFILE_VARIABLE = "DISKLESS_PROFILE"
+"""A file that gets a cProfile of the event loop's thread when the broker ends."""
+
+_log = structlog.get_logger(__name__)
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def serve(
+    config: ConfigOption = None,
+    override: OverrideOption = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ready-file",
+            metavar="FILE",
+            help="Write process id and addresses to this file, once clients can connect.",
+        ),
+    ] = None,
+) -> None:
+    """Run a broker. Without a configuration it listens on 127.0.0.1:9092 and keeps its data in ./diskless-data."""
+    plugins = discover_plugins()
+    loaded = load_or_exit(config, override, plugins)
+    secrets = [value for selected in loaded.plugins.values() for value in secret_values(selected.settings)]
+    logs.configure(loaded.broker.log_format, loaded.broker.log_level, loaded.broker.node_id, secrets=secrets)
+    memory.keep_freed_memory()
+    profile_path = os.environ.get(PROFILE_VARIABLE)
+    profile = cProfile.Profile() if profile_path else None
+    try:
+        if profile is not None:
+            profile.enable()
+        uvloop.run(_run(loaded, plugins, ready_file))
+    except (StartError, PluginError, CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError) as error:
+        fail(str(error))
+    finally:
+        if profile is not None and profile_path is not None:
+            profile.disable()
+            profile.dump_stats(profile_path)
+
+
+async def _run(loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with AsyncExitStack() as stack:
+        node = Node(loaded, plugins, SystemClock())
+        await node.start()
+        stack.push_async_callback(node.stop)
+        listeners = {name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in node.endpoints.items()}
+        _log.info("ready for clients", listeners=listeners, data=str(loaded.broker.data_dir.absolute()))
+        admin = await _start_admin(node, plugins, stack)
+        if ready_file is not None:
+            _write_ready_file(ready_file, {"pid": os.getpid(), "listeners": listeners, "admin": admin})
+        memory.settle_garbage_collector()
+        await stopping.wait()
+        _log.info("stopping")
+    _log.info("stopped")
+
+
+async def _start_admin(node: Node, plugins: PluginManager, stack: AsyncExitStack) -> str | None:
+    listener = node.config.admin_listener
+    if listener is None:
+        return None
+    from diskless_core.admin.http import AdminServer
+
+    server = AdminServer(listener, node.metrics, node.not_ready, plugins)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    return f"http://{listener.host}:{server.port}"
+
+
+def _write_ready_file(path: Path, content: dict[str, object]) -> None:
+    """Whoever waits for the file finds it whole."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(json.dumps(content))
+    temporary.replace(path)

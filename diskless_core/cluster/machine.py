@@ -1,0 +1,133 @@
+"""The state of the cluster shard, all of it resident, and the code that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from diskless_core.cluster import records
+from diskless_core.cluster.records import (
+    ClusterNamed,
+    ClusterRecord,
+    ConfigSet,
+    PartitionPlaced,
+    ProducerIdsTaken,
+    ResourceType,
+    TopicCreated,
+    TopicRemoved,
+)
+from diskless_core.coordinator.tables import Table, Transaction
+from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
+from diskless_core.protocol.record_batch import RecordData
+
+
+class ClusterTopic(NamedTuple):
+    """A topic. `partition_count` counts those placed so far."""
+
+    name: str
+    partition_count: int
+
+
+_TOPIC_ID = Column("topic_id", ColumnType.BLOB)
+_NAME = Column("name", ColumnType.TEXT)
+
+CLUSTER: Table[str] = Table(
+    spec=TableSpec(name="cluster", key=(_NAME,), values=(Column("value", ColumnType.TEXT),)),
+    encode=lambda value: (value,),
+    decode=lambda row: row[1],
+)
+CLUSTER_ID = ("cluster.id",)
+
+TOPICS: Table[ClusterTopic] = Table(
+    spec=TableSpec(name="topics", key=(_TOPIC_ID,), values=(_NAME, Column("partition_count", ColumnType.INTEGER))),
+    encode=lambda topic: topic,
+    decode=lambda row: ClusterTopic._make(row[1:]),
+)
+TOPIC_IDS: Table[bytes] = Table(
+    spec=TableSpec(name="topic_ids", key=(_NAME,), values=(_TOPIC_ID,)),
+    encode=lambda topic_id: (topic_id,),
+    decode=lambda row: row[1],
+)
+PLACEMENTS: Table[int] = Table(
+    spec=TableSpec(
+        name="placements",
+        key=(_TOPIC_ID, Column("partition", ColumnType.INTEGER)),
+        values=(Column("shard", ColumnType.INTEGER),),
+    ),
+    encode=lambda shard: (shard,),
+    decode=lambda row: row[2],
+)
+CONFIGS: Table[str] = Table(
+    spec=TableSpec(
+        name="configs",
+        key=(Column("resource_type", ColumnType.INTEGER), Column("resource_name", ColumnType.TEXT), _NAME),
+        values=(Column("value", ColumnType.TEXT),),
+    ),
+    encode=lambda value: (value,),
+    decode=lambda row: row[3],
+)
+NEXT_PRODUCER_ID: Table[int] = Table(
+    spec=TableSpec(
+        name="next_producer_id",
+        key=(Column("id", ColumnType.INTEGER),),
+        values=(Column("next_producer_id", ColumnType.INTEGER),),
+    ),
+    encode=lambda value: (value,),
+    decode=lambda row: row[1],
+)
+ONLY_ROW = (0,)
+
+
+class ClusterMachine:
+    """The shard of `__cluster_metadata`."""
+
+    tables: Sequence[Table[Any]] = (CLUSTER, TOPICS, TOPIC_IDS, PLACEMENTS, CONFIGS, NEXT_PRODUCER_ID)
+
+    def encode(self, record: ClusterRecord) -> RecordData:
+        return records.encode(record)
+
+    def decode(self, data: RecordData) -> ClusterRecord:
+        return records.decode(data)
+
+    def replay(self, record: ClusterRecord, tx: Transaction) -> None:
+        match record:
+            case ClusterNamed():
+                tx.put(CLUSTER, CLUSTER_ID, record.cluster_id)
+            case TopicCreated():
+                tx.put(TOPICS, (record.topic_id,), ClusterTopic(record.name, 0))
+                tx.put(TOPIC_IDS, (record.name,), record.topic_id)
+            case PartitionPlaced():
+                _partition_placed(record, tx)
+            case TopicRemoved():
+                _topic_removed(record, tx)
+            case ConfigSet():
+                _config_set(record, tx)
+            case ProducerIdsTaken():
+                tx.put(NEXT_PRODUCER_ID, ONLY_ROW, record.next_producer_id)
+
+
+def _partition_placed(record: PartitionPlaced, tx: Transaction) -> None:
+    topic = tx.get(TOPICS, (record.topic_id,))
+    if topic is not None:
+        tx.put(TOPICS, (record.topic_id,), topic._replace(partition_count=topic.partition_count + 1))
+        tx.put(PLACEMENTS, (record.topic_id, record.partition), record.shard)
+
+
+def _topic_removed(record: TopicRemoved, tx: Transaction) -> None:
+    topic = tx.get(TOPICS, (record.topic_id,))
+    if topic is None:
+        return
+    tx.delete(TOPICS, (record.topic_id,))
+    tx.delete(TOPIC_IDS, (topic.name,))
+    for partition in range(topic.partition_count):
+        tx.delete(PLACEMENTS, (record.topic_id, partition))
+    for key in tx.keys(CONFIGS, (int(ResourceType.TOPIC), topic.name)):
+        tx.delete(CONFIGS, key)
+
+
+def _config_set(record: ConfigSet, tx: Transaction) -> None:
+    key = (int(record.resource_type), record.resource_name, record.name)
+    if record.value is None:
+        tx.delete(CONFIGS, key)
+    else:
+        tx.put(CONFIGS, key, record.value)

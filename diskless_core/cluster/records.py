@@ -1,0 +1,139 @@
+"""The records of the cluster shard as plain data; on the log they are KRaft's metadata records."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from enum import IntEnum
+
+from diskless_core.protocol import messages, record_frames
+from diskless_core.protocol.record_batch import RecordData
+from diskless_core.protocol.record_frames import RecordFormatError
+
+
+class ResourceType(IntEnum):
+    """Kafka's ConfigResource.Type."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNamed:
+    """The cluster's id, drawn once."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreated:
+    topic_id: bytes
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlaced:
+    """A partition and the diskless shard that it belongs to for good (KIP-1164, "Partitioning")."""
+
+    topic_id: bytes
+    partition: int
+    shard: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRemoved:
+    """Its partitions and settings go with it."""
+
+    topic_id: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSet:
+    """A setting of a resource; None removes it."""
+
+    resource_type: ResourceType
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsTaken:
+    """A broker took the ids below `next_producer_id` that nobody had taken before."""
+
+    broker_id: int
+    next_producer_id: int
+
+
+ClusterRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken
+
+
+def encode(record: ClusterRecord) -> RecordData:
+    """The record as it stands in the log: no key, KRaft's framing."""
+    return RecordData(key=None, value=record_frames.encode_record(_message(record)))
+
+
+def decode(data: RecordData) -> ClusterRecord:
+    """The record back.
+
+    Raises:
+        RecordFormatError: it is no record of the cluster shard.
+    """
+    if data.value is None:
+        raise RecordFormatError("a record of the cluster shard cannot be a tombstone")
+    message = record_frames.decode_record(data.value)
+    match message:
+        case messages.ClusterNamedRecord():
+            return ClusterNamed(cluster_id=message.cluster_id)
+        case messages.TopicRecord():
+            return TopicCreated(topic_id=message.topic_id.bytes, name=message.name)
+        case messages.PartitionRecord():
+            return PartitionPlaced(
+                topic_id=message.topic_id.bytes, partition=message.partition_id, shard=message.coordinator_shard
+            )
+        case messages.RemoveTopicRecord():
+            return TopicRemoved(topic_id=message.topic_id.bytes)
+        case messages.ConfigRecord():
+            return ConfigSet(
+                resource_type=ResourceType(message.resource_type),
+                resource_name=message.resource_name,
+                name=message.name,
+                value=message.value,
+            )
+        case messages.ProducerIdsRecord():
+            return ProducerIdsTaken(broker_id=message.broker_id, next_producer_id=message.next_producer_id)
+    raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
+
+
+def _message(record: ClusterRecord) -> messages.CompiledRecord:
+    match record:
+        case ClusterNamed():
+            return messages.ClusterNamedRecord(cluster_id=record.cluster_id)
+        case TopicCreated():
+            return messages.TopicRecord(topic_id=uuid.UUID(bytes=record.topic_id), name=record.name)
+        case PartitionPlaced():
+            return messages.PartitionRecord(
+                topic_id=uuid.UUID(bytes=record.topic_id),
+                partition_id=record.partition,
+                replicas=[],
+                isr=[],
+                removing_replicas=[],
+                adding_replicas=[],
+                leader=-1,
+                leader_epoch=0,
+                partition_epoch=0,
+                coordinator_shard=record.shard,
+            )
+        case TopicRemoved():
+            return messages.RemoveTopicRecord(topic_id=uuid.UUID(bytes=record.topic_id))
+        case ConfigSet():
+            return messages.ConfigRecord(
+                resource_type=int(record.resource_type),
+                resource_name=record.resource_name,
+                name=record.name,
+                value=record.value,
+            )
+        case ProducerIdsTaken():
+            return messages.ProducerIdsRecord(
+                broker_id=record.broker_id, broker_epoch=-1, next_producer_id=record.next_producer_id
+            )

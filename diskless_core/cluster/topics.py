@@ -1,0 +1,226 @@
+"""The topics of the cluster: looked up on the hot path, created and deleted across the cluster's and Diskless shards.
+
+The cluster shard is the truth; the Diskless shards follow it, at once or, after a crash in between, at start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.cluster import operations, topic_configs
+from diskless_core.cluster.machine import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
+from diskless_core.cluster.operations import NewTopic, Refusal
+from diskless_core.cluster.records import ClusterRecord, ResourceType
+from diskless_core.cluster.topic_configs import TopicDefaults
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.machine import Command
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.tables import Writes
+from diskless_core.produce.validation import TopicRules
+
+DeletionListener = Callable[[uuid.UUID, str], Awaitable[None]]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic as clients see it, with its own settings and the rules that follow from them."""
+
+    name: str
+    topic_id: uuid.UUID
+    partition_count: int
+    configs: Mapping[str, str]
+    rules: TopicRules
+
+    def key(self, partition: int) -> PartitionKey | None:
+        """The partition's key; None when the topic has no such partition."""
+        return PartitionKey(self.topic_id.bytes, partition) if 0 <= partition < self.partition_count else None
+
+
+class Topics:
+    """All topics. Lookups answer from what this node knows now."""
+
+    def __init__(
+        self,
+        cluster: Shard[ClusterRecord],
+        shards: Mapping[int, DisklessShard],
+        defaults: TopicDefaults,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._shards = shards
+        self._defaults = defaults
+        self._clock = clock
+        self._by_id: dict[bytes, TopicInfo] = {}
+        self._by_name: dict[str, TopicInfo] = {}
+        self._creating: dict[str, asyncio.Task[TopicInfo | Refusal]] = {}
+        self._deletion_listeners: list[DeletionListener] = []
+        cluster.on_commit(self._forget_changed)
+
+    def on_deletion(self, listener: DeletionListener) -> None:
+        """Await `listener` with id and name of each topic that is deleted through this node."""
+        self._deletion_listeners.append(listener)
+
+    # --- lookup --------------------------------------------------------------------------------------------------
+
+    def by_name(self, name: str) -> TopicInfo | None:
+        info = self._by_name.get(name)
+        if info is not None:
+            return info
+        topic_id = self._cluster.state.committed(TOPIC_IDS, (name,))
+        return self._load(topic_id) if topic_id is not None else None
+
+    def by_id(self, topic_id: uuid.UUID) -> TopicInfo | None:
+        return self._by_id.get(topic_id.bytes) or self._load(topic_id.bytes)
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None:
+        info = self.by_id(topic_id)
+        return info.name if info is not None else None
+
+    def id_of(self, name: str) -> uuid.UUID | None:
+        info = self.by_name(name)
+        return info.topic_id if info is not None else None
+
+    def partition_count(self, name: str) -> int | None:
+        info = self.by_name(name)
+        return info.partition_count if info is not None else None
+
+    def all(self) -> Iterator[TopicInfo]:
+        """Every topic, by name."""
+        for (name,), _ in sorted(self._cluster.state.rows(TOPIC_IDS)):
+            info = self.by_name(name)
+            if info is not None:
+                yield info
+
+    def shard_of(self, partition: PartitionKey) -> int | None:
+        """Which diskless shard a partition belongs to."""
+        return self._cluster.state.committed(PLACEMENTS, partition)
+
+    def coordinator_of(self, partition: PartitionKey) -> DisklessShard | None:
+        shard = self.shard_of(partition)
+        return self._shards.get(shard) if shard is not None else None
+
+    def _load(self, topic_id: bytes) -> TopicInfo | None:
+        state = self._cluster.state
+        topic = state.committed(TOPICS, (topic_id,))
+        if topic is None:
+            return None
+        configs = {
+            key[2]: value for key, value in state.rows(CONFIGS) if key[:2] == (int(ResourceType.TOPIC), topic.name)
+        }
+        info = TopicInfo(
+            name=topic.name,
+            topic_id=uuid.UUID(bytes=topic_id),
+            partition_count=topic.partition_count,
+            configs=configs,
+            rules=topic_configs.rules(configs, self._defaults),
+        )
+        self._by_id[topic_id] = self._by_name[topic.name] = info
+        return info
+
+    def _forget_changed(self, writes: Writes) -> None:
+        if TOPICS in writes or CONFIGS in writes:
+            self._by_id.clear()
+            self._by_name.clear()
+
+    # --- changes -------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, name: str, partition_count: int, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> TopicInfo | Refusal:
+        """Create a topic and wait until it can be written to. `configs` have passed `topic_configs.check`.
+
+        Raises:
+            CoordinatorError: no definite answer.
+        """
+        new = NewTopic(
+            topic_id=self._clock.new_uuid().bytes,
+            name=name,
+            shards=[partition % len(self._shards) for partition in range(partition_count)],
+            configs=configs,
+        )
+        if validate_only:
+            refusal = await self._cluster.submit(lambda command: operations.check_new_topic(command, name))
+            return refusal or self._described(new)
+        refusal = await self._cluster.submit(lambda command: operations.create_topic(command, new))
+        if refusal is not None:
+            return refusal
+        info = self._described(new)
+        await self._create_partitions(info)
+        _log.info("topic created", topic=name, topic_id=str(info.topic_id), partitions=partition_count)
+        return info
+
+    async def ensure(self, name: str, partition_count: int) -> TopicInfo | Refusal:
+        """The topic, created now if there is none. However many ask at once, it is created once."""
+        info = self.by_name(name)
+        if info is not None:
+            return info
+        task = self._creating.get(name)
+        if task is None:
+            task = self._creating[name] = asyncio.create_task(self.create(name, partition_count, {}))
+            task.add_done_callback(lambda _: self._creating.pop(name))
+        created = await asyncio.shield(task)
+        return self.by_name(name) or created
+
+    async def delete(self, info: TopicInfo) -> bool:
+        """Delete a topic by its id; False when it is gone already.
+
+        Raises:
+            CoordinatorError: no definite answer.
+        """
+        topic_id = info.topic_id.bytes
+
+        def remove(command: Command[ClusterRecord]) -> str | None:
+            return operations.remove_topic(command, topic_id)
+
+        if await self._cluster.submit(remove) is None:
+            return False
+        await asyncio.gather(*(shard.delete_topic(info.topic_id) for shard in self._shards.values()))
+        await asyncio.gather(*(listener(info.topic_id, info.name) for listener in self._deletion_listeners))
+        _log.info("topic deleted", topic=info.name, topic_id=str(info.topic_id))
+        return True
+
+    async def reconcile(self) -> None:
+        """Bring the diskless shards to what the cluster shard says, after a crash between the two.
+
+        Raises:
+            CoordinatorError: a shard gave no answer.
+        """
+        for info in list(self.all()):
+            await self._create_partitions(info)
+        for shard in self._shards.values():
+            known = {key.topic_id for key in shard.heads()}
+            for topic_id in known:
+                if self._cluster.state.committed(TOPICS, (topic_id,)) is None:
+                    await shard.delete_topic(uuid.UUID(bytes=topic_id))
+
+    async def _create_partitions(self, info: TopicInfo) -> None:
+        missing: dict[int, list[int]] = {}
+        for partition in range(info.partition_count):
+            key = PartitionKey(info.topic_id.bytes, partition)
+            shard = self.shard_of(key)
+            if shard is not None and self._shards[shard].head(key) is None:
+                missing.setdefault(shard, []).append(partition)
+        await asyncio.gather(
+            *(
+                self._shards[shard].create_partitions(info.topic_id, info.name, partitions)
+                for shard, partitions in missing.items()
+            )
+        )
+
+    def _described(self, new: NewTopic) -> TopicInfo:
+        return TopicInfo(
+            name=new.name,
+            topic_id=uuid.UUID(bytes=new.topic_id),
+            partition_count=len(new.shards),
+            configs=new.configs,
+            rules=topic_configs.rules(new.configs, self._defaults),
+        )

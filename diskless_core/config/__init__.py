@@ -1,0 +1,1 @@
+"""The broker's configuration: `server.properties`, the environment and the command line, in models."""

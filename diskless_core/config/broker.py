@@ -1,0 +1,291 @@
+"""The broker's own settings. Names, types, defaults and units are Kafka's and the KIPs' wherever they have them."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from diskless_core.config.listeners import Listener, check_advertised, parse_listener, parse_listeners
+from diskless_core.plugin.config import Settings, split_list
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+
+MIB = 1024 * 1024
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+Int = Annotated[int, Field(le=MAX_INT)]
+Long = Annotated[int, Field(le=MAX_LONG)]
+OptionalText = Annotated[str | None, BeforeValidator(lambda value: value or None)]
+Listeners = Annotated[tuple[Listener, ...], BeforeValidator(parse_listeners)]
+Folders = Annotated[tuple[Path, ...], BeforeValidator(split_list)]
+
+_OBJECT_PREFIX = re.compile(r"[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*")
+
+
+class TimestampType(StrEnum):
+    """Whose clock a record's timestamp comes from."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+class LogFormat(StrEnum):
+    """How the broker writes its own log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least severe message that the broker logs."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _lower_case(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def parse_admin_listener(value: object) -> object:
+    """`http://host:port`, or nothing to have no admin listener."""
+    if not isinstance(value, str):
+        return value
+    return parse_listener(value, {"http"}) if value else None
+
+
+class BrokerConfig(Settings):
+    """All settings of a broker but those of its plugins. Field `node_id` is the property `node.id`."""
+
+    node_id: Int = Field(
+        default=1, ge=0, description="Id of this broker. Unique in the cluster and kept across restarts."
+    )
+    broker_rack: OptionalText = Field(
+        default=None,
+        description="Rack or availability zone of this broker. Clients of the same one are led to it.",
+    )
+    cluster_id: OptionalText = Field(
+        default=None,
+        description="Id of the cluster. Unset, one is drawn when the cluster is first started, and remembered.",
+    )
+    log_dirs: Folders = Field(
+        default=(Path("diskless-data"),),
+        min_length=1,
+        description="Folder of this broker's local state. Of a list, as Kafka allows it, the first one is used.",
+    )
+
+    listeners: Listeners = Field(
+        default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
+        min_length=1,
+        description="Addresses to listen on, as <name>://<host>:<port>. An empty host means all interfaces, "
+        "port 0 any free port. Until there is security, the only name is PLAINTEXT.",
+    )
+    advertised_listeners: Listeners = Field(
+        default=(),
+        description="Addresses that clients are told to connect to. Unset, those of listeners, which is refused "
+        "where one listens on all interfaces. Port 0 stands for the port that was really bound.",
+    )
+    admin_listener: Annotated[Listener | None, BeforeValidator(parse_admin_listener)] = Field(
+        default=Listener("http", "127.0.0.1", 9644),
+        description="Address of the HTTP interface for health, metrics and plugins. Empty, there is none.",
+    )
+    socket_request_max_bytes: Int = Field(
+        default=100 * MIB, ge=1, description="Size of the largest request accepted, in bytes."
+    )
+    connections_max_idle_ms: Long = Field(
+        default=600_000, ge=1, description="Time after which an idle connection is closed, in milliseconds."
+    )
+    max_connections: Int = Field(
+        default=MAX_INT, ge=1, description="How many client connections the broker accepts at the same time."
+    )
+
+    num_partitions: Int = Field(
+        default=1, ge=1, description="Partitions of a topic that is created without saying how many."
+    )
+    default_replication_factor: Annotated[int, Field(le=2**15 - 1)] = Field(
+        default=1,
+        ge=1,
+        description="Replication factor of a topic that is created without one. It is kept and shown; "
+        "how often data is stored is up to the object store.",
+    )
+    auto_create_topics_enable: bool = Field(
+        default=True, description="Whether a client's question for an unknown topic may create it."
+    )
+    message_max_bytes: Int = Field(
+        default=MIB + 12, ge=0, description="Size of the largest record batch accepted, in bytes, compressed as sent."
+    )
+    log_message_timestamp_type: TimestampType = Field(
+        default=TimestampType.CREATE_TIME,
+        description="Whether a record has the producer's timestamp or that of its commit.",
+    )
+    log_message_timestamp_before_max_ms: Long = Field(
+        default=MAX_LONG,
+        ge=0,
+        description="How far a CreateTime may lie in the past when the broker gets it, in milliseconds.",
+    )
+    log_message_timestamp_after_max_ms: Long = Field(
+        default=HOUR_MS,
+        ge=0,
+        description="How far a CreateTime may lie in the future when the broker gets it, in milliseconds.",
+    )
+    log_retention_ms: Annotated[Long | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+        default=None,
+        ge=-1,
+        description="How long records are kept, in milliseconds; -1 is for ever. Unset, log.retention.minutes decides.",
+    )
+    log_retention_minutes: Annotated[Int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+        default=None,
+        ge=-1,
+        description="How long records are kept, in minutes; -1 is for ever. Unset, log.retention.hours decides.",
+    )
+    log_retention_hours: Int = Field(
+        default=168, ge=-1, description="How long records are kept, in hours; -1 is for ever."
+    )
+    log_retention_bytes: Long = Field(
+        default=-1,
+        ge=-1,
+        description="Size of a partition above which its oldest batches go, in bytes; -1 is no limit.",
+    )
+    producer_id_expiration_ms: Int = Field(
+        default=86_400_000,
+        ge=1,
+        description="Time after a producer's last batch in a partition when its sequence numbers are forgotten, "
+        "in milliseconds.",
+    )
+
+    offsets_topic_num_partitions: Int = Field(
+        default=1,
+        ge=1,
+        description="Number of group coordinators (Kafka: 50). Not to be changed once groups have committed offsets.",
+    )
+    offsets_retention_minutes: Int = Field(
+        default=10_080,
+        ge=1,
+        description="Time after which the offsets of a group without members are forgotten, in minutes.",
+    )
+    group_min_session_timeout_ms: Int = Field(
+        default=6_000, ge=0, description="Shortest session timeout that a consumer may ask for, in milliseconds."
+    )
+    group_max_session_timeout_ms: Int = Field(
+        default=1_800_000, ge=0, description="Longest session timeout that a consumer may ask for, in milliseconds."
+    )
+    group_initial_rebalance_delay_ms: Int = Field(
+        default=0,
+        ge=0,
+        description="How long an empty group waits for more members before its first rebalance, in milliseconds. "
+        "Kafka waits 3000, which spares groups of many members some rebalances; 0 gives the only consumer on a "
+        "laptop its partitions at once.",
+    )
+    group_max_size: Int = Field(default=MAX_INT, ge=1, description="How many members a consumer group may have.")
+
+    diskless_metadata_topic_num_partitions: Int = Field(
+        default=1,
+        ge=1,
+        description="Number of Diskless coordinators, each a partition of the metadata topic. Not to be changed later.",
+    )
+    diskless_append_commit_interval_ms: Int = Field(
+        default=250, ge=1, description="Longest time that produced data waits for its WAL object, in milliseconds."
+    )
+    diskless_append_buffer_max_bytes: Int = Field(
+        default=8 * MIB, ge=1, description="Size at which a WAL object is complete and uploaded, in bytes."
+    )
+    diskless_append_linger_ms: Int = Field(
+        default=-1,
+        ge=-1,
+        description="Shortest time that produced data is gathered while no upload is under way, in milliseconds. "
+        "-1 is 0 where the object store's requests cost nothing, else the commit interval.",
+    )
+    diskless_append_inflight_max_bytes: Long = Field(
+        default=128 * MIB,
+        ge=1,
+        description="Memory for data that is accepted but not committed yet, in bytes. Above it, no connection is "
+        "read until some of it is committed.",
+    )
+    diskless_append_upload_parallelism: Int = Field(
+        default=4, ge=1, description="How many WAL objects are uploaded at the same time."
+    )
+    diskless_fetch_cache_max_bytes: Long = Field(
+        default=128 * MIB, ge=0, description="Memory for WAL objects that consumers read again, in bytes."
+    )
+    diskless_wal_object_prefix: str = Field(
+        default="wal",
+        description="Beginning of the keys of all WAL objects. What lies below it belongs to this cluster alone.",
+    )
+    diskless_file_delete_delay_ms: Long = Field(
+        default=MINUTE_MS,
+        ge=0,
+        description="Time between a WAL object's last batch being deleted and the object itself, in milliseconds, "
+        "for readers that still have it in their plan.",
+    )
+
+    log_format: LogFormat = Field(default=LogFormat.TEXT, description="Format of the broker's own log.")
+    log_level: Annotated[LogLevel, BeforeValidator(_lower_case)] = Field(
+        default=LogLevel.INFO, description="Least severe message in the broker's own log."
+    )
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder of `log.dirs` that is used."""
+        return self.log_dirs[0]
+
+    @property
+    def retention_ms(self) -> int:
+        """How long records are kept by default, in milliseconds, by the finest of three settings; -1 is for ever."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return _times(self.log_retention_minutes, MINUTE_MS)
+        return _times(self.log_retention_hours, HOUR_MS)
+
+    def append_linger_ms(self, *, requests_are_billed: bool) -> int:
+        """The linger time that holds for an object store whose requests are, or are not, billed, in milliseconds."""
+        if self.diskless_append_linger_ms >= 0:
+            return self.diskless_append_linger_ms
+        return self.diskless_append_commit_interval_ms if requests_are_billed else 0
+
+    @field_validator("advertised_listeners")
+    @classmethod
+    def _reachable(cls, value: tuple[Listener, ...], info: ValidationInfo) -> tuple[Listener, ...]:
+        listeners = info.data.get("listeners")
+        if listeners is None:
+            return value
+        advertised = value or listeners
+        check_advertised(advertised, listeners)
+        return tuple(advertised)
+
+    @field_validator("group_max_session_timeout_ms")
+    @classmethod
+    def _above_min_session_timeout(cls, value: int, info: ValidationInfo) -> int:
+        return _at_least("group_min_session_timeout_ms", value, info)
+
+    @field_validator("diskless_append_inflight_max_bytes")
+    @classmethod
+    def _holds_one_object(cls, value: int, info: ValidationInfo) -> int:
+        return _at_least("diskless_append_buffer_max_bytes", value, info)
+
+    @field_validator("diskless_wal_object_prefix")
+    @classmethod
+    def _is_key_prefix(cls, value: str) -> str:
+        # An empty prefix would make the whole bucket look like orphans.
+        if not _OBJECT_PREFIX.fullmatch(value) or ".." in value.split("/"):
+            raise ValueError("it has to be a relative path of letters, digits, '_', '-', '.' and '=', such as wal/prod")
+        return value
+
+
+def _times(value: int, unit_ms: int) -> int:
+    return -1 if value < 0 else value * unit_ms
+
+
+def _at_least(other_field: str, value: int, info: ValidationInfo) -> int:
+    other: Any = info.data.get(other_field)
+    if other is not None and value < other:
+        raise ValueError(f"it has to be at least {other_field.replace('_', '.')}, which is {other}")
+    return value

@@ -1,0 +1,80 @@
+"""One log entry: a record batch whose first record says under which term and sequence the rest was written.
+
+Acceptance is a pure function of the log's prefix: an entry counts when its term is the latest claim's offset
+and its sequence is the next one. Everything else in the log is ignored by every replica alike.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diskless_core.protocol import messages, record_batch, record_frames
+from diskless_core.protocol.record_batch import RecordData
+
+NO_TERM = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A node's claim to lead. Its offset in the log is the term of what the node writes from then on."""
+
+    node_id: int
+    claim_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command's records as they stand in the log."""
+
+    term: int
+    sequence: int
+    records: Sequence[RecordData]
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Whose entries count: the latest claim's, in sequence."""
+
+    term: int = NO_TERM
+    next_sequence: int = 0
+
+    def claimed(self, offset: int) -> Acceptance:
+        return Acceptance(term=offset, next_sequence=0)
+
+    def accepts(self, entry: Entry) -> bool:
+        return entry.term == self.term and entry.sequence == self.next_sequence
+
+    def advanced(self) -> Acceptance:
+        return Acceptance(term=self.term, next_sequence=self.next_sequence + 1)
+
+
+def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:
+    record = messages.CoordinatorClaimRecord(broker_id=claim.node_id, claim_id=claim.claim_id)
+    return record_batch.build(
+        [RecordData(key=None, value=record_frames.encode_record(record))], timestamp_ms=timestamp_ms
+    )
+
+
+def encode_entry(term: int, sequence: int, records: Sequence[RecordData], timestamp_ms: int) -> bytes:
+    header = messages.CoordinatorEntryRecord(term=term, sequence=sequence)
+    head = RecordData(key=None, value=record_frames.encode_record(header))
+    return record_batch.build([head, *records], timestamp_ms=timestamp_ms)
+
+
+def decode(batch: bytes) -> Claim | Entry:
+    """Read one entry back.
+
+    Raises:
+        RecordFormatError: the batch is no coordinator entry.
+    """
+    found = [RecordData(key=record.key, value=record.value) for record in record_batch.records(batch)]
+    if not found or found[0].key is not None or found[0].value is None:
+        raise record_frames.RecordFormatError("a coordinator log entry must begin with its term and sequence")
+    head = record_frames.decode_record(found[0].value)
+    if isinstance(head, messages.CoordinatorClaimRecord):
+        return Claim(node_id=head.broker_id, claim_id=head.claim_id)
+    if isinstance(head, messages.CoordinatorEntryRecord):
+        return Entry(term=head.term, sequence=head.sequence, records=found[1:])
+    raise record_frames.RecordFormatError(f"a coordinator log entry cannot begin with a {type(head).__name__}")

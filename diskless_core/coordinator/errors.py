@@ -1,0 +1,35 @@
+"""Errors of the coordinator.
+
+CoordinatorError            knows its Kafka error code
+├── NotCoordinatorError     this node does not lead the shard (any more); ask again, maybe elsewhere
+├── OutcomeUnknownError     the command may or may not have happened; send the same one again
+└── CoordinatorLoadingError the shard is still reading its log
+"""
+
+from __future__ import annotations
+
+from diskless_core.protocol.errors import ErrorCode
+
+
+class CoordinatorError(Exception):
+    """A command did not get an answer. All of these are retriable for the client."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class NotCoordinatorError(CoordinatorError):
+    """This node does not lead the shard; nothing happened."""
+
+    code = ErrorCode.NOT_COORDINATOR
+
+
+class OutcomeUnknownError(CoordinatorError):
+    """Leadership or the log was lost while the command was on its way: it may have happened, or may yet."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class CoordinatorLoadingError(CoordinatorError):
+    """The shard is reading its log; nothing happened."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,0 +1,209 @@
+"""The decisions of a diskless shard: check a request against the state, write records, give the answer. Pure.
+
+(KIP-1164, "How operations are performed", steps 3 and 4.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diskless_core.coordinator import producer_state
+from diskless_core.coordinator.commands import (
+    BatchResult,
+    CommitBatch,
+    CommitFile,
+    PartitionKey,
+    TimestampType,
+    unpack_results,
+)
+from diskless_core.coordinator.machine import Command
+from diskless_core.coordinator.producer_state import NO_PRODUCER, ProducerWindow, WindowBatch
+from diskless_core.coordinator.records import DisklessRecord, PartitionCreated, TopicDeleted
+from diskless_core.coordinator.state import FILES, PARTITIONS, PRODUCERS, TOPICS, PartitionHead, results_of
+from diskless_core.plugin.offset_assignment import OffsetAssignment
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.file_committed import CommittedBatch, DuplicateBatch, FileCommitted, RefusedBatch
+from diskless_core.protocol.record_batch import MAGIC
+
+DisklessCommand = Command[DisklessRecord]
+
+_PENDING_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRules:
+    """What a commit is judged by, besides the state. `producer_id_expiration_ms` as in Kafka."""
+
+    assignment: OffsetAssignment
+    producer_id_expiration_ms: int
+
+
+class OffsetAssignmentError(Exception):
+    """The `offset_assignment` plugin broke its contract. Nothing of the object was committed."""
+
+
+def create_partitions(command: DisklessCommand, topic_id: bytes, name: str, partitions: Sequence[int]) -> None:
+    """Create those of the partitions that are not there yet; repeating it changes nothing."""
+    for partition in partitions:
+        if command.get(PARTITIONS, PartitionKey(topic_id, partition)) is None:
+            command.emit(PartitionCreated(topic_id=topic_id, name=name, partition=partition))
+
+
+def delete_topic(command: DisklessCommand, topic_id: bytes) -> ErrorCode:
+    """Delete a topic's partitions of this shard."""
+    if command.get(TOPICS, (topic_id,)) is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    command.emit(TopicDeleted(topic_id=topic_id))
+    return ErrorCode.NONE
+
+
+def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRules) -> list[BatchResult]:
+    """Commit an object: judge each batch by itself, give offsets to the good ones, in the order of the request.
+
+    The same request again gets its first answer and changes nothing; another one of the same object key is refused.
+    Wants the row of `request.object_key` in FILES prefetched.
+    """
+    if not request.batches:
+        return []
+    digest = request.digest()
+    known = command.get(FILES, (request.object_key,))
+    if known is not None:
+        if known.digest == digest:
+            return unpack_results(known.results)
+        return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
+    record = _judge(command, request, rules, digest)
+    command.emit(record)
+    return results_of(record)
+
+
+def _judge(command: DisklessCommand, request: CommitFile, rules: CommitRules, digest: bytes) -> FileCommitted:
+    by_partition: dict[PartitionKey, list[int]] = {}
+    for index, batch in enumerate(request.batches):
+        by_partition.setdefault(PartitionKey(batch.topic_id, batch.partition), []).append(index)
+    verdicts = _Verdicts()
+    for key, indexes in by_partition.items():
+        head = command.get(PARTITIONS, key)
+        if head is None:
+            verdicts.refused += [RefusedBatch(index, _missing(command, key)) for index in indexes]
+        else:
+            _accept(command, rules, request, key, indexes, head, verdicts)
+    return FileCommitted(
+        object_key=request.object_key,
+        object_format=request.object_format,
+        file_size=request.file_size,
+        uploader_broker_id=request.uploader_id,
+        owner_ids=tuple(request.owner_ids),
+        topics=[(topic_id, partitions) for topic_id, (partitions, _) in verdicts.topics.items()],
+        batch_order=[index for _, order in verdicts.topics.values() for index in order],
+        refused=verdicts.refused,
+        duplicates=verdicts.duplicates,
+        content_digest=digest,
+        committed_at=command.now_ms,
+    )
+
+
+def _missing(command: DisklessCommand, key: PartitionKey) -> ErrorCode:
+    known = command.get(TOPICS, (key.topic_id,)) is not None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class _Verdicts:
+    """What the record says of the request's batches; for each topic the accepted ones and their indexes."""
+
+    def __init__(self) -> None:
+        self.topics: dict[bytes, tuple[list[tuple[int, list[CommittedBatch]]], list[int]]] = {}
+        self.refused: list[RefusedBatch] = []
+        self.duplicates: list[DuplicateBatch] = []
+
+
+def _accept(
+    command: DisklessCommand,
+    rules: CommitRules,
+    request: CommitFile,
+    key: PartitionKey,
+    indexes: Sequence[int],
+    head: PartitionHead,
+    verdicts: _Verdicts,
+) -> None:
+    """Give offsets to those of one partition's batches that idempotence lets pass."""
+    fresh, repeated = _sift(command, rules, request, key, indexes, verdicts)
+    if not fresh:
+        return
+    counts = [request.batches[index].record_count for index in fresh]
+    given = dict(zip(fresh, _assign(rules.assignment, head.next_offset, counts), strict=True))
+    partitions, order = verdicts.topics.setdefault(key.topic_id, ([], []))
+    partitions.append(
+        (
+            key.partition,
+            [_committed(request.batches[index], base_offset, command.now_ms) for index, base_offset in given.items()],
+        )
+    )
+    order += fresh
+    verdicts.duplicates += [DuplicateBatch(index, given[twin], command.now_ms) for index, twin in repeated.items()]
+
+
+def _sift(
+    command: DisklessCommand,
+    rules: CommitRules,
+    request: CommitFile,
+    key: PartitionKey,
+    indexes: Sequence[int],
+    verdicts: _Verdicts,
+) -> tuple[list[int], dict[int, int]]:
+    """Which batches to append, and which repeat one of these: its index by theirs."""
+    fresh: list[int] = []
+    repeated: dict[int, int] = {}
+    windows: dict[int, ProducerWindow | None] = {}
+    appended: dict[tuple[int, WindowBatch], int] = {}
+    for index in indexes:
+        batch = request.batches[index]
+        producer = batch.producer_id
+        if producer == NO_PRODUCER:
+            fresh.append(index)
+            continue
+        if producer not in windows:
+            stored = command.get(PRODUCERS, (*key, producer))
+            windows[producer] = producer_state.unless_expired(stored, command.now_ms, rules.producer_id_expiration_ms)
+        window = windows[producer]
+        error, original = producer_state.check(window, batch.producer_epoch, batch.base_sequence, batch.last_sequence)
+        if error is not ErrorCode.NONE:
+            verdicts.refused.append(RefusedBatch(index, error))
+        elif original is None:
+            mark = WindowBatch(batch.base_sequence, batch.last_sequence, _PENDING_OFFSET, command.now_ms)
+            windows[producer] = producer_state.extend(window, batch.producer_epoch, mark)
+            appended[producer, mark] = index
+            fresh.append(index)
+        elif original.base_offset == _PENDING_OFFSET:
+            repeated[index] = appended[producer, original]
+        else:
+            verdicts.duplicates.append(DuplicateBatch(index, original.base_offset, original.append_time))
+    return fresh, repeated
+
+
+def _assign(assignment: OffsetAssignment, next_offset: int, counts: Sequence[int]) -> Sequence[int]:
+    offsets = assignment.assign(next_offset, counts)
+    free = next_offset
+    for base_offset, count in zip(offsets, counts, strict=True):
+        if base_offset < free:
+            raise OffsetAssignmentError(f"offset {base_offset} was given where {free} is the first free one")
+        free = base_offset + count
+    return offsets
+
+
+def _committed(batch: CommitBatch, base_offset: int, now_ms: int) -> CommittedBatch:
+    log_append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    return CommittedBatch(
+        magic=MAGIC,
+        byte_offset=batch.byte_offset,
+        byte_size=batch.size,
+        base_offset=base_offset,
+        last_offset=base_offset + batch.record_count - 1,
+        log_append_timestamp=now_ms,
+        batch_max_timestamp=now_ms if log_append_time else batch.max_timestamp,
+        timestamp_type=batch.timestamp_type,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        last_sequence=batch.last_sequence,
+    )

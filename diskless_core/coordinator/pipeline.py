@@ -1,0 +1,82 @@
+"""The commands of one leadership term that are on their way through the log, in order.
+
+Pure bookkeeping: which are queued, which were handed to the log, which is next to come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.tables import Writes
+
+_UNPATCHED = 16
+"""Logs may rewrite base offset and leader epoch (bytes 0-7, 12-15); from here on an entry comes back as it went."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A command whose entry has not been read back yet."""
+
+    sequence: int
+    writes: Writes
+    entry: bytes
+    done: asyncio.Future[None]
+
+    def is_read_back_as(self, data: bytes) -> bool:
+        return memoryview(data)[_UNPATCHED:] == memoryview(self.entry)[_UNPATCHED:]
+
+
+class Pipeline:
+    """Commands in sequence: queued, then handed over, then read back."""
+
+    def __init__(self) -> None:
+        self._queued: deque[Pending] = deque()
+        self._handed_over: deque[Pending] = deque()
+        self._next_sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._queued) + len(self._handed_over)
+
+    @property
+    def next_sequence(self) -> int:
+        return self._next_sequence
+
+    @property
+    def last_queued(self) -> Pending | None:
+        """The newest command that the log has not seen; what it proves, it proves for all that came before it."""
+        return self._queued[-1] if self._queued else None
+
+    @property
+    def last(self) -> Pending | None:
+        return self.last_queued or (self._handed_over[-1] if self._handed_over else None)
+
+    @property
+    def oldest_handed_over(self) -> Pending | None:
+        return self._handed_over[0] if self._handed_over else None
+
+    def add(self, pending: Pending) -> None:
+        self._queued.append(pending)
+        self._next_sequence += 1
+
+    def hand_over(self) -> list[bytes]:
+        """Everything queued, for one append."""
+        entries = [pending.entry for pending in self._queued]
+        self._handed_over.extend(self._queued)
+        self._queued.clear()
+        return entries
+
+    def read_back(self) -> Pending:
+        return self._handed_over.popleft()
+
+    def fail(self, queued: CoordinatorError, handed_over: CoordinatorError) -> None:
+        """Give all commands up and begin a new count. Those that the log never saw certainly did not happen."""
+        for commands, error in ((self._handed_over, handed_over), (self._queued, queued)):
+            for pending in commands:
+                if not pending.done.done():
+                    pending.done.set_exception(error)
+                    pending.done.exception()  # retrieved here: nobody may be waiting for it any more
+            commands.clear()
+        self._next_sequence = 0

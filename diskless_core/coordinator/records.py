@@ -1,0 +1,94 @@
+"""The records of a diskless shard (KIP-1164, "Metadata records"), as plain data and as bytes in the log."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from diskless_core.protocol import file_committed, messages, record_frames
+from diskless_core.protocol.file_committed import FileCommitted
+from diskless_core.protocol.record_batch import RecordData
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCreated:
+    """A partition exists, empty."""
+
+    topic_id: bytes
+    name: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted:
+    """All partitions of the topic that this shard has are gone."""
+
+    topic_id: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsDeleted:
+    """The partition begins at `log_start_offset` now."""
+
+    topic_id: bytes
+    partition: int
+    log_start_offset: int
+
+
+DisklessRecord = PartitionCreated | TopicDeleted | RecordsDeleted | FileCommitted
+
+
+def encode(record: DisklessRecord) -> RecordData:
+    """The record as it stands in the log: no key, KRaft's framing."""
+    return RecordData(key=None, value=_encode_value(record))
+
+
+def decode(data: RecordData) -> DisklessRecord:
+    """The record back.
+
+    Raises:
+        RecordFormatError: it is no record of a diskless shard.
+    """
+    if data.value is None:
+        raise record_frames.RecordFormatError("a record of a diskless shard cannot be a tombstone")
+    if file_committed.is_file_committed(data.value):
+        return file_committed.unpack(data.value)
+    message = record_frames.decode_record(data.value)
+    match message:
+        case messages.DisklessPartitionCreatedRecord():
+            return PartitionCreated(
+                topic_id=message.topic_id.bytes, name=message.name, partition=message.partition_index
+            )
+        case messages.DisklessTopicDeletedRecord():
+            return TopicDeleted(topic_id=message.topic_id.bytes)
+        case messages.DisklessRecordsDeletedRecord():
+            return RecordsDeleted(
+                topic_id=message.topic_id.bytes,
+                partition=message.partition_index,
+                log_start_offset=message.new_log_start_offset,
+            )
+    raise record_frames.RecordFormatError(f"a {type(message).__name__} does not belong to a diskless shard")
+
+
+def _encode_value(record: DisklessRecord) -> bytes:
+    match record:
+        case FileCommitted():
+            return file_committed.pack(record)
+        case PartitionCreated():
+            return record_frames.encode_record(
+                messages.DisklessPartitionCreatedRecord(
+                    topic_id=uuid.UUID(bytes=record.topic_id), name=record.name, partition_index=record.partition
+                )
+            )
+        case TopicDeleted():
+            return record_frames.encode_record(
+                messages.DisklessTopicDeletedRecord(topic_id=uuid.UUID(bytes=record.topic_id))
+            )
+        case RecordsDeleted():
+            return record_frames.encode_record(
+                messages.DisklessRecordsDeletedRecord(
+                    topic_id=uuid.UUID(bytes=record.topic_id),
+                    partition_index=record.partition,
+                    new_log_start_offset=record.log_start_offset,
+                )
+            )

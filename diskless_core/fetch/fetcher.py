@@ -1,0 +1,188 @@
+"""Answers Fetch: finds, reads and cuts for all partitions of a request, and waits while there is too little."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import NO_OFFSET, FoundRuns, PartitionKey, Run
+from diskless_core.fetch import planner
+from diskless_core.fetch.completer import cut
+from diskless_core.fetch.object_reader import ObjectReader, ReadError
+from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.record_batch import CorruptBatchError
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartition:
+    """One partition that is asked for."""
+
+    key: PartitionKey
+    offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchQuery:
+    """What a Fetch request wants; sizes in bytes, `max_wait_ms` from when it was received."""
+
+    partitions: Sequence[FetchPartition]
+    max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """The answer for one partition. `records` are slices of cached objects: whole batches, in order."""
+
+    error: ErrorCode
+    high_watermark: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    records: list[memoryview] = field(default_factory=list)
+    size_bytes: int = 0
+    starved: bool = False
+
+
+ShardFor = Callable[[PartitionKey], DisklessShard | None]
+
+
+class Fetcher:
+    """All Fetch requests of a broker."""
+
+    def __init__(self, shard_for: ShardFor, reader: ObjectReader, purgatory: Purgatory, clock: Clock) -> None:
+        self._shard_for = shard_for
+        self._reader = reader
+        self._purgatory = purgatory
+        self._clock = clock
+
+    async def fetch(self, query: FetchQuery, starved: set[PartitionKey]) -> list[FetchedPartition]:
+        """Answers in the order of the query.
+
+        At least one batch is returned if any partition has data, even over budget; what the budget did not reach
+        is noted in `starved`, which belongs to the connection, and comes first the next time.
+        """
+        deadline = self._clock.monotonic() + query.max_wait_ms / 1000
+        answers = await self._once(query, starved)
+        if not _is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
+            with self._purgatory.watch([wanted.key for wanted in query.partitions]) as watch:
+                answers = await self._once(query, starved)
+                while not _is_enough(answers, query.min_bytes):
+                    if not await watch.wait(deadline - self._clock.monotonic()):
+                        break
+                    answers = await self._once(query, starved)
+        starved.clear()
+        starved.update(wanted.key for wanted, answer in zip(query.partitions, answers, strict=True) if answer.starved)
+        return answers
+
+    async def _once(self, query: FetchQuery, starved: set[PartitionKey]) -> list[FetchedPartition]:
+        found = await self._find(query)
+        order = planner.starved_first(
+            range(len(found)), {index for index, wanted in enumerate(query.partitions) if wanted.key in starved}
+        )
+        chosen = _choose(found, query, order)
+        runs = [run for index in order for run in chosen[index]]
+        if not runs:
+            return [_empty(answer) for answer in found]
+        contents = iter(zip(runs, await self._reader.read(runs), strict=True))
+        answers = [_empty(answer) for answer in found]
+        left = query.max_bytes
+        granted = False
+        for index in order:
+            wanted, answer = query.partitions[index], answers[index]
+            read = [next(contents) for _ in chosen[index]]
+            sound, failure = _sound_prefix(read)
+            if failure is not None and not sound:
+                answer.error = await self._failed(wanted, failure)
+                continue
+            limit = min(left, wanted.max_bytes)
+            answer.records = cut(sound, wanted.offset, limit, at_least_one=not granted)
+            answer.size_bytes = sum(map(len, answer.records))
+            answer.starved = not answer.records and bool(found[index].runs)
+            granted = granted or bool(answer.records)
+            left -= answer.size_bytes
+        return answers
+
+    async def _find(self, query: FetchQuery) -> list[FoundRuns]:
+        found: list[FoundRuns | None] = []
+        slow = []
+        for index, wanted in enumerate(query.partitions):
+            shard = self._shard_for(wanted.key)
+            if shard is None:
+                found.append(FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                continue
+            max_bytes = max(1, min(wanted.max_bytes, query.max_bytes))
+            recent = shard.find_recent(wanted.key, wanted.offset, max_bytes)
+            found.append(recent)
+            if recent is None:
+                slow.append((index, shard.find(wanted.key, wanted.offset, max_bytes)))
+        answers = await asyncio.gather(*(search for _, search in slow))
+        for (index, _), answer in zip(slow, answers, strict=True):
+            found[index] = answer
+        return [answer for answer in found if answer is not None]
+
+    async def _failed(self, wanted: FetchPartition, failure: ReadError) -> ErrorCode:
+        """What a client is told of an unreadable run. A missing object may just have been deleted with its offsets."""
+        if isinstance(failure, ObjectNotFoundError):
+            shard = self._shard_for(wanted.key)
+            again = await shard.find(wanted.key, wanted.offset, 1) if shard is not None else None
+            if again is None or again.error is not ErrorCode.NONE:
+                return again.error if again is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        _log.error(
+            "a partition could not be read",
+            topic_id=wanted.key.topic_id.hex(),
+            partition=wanted.key.partition,
+            offset=wanted.offset,
+            error=str(failure),
+        )
+        return ErrorCode.CORRUPT_MESSAGE if isinstance(failure, CorruptBatchError) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _choose(found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int]) -> list[Sequence[Run]]:
+    """The runs worth reading: each partition's up to its own limit, until the request's is reached."""
+    chosen: list[Sequence[Run]] = [()] * len(found)
+    left = query.max_bytes
+    for index in order:
+        if left <= 0 and any(chosen):
+            break
+        runs = found[index].runs
+        taken = 0
+        for run in runs:
+            if taken >= max(1, min(left, query.partitions[index].max_bytes)):
+                break
+            taken += run.byte_size
+            chosen[index] = (*chosen[index], run)
+        left -= taken
+    return chosen
+
+
+def _sound_prefix(
+    read: Sequence[tuple[Run, memoryview | ReadError]],
+) -> tuple[list[tuple[Run, memoryview]], ReadError | None]:
+    sound: list[tuple[Run, memoryview]] = []
+    for run, content in read:
+        if not isinstance(content, memoryview):
+            return sound, content
+        sound.append((run, content))
+    return sound, None
+
+
+def _empty(found: FoundRuns) -> FetchedPartition:
+    return FetchedPartition(
+        error=found.error, high_watermark=found.high_watermark, log_start_offset=found.log_start_offset
+    )
+
+
+def _is_enough(answers: Sequence[FetchedPartition], min_bytes: int) -> bool:
+    if any(answer.error is not ErrorCode.NONE for answer in answers):
+        return True
+    return sum(answer.size_bytes for answer in answers) >= min_bytes

@@ -1,0 +1,121 @@
+"""Answers ListOffsets: the special offsets from the coordinator, and the first record at or after a timestamp.
+
+(KIP-1164, DisklessListOffsets; Apache Kafka's ListOffsetsRequest for the special timestamps.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import NO_OFFSET, NO_TIMESTAMP, PartitionKey, Run
+from diskless_core.coordinator.state import PartitionHead
+from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
+
+
+class SpecialTimestamp(IntEnum):
+    """What negative timestamps ask for."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+
+
+class ListedOffset(NamedTuple):
+    """An answer; timestamp and offset are -1 where there is none."""
+
+    error: ErrorCode = ErrorCode.NONE
+    timestamp: int = NO_TIMESTAMP
+    offset: int = NO_OFFSET
+
+
+class OffsetLookup:
+    """ListOffsets for partitions whose coordinator is known. The caller has passed the coordinator's barrier."""
+
+    def __init__(self, reader: ObjectReader) -> None:
+        self._reader = reader
+
+    async def list(self, shard: DisklessShard, partition: PartitionKey, timestamp: int) -> ListedOffset:
+        """The offset for a timestamp in milliseconds, or for one of `SpecialTimestamp`."""
+        head = shard.head(partition)
+        if head is None:
+            return ListedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        match timestamp:
+            case SpecialTimestamp.LATEST:
+                return ListedOffset(offset=head.next_offset)
+            case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+                return ListedOffset(offset=head.log_start_offset)
+            case SpecialTimestamp.LATEST_TIERED:
+                return ListedOffset()
+        try:
+            if timestamp == SpecialTimestamp.MAX_TIMESTAMP:
+                return await self._of_max_timestamp(shard, partition, head)
+            return await self._at_or_after(shard, partition, head, timestamp)
+        except WalObjectStoreError:
+            return ListedOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+        except (CorruptBatchError, UnsupportedCompressionError):
+            return ListedOffset(ErrorCode.CORRUPT_MESSAGE)
+
+    async def _at_or_after(
+        self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead, timestamp: int
+    ) -> ListedOffset:
+        if timestamp > head.max_timestamp:
+            return ListedOffset()
+        async for run in _runs(shard, partition, head):
+            if run.max_timestamp < timestamp:
+                continue
+            view = await self._read(run)
+            for position, header in record_batch.walk(view):
+                if header.max_timestamp < timestamp:
+                    continue
+                found = record_batch.first_offset_at_or_after(view[position : position + header.size], timestamp)
+                if found is not None:
+                    return ListedOffset(offset=max(found[0], head.log_start_offset), timestamp=found[1])
+        return ListedOffset()
+
+    async def _of_max_timestamp(
+        self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead
+    ) -> ListedOffset:
+        newest: Run | None = None
+        async for run in _runs(shard, partition, head, from_offset=head.max_timestamp_offset):
+            if newest is None or run.max_timestamp > newest.max_timestamp:
+                newest = run
+            if run.max_timestamp == head.max_timestamp:
+                break
+        if newest is None:
+            return ListedOffset()
+        best = ListedOffset()
+        view = await self._read(newest)
+        for position, header in record_batch.walk(view):
+            if header.max_timestamp > best.timestamp:
+                offset, timestamp = record_batch.max_timestamp_record(view[position : position + header.size])
+                best = ListedOffset(offset=offset, timestamp=timestamp)
+        return best
+
+    async def _read(self, run: Run) -> memoryview:
+        [content] = await self._reader.read([run])
+        if not isinstance(content, memoryview):
+            raise content
+        return content
+
+
+async def _runs(
+    shard: DisklessShard, partition: PartitionKey, head: PartitionHead, from_offset: int = 0
+) -> AsyncIterator[Run]:
+    """All runs in order, from the one that contains the log start, or `from_offset` if that is later."""
+    offset = max(head.log_start_offset, from_offset)
+    while offset < head.next_offset:
+        page = await shard.runs_from(partition, offset)
+        for run in page:
+            yield run
+        if not page:
+            return
+        offset = page[-1].last_offset + 1

@@ -1,0 +1,44 @@
+"""Which byte ranges of which objects to read for a set of runs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from diskless_core.coordinator.commands import Run
+
+MAX_GAP_BYTES = 64 << 10
+"""Up to this much unwanted data is read rather than to ask twice: a request costs more than that."""
+
+MAX_RANGE_BYTES = 8 << 20
+
+
+class ObjectRange(NamedTuple):
+    """Bytes `start` (inclusive) to `end` (exclusive) of an object."""
+
+    object_key: str
+    start: int
+    end: int
+
+
+def ranges(runs: Iterable[Run]) -> list[ObjectRange]:
+    """As few ranges as make sense that together cover all runs; each run lies wholly in one of them."""
+    wanted = sorted({ObjectRange(run.object_key, run.byte_offset, run.byte_offset + run.byte_size) for run in runs})
+    merged: list[ObjectRange] = []
+    for part in wanted:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and last.object_key == part.object_key
+            and part.start - last.end <= MAX_GAP_BYTES
+            and max(part.end, last.end) - last.start <= MAX_RANGE_BYTES
+        ):
+            merged[-1] = last._replace(end=max(last.end, part.end))
+        else:
+            merged.append(part)
+    return merged
+
+
+def starved_first(order: Sequence[int], starved: set[int]) -> list[int]:
+    """Partitions that got nothing last time for want of budget come first, the others in the order of the request."""
+    return sorted(order, key=lambda index: index not in starved)

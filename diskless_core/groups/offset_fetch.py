@@ -1,0 +1,147 @@
+"""OffsetFetch: what is found, and the two shapes in which its versions answer it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.groups.machine import GroupsRecord
+from diskless_core.groups.model import NO_LEADER_EPOCH, CommittedOffset
+from diskless_core.groups.offsets import TopicPartition
+from diskless_core.groups.registry import GroupRegistry
+from diskless_core.groups.topics import TOPIC_IDS_SINCE, TopicCatalog, resolve
+from diskless_core.protocol import messages
+from diskless_core.protocol.errors import ErrorCode
+
+NO_OFFSET = -1
+_GROUP_ERROR_SINCE = 2
+_GROUPS_SINCE = 8
+
+_Found = Sequence[tuple[int, CommittedOffset | None]]
+"""Partitions, each with its offset, None where the group has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """What is answered of a topic."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    found: _Found
+    error: ErrorCode = ErrorCode.NONE
+
+
+class OffsetFetcher:
+    """Answers OffsetFetch."""
+
+    def __init__(self, shard: Shard[GroupsRecord], registry: GroupRegistry) -> None:
+        self._shard = shard
+        self._registry = registry
+
+    async def fetch(self, request: Any, version: int, topics: TopicCatalog) -> Any:
+        """Answer with what is known to be committed by a leader that has just proved to be one still.
+
+        There are no transactions, so every offset is as stable as `require_stable` may ask for.
+        """
+        error = await self._read_barrier()
+        if version >= _GROUPS_SINCE:
+            groups = [self._answer_group(group, version, topics, error) for group in request.groups]
+            return messages.OffsetFetchResponse(groups=groups)
+        if error is not ErrorCode.NONE:
+            return _refusal(request, version, error)
+        found = self._find(request.group_id, request.topics, version, topics)
+        return messages.OffsetFetchResponse(topics=[_flat_topic(topic) for topic in found])
+
+    async def _read_barrier(self) -> ErrorCode:
+        try:
+            await self._registry.require_loaded()
+            await self._shard.barrier()
+        except CoordinatorError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def _answer_group(self, group: Any, version: int, topics: TopicCatalog, error: ErrorCode) -> Any:
+        group_class = messages.OffsetFetchResponse.OffsetFetchResponseGroup
+        if error is not ErrorCode.NONE:
+            return group_class(group_id=group.group_id, topics=[], error_code=error)
+        found = self._find(group.group_id, group.topics, version, topics)
+        return group_class(group_id=group.group_id, topics=[_grouped_topic(topic) for topic in found])
+
+    def _find(
+        self, group_id: str, wanted: Iterable[Any] | None, version: int, topics: TopicCatalog
+    ) -> Sequence[_Topic]:
+        offsets = self._registry.offsets.of(group_id)
+        if wanted is None:
+            return _all_topics(offsets, version, topics)
+        return [_wanted_topic(topic, offsets, version, topics) for topic in wanted]
+
+
+def _all_topics(
+    offsets: Mapping[TopicPartition, CommittedOffset], version: int, topics: TopicCatalog
+) -> Sequence[_Topic]:
+    answered = []
+    for name, rows in groupby(sorted(offsets), key=lambda topic_partition: topic_partition[0]):
+        topic_id = topics.id_of(name)
+        found = [(index, offsets[name, index]) for _, index in rows if _is_of(topic_id, offsets[name, index])]
+        if found and (topic_id is not None or version < TOPIC_IDS_SINCE):
+            answered.append(_Topic(name, topic_id, found))
+    return answered
+
+
+def _wanted_topic(
+    topic: Any, offsets: Mapping[TopicPartition, CommittedOffset], version: int, topics: TopicCatalog
+) -> _Topic:
+    name, topic_id, error = resolve(topic, version, topics)
+    if name is None:
+        return _Topic("", topic_id, [(index, None) for index in topic.partition_indexes], error)
+    found = []
+    for index in topic.partition_indexes:
+        offset = offsets.get((name, index))
+        found.append((index, offset if offset is not None and _is_of(topic_id, offset) else None))
+    return _Topic(name, topic_id, found)
+
+
+def _is_of(topic_id: uuid.UUID | None, offset: CommittedOffset) -> bool:
+    """Whether an offset was committed for the topic that has the name now, not for one deleted since."""
+    return None in (topic_id, offset.topic_id) or topic_id == offset.topic_id
+
+
+def _refusal(request: Any, version: int, error: ErrorCode) -> Any:
+    """The answer of versions below 8 to a group-wide error. Version 1 has no place for it but the partitions."""
+    if version >= _GROUP_ERROR_SINCE:
+        return messages.OffsetFetchResponse(topics=[], error_code=error)
+    refused = [
+        _Topic(topic.name, None, [(index, None) for index in topic.partition_indexes], error)
+        for topic in request.topics
+    ]
+    return messages.OffsetFetchResponse(topics=[_flat_topic(topic) for topic in refused])
+
+
+def _flat_topic(topic: _Topic) -> Any:
+    topic_class = messages.OffsetFetchResponse.OffsetFetchResponseTopic
+    partitions = _partitions(topic_class.OffsetFetchResponsePartition, topic)
+    return topic_class(name=topic.name, partitions=partitions)
+
+
+def _grouped_topic(topic: _Topic) -> Any:
+    topic_class = messages.OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics
+    partitions = _partitions(topic_class.OffsetFetchResponsePartitions, topic)
+    return topic_class(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _partitions(partition_class: Any, topic: _Topic) -> list[Any]:
+    return [
+        partition_class(
+            partition_index=index,
+            committed_offset=offset.offset if offset is not None else NO_OFFSET,
+            committed_leader_epoch=offset.leader_epoch if offset is not None else NO_LEADER_EPOCH,
+            metadata=offset.metadata if offset is not None else "",
+            error_code=topic.error,
+        )
+        for index, offset in topic.found
+    ]

@@ -1,0 +1,102 @@
+"""Committed offsets by group, and which of them have outlived their use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from diskless_core.coordinator.tables import Writes
+from diskless_core.groups.classic import ClassicGroup
+from diskless_core.groups.effects import GroupState
+from diskless_core.groups.machine import GROUP_OFFSETS
+from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset, PersistedGroup
+from diskless_core.groups.subscription import SubscriptionError, subscribed_topics
+
+TopicPartition = tuple[str, int]
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class OffsetIndex:
+    """The rows of `GROUP_OFFSETS` that are committed, by group."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+
+    def reset(self, rows: Iterable[tuple[Any, CommittedOffset]]) -> None:
+        """Forget everything and take these rows."""
+        self._groups = {}
+        self.apply({GROUP_OFFSETS: dict(rows)})
+
+    def apply(self, writes: Writes) -> None:
+        """Follow what a command did."""
+        changed: Mapping[Any, CommittedOffset | None] = writes.get(GROUP_OFFSETS, {})
+        for (group_id, topic, partition), value in changed.items():
+            offsets = self._groups.setdefault(group_id, {})
+            if value is None:
+                offsets.pop((topic, partition), None)
+            else:
+                offsets[topic, partition] = value
+            if not offsets:
+                del self._groups[group_id]
+
+    def of(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """All offsets of a group."""
+        return self._groups.get(group_id, {})
+
+    def __iter__(self) -> Iterator[str]:
+        """The groups that have offsets."""
+        return iter(list(self._groups))
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+
+def expired_offsets(
+    group: ClassicGroup | None,
+    persisted: PersistedGroup | None,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    *,
+    now_ms: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
+    """Which offsets of a group go.
+
+    Retention counts from when the group became empty; in a group of simple consumers, and for topics that a stable
+    group of consumers does not subscribe to, from the commit. A client's own expiry time goes before either. While a
+    group rebalances, or does not say what it subscribes to, nothing goes.
+    """
+    in_use = _topics_in_use(group)
+    if in_use is None:
+        return []
+    became_empty_ms = _became_empty_ms(group, persisted)
+    return [
+        topic_partition
+        for topic_partition, offset in offsets.items()
+        if topic_partition[0] not in in_use and now_ms >= _expiry_ms(offset, became_empty_ms, retention_ms)
+    ]
+
+
+def _expiry_ms(offset: CommittedOffset, became_empty_ms: int | None, retention_ms: int) -> int:
+    if offset.expire_timestamp_ms != NO_TIMESTAMP:
+        return offset.expire_timestamp_ms
+    return (offset.commit_timestamp_ms if became_empty_ms is None else became_empty_ms) + retention_ms
+
+
+def _became_empty_ms(group: ClassicGroup | None, persisted: PersistedGroup | None) -> int | None:
+    is_empty = group is not None and group.protocol_type is not None and group.state is GroupState.EMPTY
+    if not is_empty or persisted is None or persisted.state_timestamp_ms == NO_TIMESTAMP:
+        return None
+    return persisted.state_timestamp_ms
+
+
+def _topics_in_use(group: ClassicGroup | None) -> frozenset[str] | None:
+    """Topics whose offsets must stay; None when all must."""
+    if group is None or group.protocol_type is None or group.state is GroupState.EMPTY:
+        return frozenset()
+    if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    try:
+        return frozenset().union(*(subscribed_topics(member.metadata(group.protocol)) for member in group.roster))
+    except SubscriptionError:
+        return None

@@ -1,0 +1,68 @@
+"""The end of offsets and groups: retention, and the deletion of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from functools import partial
+
+from diskless_core.coordinator.machine import Command
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.groups.machine import GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord, OffsetRecord
+from diskless_core.groups.offsets import expired_offsets
+from diskless_core.groups.registry import GroupRegistry, is_idle
+from diskless_core.groups.settings import GroupSettings
+
+_DELETIONS_IN_ONE_ENTRY = 1_000
+
+
+class OffsetRetention:
+    """Deletes what is no longer wanted. Every method raises CoordinatorError where the shard's `submit` does."""
+
+    def __init__(self, shard: Shard[GroupsRecord], registry: GroupRegistry, settings: GroupSettings) -> None:
+        self._shard = shard
+        self._registry = registry
+        self._settings = settings
+
+    async def expire(self) -> None:
+        """Delete the offsets that outlived their retention, and groups that have neither members nor offsets."""
+        for group_id in self._registry:
+            await self._registry.require_loaded()
+            if await self._shard.submit(partial(self._expire_group, group_id)):
+                self._registry.forget_if_idle(group_id)
+            await asyncio.sleep(0)
+
+    def _expire_group(self, group_id: str, command: Command[GroupsRecord]) -> bool:
+        """Emit the deletions; return whether the group goes with them."""
+        group = self._registry.find(group_id)
+        persisted = command.get(GROUPS, (group_id,))
+        offsets = self._registry.offsets.of(group_id)
+        current = {key: value for key in offsets if (value := command.get(GROUP_OFFSETS, (group_id, *key))) is not None}
+        expired = expired_offsets(
+            group, persisted, current, now_ms=command.now_ms, retention_ms=self._settings.offsets_retention_ms
+        )
+        for topic, partition in expired:
+            command.emit(OffsetRecord(group_id=group_id, topic=topic, partition=partition, value=None))
+        goes = len(expired) == len(current) and is_idle(group)
+        if goes and persisted is not None:
+            command.emit(GroupRecord(group_id=group_id, value=None))
+        return goes
+
+    async def topic_deleted(self, topic_id: uuid.UUID, name: str) -> None:
+        """Delete all offsets that were committed for a topic, but none for a newer one of the same name."""
+        keys = [
+            (group_id, topic, partition)
+            for group_id in self._registry.offsets
+            for topic, partition in self._registry.offsets.of(group_id)
+            if topic == name
+        ]
+        for start in range(0, len(keys), _DELETIONS_IN_ONE_ENTRY):
+            await self._shard.submit(partial(_delete, keys[start : start + _DELETIONS_IN_ONE_ENTRY], topic_id))
+
+
+def _delete(keys: Sequence[tuple[str, str, int]], topic_id: uuid.UUID, command: Command[GroupsRecord]) -> None:
+    for group_id, topic, partition in keys:
+        value = command.get(GROUP_OFFSETS, (group_id, topic, partition))
+        if value is not None and value.topic_id in (None, topic_id):
+            command.emit(OffsetRecord(group_id=group_id, topic=topic, partition=partition, value=None))

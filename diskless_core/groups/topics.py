@@ -1,0 +1,45 @@
+"""How requests about offsets name topics: by name, and from version 10 on by id."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, NamedTuple, Protocol
+
+from diskless_core.protocol.errors import ErrorCode
+
+TOPIC_IDS_SINCE = 10
+"""The version of OffsetCommit and of OffsetFetch that names topics by id."""
+
+
+class TopicCatalog(Protocol):
+    """What the coordinator needs to know of topics, as of now."""
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None: ...
+
+    def id_of(self, name: str) -> uuid.UUID | None: ...
+
+    def partition_count(self, name: str) -> int | None: ...
+
+
+class RequestedTopic(NamedTuple):
+    """A topic of a request.
+
+    Attributes:
+        name: None when the request has an id that no topic has.
+        topic_id: None when the request has a name that no topic has.
+        error: what a request that needs an existing topic is told.
+    """
+
+    name: str | None
+    topic_id: uuid.UUID | None
+    error: ErrorCode
+
+
+def resolve(topic: Any, version: int, topics: TopicCatalog) -> RequestedTopic:
+    """Which topic an entry of OffsetCommit's or OffsetFetch's `topics` means."""
+    if version >= TOPIC_IDS_SINCE:
+        name = topics.name_of(topic.topic_id) if topic.topic_id is not None else None
+        return RequestedTopic(name, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE)
+    topic_id = topics.id_of(topic.name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id is None else ErrorCode.NONE
+    return RequestedTopic(topic.name, topic_id, error)

@@ -1,0 +1,169 @@
+"""Every figure that a broker keeps of itself, in one private Prometheus registry.
+
+Labels are bounded by the broker's own vocabulary (APIs, error codes, shards), never by what clients make up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+_LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class WatchedShard(Protocol):
+    """What the registry asks a coordinator shard for whenever it is scraped."""
+
+    @property
+    def leading(self) -> bool: ...
+
+    @property
+    def next_offset(self) -> int: ...
+
+    @property
+    def pending_commands(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDescription:
+    """One metric as the reference lists it. Of a histogram, `name` is the stem of its three series."""
+
+    name: str
+    type: str
+    labels: Sequence[str]
+    help: str
+
+
+class Metrics:
+    """The broker's metrics, one attribute each; counters take `inc`, gauges `set`, histograms `observe` or `time`.
+
+    Each instance has a registry of its own, so that several brokers can live in one process.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.descriptions: list[MetricDescription] = []
+        ProcessCollector(registry=self.registry)
+        self._declare_network()
+        self._declare_produce()
+        self._declare_fetch()
+        self._declare_coordinator()
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus' text format, whose media type is `CONTENT_TYPE`."""
+        return generate_latest(self.registry)
+
+    def watch_shard(self, name: str, shard: WatchedShard) -> None:
+        """Export the state of a coordinator shard from now on, read afresh by each scrape."""
+        self.coordinator_leading.labels(name).set_function(lambda: float(shard.leading))
+        self.coordinator_applied_offset.labels(name).set_function(lambda: float(shard.next_offset))
+        self.coordinator_pending_commands.labels(name).set_function(lambda: float(shard.pending_commands))
+
+    def _declare_network(self) -> None:
+        self.connections = self._gauge("connections", "Client connections that are open.")
+        self.connections_accepted = self._counter("connections_accepted", "Client connections accepted.")
+        self.connections_refused = self._counter(
+            "connections_refused", "Client connections closed at once because max.connections was reached."
+        )
+        self.frames_refused = self._counter(
+            "frames_refused", "Requests too large or malformed; each closed its connection."
+        )
+        self.received_bytes = self._counter("received_bytes", "Bytes of requests received.")
+        self.sent_bytes = self._counter("sent_bytes", "Bytes of responses sent.")
+        self.requests = self._counter("requests", "Requests answered.", "api")
+        self.request_errors = self._counter(
+            "request_errors", "Requests whose handler failed with an unexpected error.", "api"
+        )
+        self.request_seconds = self._histogram(
+            "request_seconds", "Time from a request's last byte to its answer, waits included.", "api"
+        )
+
+    def _declare_produce(self) -> None:
+        self.produce_batches = self._counter("produce_batches", "Record batches acknowledged.")
+        self.produce_records = self._counter("produce_records", "Records acknowledged.")
+        self.produce_bytes = self._counter("produce_bytes", "Bytes of the batches acknowledged, compressed as sent.")
+        self.produce_rejections = self._counter(
+            "produce_rejections", "Batches refused, by Kafka's name of the error.", "error"
+        )
+        self.produce_inflight_bytes = self._gauge(
+            "produce_inflight_bytes", "Bytes of produce requests accepted and not yet answered."
+        )
+        self.wal_objects_uploaded = self._counter("wal_objects_uploaded", "WAL objects written to the object store.")
+        self.wal_bytes_uploaded = self._counter("wal_bytes_uploaded", "Bytes of the WAL objects written.")
+        self.wal_upload_seconds = self._histogram(
+            "wal_upload_seconds", "Time to write one WAL object, its retries included."
+        )
+        self.wal_upload_retries = self._counter("wal_upload_retries", "Writes of a WAL object that were tried again.")
+        self.wal_upload_failures = self._counter("wal_upload_failures", "WAL objects whose writing was given up.")
+        self.commit_seconds = self._histogram(
+            "commit_seconds", "Time for a coordinator shard to commit one WAL object's batches."
+        )
+
+    def _declare_fetch(self) -> None:
+        self.fetch_bytes = self._counter(
+            "fetch_bytes", "Bytes of batches sent to consumers, by where they came from.", "source"
+        )
+        self.fetch_waiting = self._gauge("fetch_waiting", "Fetch requests that wait for more data.")
+        self.store_reads = self._counter("store_reads", "Ranged reads of the object store.")
+        self.store_bytes_read = self._counter("store_bytes_read", "Bytes read from the object store.")
+        self.store_read_seconds = self._histogram("store_read_seconds", "Time of one ranged read of the object store.")
+        self.store_read_failures = self._counter("store_read_failures", "Reads of the object store that failed.")
+        self.cache_hits = self._counter("cache_hits", "Lookups that found a WAL object in the cache.")
+        self.cache_misses = self._counter("cache_misses", "Lookups that did not.")
+        self.cache_bytes = self._gauge("cache_bytes", "Bytes of WAL objects held in the cache.")
+
+    def _declare_coordinator(self) -> None:
+        self.coordinator_leading = self._gauge(
+            "coordinator_leading", "1 where this broker leads the coordinator shard, else 0.", "shard"
+        )
+        self.coordinator_applied_offset = self._gauge(
+            "coordinator_applied_offset", "Offset in the shard's log below which all is applied.", "shard"
+        )
+        self.coordinator_pending_commands = self._gauge(
+            "coordinator_pending_commands", "Commands on their way through the shard's log.", "shard"
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        self._describe("counter", f"{name}_total", text, labels)
+        return Counter(f"diskless_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        self._describe("gauge", name, text, labels)
+        return Gauge(f"diskless_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        self._describe("histogram", name, text, labels)
+        return Histogram(f"diskless_{name}", text, labels, registry=self.registry, buckets=_LATENCY_BUCKETS_S)
+
+    def _describe(self, kind: str, name: str, text: str, labels: Sequence[str]) -> None:
+        self.descriptions.append(MetricDescription(name=f"diskless_{name}", type=kind, labels=tuple(labels), help=text))
+
+
+_PREAMBLE = """\
+# Metrics
+
+<!-- Generated by `make docs`. Edit diskless_core/metrics.py instead. -->
+
+`GET /metrics` on `admin.listener` answers these in Prometheus' text format. Of a histogram there are the series
+`_bucket`, `_sum` and `_count`; all times are in seconds, all sizes in bytes. The usual `process_*` metrics (CPU,
+memory, open files) come with them.
+
+| Metric | Type | Labels | What it says |
+|---|---|---|---|
+"""
+
+
+def render_reference() -> str:
+    """docs/metrics.md, from the declarations above."""
+    return _PREAMBLE + "".join(f"{_row(metric)}\n" for metric in Metrics().descriptions)
+
+
+def _row(metric: MetricDescription) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels) or "-"
+    return f"| `{metric.name}` | {metric.type} | {labels} | {metric.help} |"

@@ -1,0 +1,1 @@
+"""The author API: everything that a third-party plugin imports."""

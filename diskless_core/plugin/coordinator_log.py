@@ -1,0 +1,111 @@
+"""Hook noun `coordinator_log`: the replicated metadata log, source of truth of every coordinator shard.
+
+A log plugin offers atomic append, the committed stream, a leadership hint and prune; nothing more is trusted. Who may
+write is decided by the core from the log's content alone (claims and terms), so a plugin that nominates two leaders at
+once costs time, never data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.shard import ShardId
+
+
+class CoordinatorLogError(Exception):
+    """The log could not do what was asked. The caller steps down, reloads and tries again."""
+
+
+class LogOffsetPrunedError(CoordinatorLogError):
+    """The offset asked for lies below the log's start: a snapshot has to take over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """One committed entry.
+
+    Attributes:
+        offset: offset of its first record, the one that the log assigned.
+        next_offset: offset of the entry that follows it.
+        data: the Kafka v2 record batch. The first eight bytes (base offset) are unspecified.
+    """
+
+    offset: int
+    next_offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """`start` is the first offset that can be read, `end` the high watermark: the first offset not committed yet."""
+
+    start: int
+    end: int
+
+
+class CoordinatorLog(ABC):
+    """A set of independent, ordered logs, one for each shard, of Kafka v2 record batches.
+
+    All methods run on the broker's event loop and must not block it. Each takes a shard; shards know nothing of each
+    other. A batch of n records takes n offsets; offsets may have gaps, and never go back.
+    """
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Open the log: recover from a torn last write, take locks, connect.
+
+        Raises:
+            CoordinatorLogError: it can't be opened; the message says what to do.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Release everything. Idempotent. Reads that wait end; appends under way succeed or raise."""
+
+    @abstractmethod
+    async def append(self, shard: ShardId, batches: Sequence[bytes]) -> Sequence[int]:
+        """Append complete v2 record batches in order, each of them atomically, and return their base offsets.
+
+        Returns once all are durable and below the high watermark. When it raises, any prefix of `batches` may
+        have been appended or may still be. The core has at most one append of a shard under way.
+
+        Raises:
+            CoordinatorLogError: some batch was not, or not knowingly, appended.
+        """
+
+    @abstractmethod
+    def read(self, shard: ShardId, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
+        """Stream committed batches, from the one that contains `offset` on, in order and for ever.
+
+        At the end it waits for more; it never skips and never repeats. What it has yielded once is never taken
+        back. Ends only when the log is stopped.
+
+        Raises:
+            LogOffsetPrunedError: `offset` is below the start of the log.
+            CoordinatorLogError: reading failed; the core reads again from where it was.
+        """
+
+    @abstractmethod
+    async def bounds(self, shard: ShardId) -> LogBounds:
+        """Where the shard's log starts and what is committed now. A log never written has both at 0."""
+
+    @abstractmethod
+    def leadership(self, shard: ShardId) -> AsyncIterator[int | None]:
+        """Stream a hint of who should lead: a node id, or None while nobody is known.
+
+        The present hint comes at once, then each change. A hint may be wrong, late or the same on two nodes.
+        """
+
+    @abstractmethod
+    async def prune(self, shard: ShardId, before: int) -> None:
+        """Allow everything below the offset `before` to be forgotten; how much really goes is up to the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorLogPlugin(Descriptor[CoordinatorLog]):
+    """Descriptor that `diskless_coordinator_logs` yields."""
+
+    noun = "coordinator_log"

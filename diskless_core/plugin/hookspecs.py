@@ -1,0 +1,176 @@
+"""The hooks that a plugin implements, one for each noun, and `NOUNS`: the one table that knows all nouns.
+
+Hooks are synchronous, take no argument and do no work: they return a list of frozen descriptors. The broker calls them
+while it starts, for selected plugins only, or for all of them in `diskless plugins list`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pluggy
+
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogPlugin
+from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStorePlugin
+from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.offset_assignment import OffsetAssignment, OffsetAssignmentPlugin
+from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStorePlugin
+
+PROJECT = "diskless"
+"""The name under which pluggy marks functions as ours."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Decorator for the functions of a plugin's `plugin.py`. A name that is no hook is an error, not ignored."""
+
+InterfaceT = TypeVar("InterfaceT")
+
+
+class Hooks:
+    """The hook specifications."""
+
+    @staticmethod
+    @hookspec
+    def diskless_coordinator_logs() -> list[CoordinatorLogPlugin]:
+        """Replicated metadata logs, chosen with `coordinator_log=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_coordinator_logs() -> list[CoordinatorLogPlugin]:
+                return [
+                    CoordinatorLogPlugin(
+                        name="etcd",
+                        factory=EtcdLog,
+                        settings=EtcdLogSettings,
+                        api_version="1.0",
+                        help="Keeps the coordinator log in etcd.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    @hookspec
+    def diskless_coordinator_stores() -> list[CoordinatorStorePlugin]:
+        """Local stores of coordinator state, chosen with `coordinator_store=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_coordinator_stores() -> list[CoordinatorStorePlugin]:
+                return [
+                    CoordinatorStorePlugin(
+                        name="lmdb",
+                        factory=LmdbStore,
+                        settings=LmdbStoreSettings,
+                        api_version="1.0",
+                        help="Keeps coordinator state in LMDB.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    @hookspec
+    def diskless_wal_object_stores() -> list[WalObjectStorePlugin]:
+        """Object stores for WAL objects, chosen with `wal_object_store=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_wal_object_stores() -> list[WalObjectStorePlugin]:
+                return [
+                    WalObjectStorePlugin(
+                        name="azure",
+                        factory=AzureObjectStore,
+                        settings=AzureSettings,
+                        api_version="1.0",
+                        help="Keeps WAL objects in an Azure container.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    @hookspec
+    def diskless_offset_assignments() -> list[OffsetAssignmentPlugin]:
+        """Ways to give offsets to the batches of a commit, chosen with `offset_assignment=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_offset_assignments() -> list[OffsetAssignmentPlugin]:
+                return [
+                    OffsetAssignmentPlugin(
+                        name="aligned",
+                        factory=AlignedAssignment,
+                        settings=AlignedSettings,
+                        api_version="1.0",
+                        help="Starts every commit at a multiple of a configured number.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noun(Generic[InterfaceT]):
+    """One kind of backend.
+
+    Attributes:
+        name: the noun, also the property that selects a backend and the first part of its entry points' names.
+        hook: the function that a plugin implements.
+        descriptor: class of what the hook's list holds.
+        interface: the abstract class that a factory's result must be an instance of.
+        help: one line for lists and generated documentation.
+        default: name of the backend that is used when none is configured.
+    """
+
+    name: str
+    hook: str
+    descriptor: type[Descriptor[InterfaceT]]
+    interface: type[Any]
+    help: str
+    default: str
+
+
+COORDINATOR_LOG = Noun(
+    name="coordinator_log",
+    hook="diskless_coordinator_logs",
+    descriptor=CoordinatorLogPlugin,
+    interface=CoordinatorLog,
+    help="The replicated metadata log, source of truth of every coordinator shard.",
+    default="local",
+)
+COORDINATOR_STORE = Noun(
+    name="coordinator_store",
+    hook="diskless_coordinator_stores",
+    descriptor=CoordinatorStorePlugin,
+    interface=CoordinatorStore,
+    help="The local state that a shard materialises from its log; can be dropped at any time.",
+    default="sqlite",
+)
+WAL_OBJECT_STORE = Noun(
+    name="wal_object_store",
+    hook="diskless_wal_object_stores",
+    descriptor=WalObjectStorePlugin,
+    interface=WalObjectStore,
+    help="Where WAL objects live: put, ranged get, list and delete.",
+    default="fsspec",
+)
+OFFSET_ASSIGNMENT = Noun(
+    name="offset_assignment",
+    hook="diskless_offset_assignments",
+    descriptor=OffsetAssignmentPlugin,
+    interface=OffsetAssignment,
+    help="Which offsets the batches of a commit get.",
+    default="sequential",
+)
+
+NOUNS: Mapping[str, Noun[Any]] = {
+    noun.name: noun for noun in (COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE, OFFSET_ASSIGNMENT)
+}
+"""All nouns, in the order in which lists and documentation show them."""

@@ -1,0 +1,157 @@
+"""Loads one announced plugin and checks what it declares. Never raises: a plugin that fails is quarantined."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import pluggy
+from pydantic import BaseModel, ValidationError
+
+from diskless_core.plugin.config import PluginSettings
+from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.discovery import PluginEntryPoint
+from diskless_core.plugin.errors import nearest
+from diskless_core.plugin.hookspecs import NOUNS, PROJECT, Hooks, Noun
+from diskless_core.plugin.version import incompatibility
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPlugin:
+    """A usable backend. `location` is the file of its module."""
+
+    entry_point: PluginEntryPoint
+    descriptor: Descriptor[Any]
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedPlugin:
+    """A backend that can't be used: `reason` in a line, and the traceback of what happened, empty if nothing raised."""
+
+    entry_point: PluginEntryPoint
+    reason: str
+    traceback_text: str = ""
+
+
+class _RefusedError(Exception):
+    """What is wrong with a plugin that did not raise by itself."""
+
+
+def load_plugin(entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlugin:
+    """Import the plugin's module, call its hook and check the descriptor of the announced name."""
+    try:
+        noun = _noun_of(entry_point)
+        module = _import(entry_point)
+        descriptor = _announced(entry_point, _call_hook(noun, module))
+        _check_descriptor(descriptor)
+    except _RefusedError as error:
+        cause = error.__cause__
+        text = "".join(traceback.format_exception(cause)) if cause else ""
+        return QuarantinedPlugin(entry_point=entry_point, reason=str(error), traceback_text=text)
+    location = str(getattr(module, "__file__", None) or entry_point.value)
+    return LoadedPlugin(entry_point=entry_point, descriptor=descriptor, location=location)
+
+
+def _noun_of(entry_point: PluginEntryPoint) -> Noun[Any]:
+    if not entry_point.name:
+        raise _RefusedError(f"its entry point {entry_point.key!r} is not named <noun>.<name>")
+    noun = NOUNS.get(entry_point.noun)
+    if noun is None:
+        suggestion = nearest(entry_point.noun, NOUNS)
+        hint = f", did you mean {suggestion!r}?" if suggestion else f": the nouns are {', '.join(NOUNS)}"
+        raise _RefusedError(f"its entry point names the unknown noun {entry_point.noun!r}{hint}")
+    if not _NAME.fullmatch(entry_point.name):
+        raise _RefusedError(f"the name {entry_point.name!r} is not lower-case letters, digits and underscores")
+    return noun
+
+
+def _import(entry_point: PluginEntryPoint) -> object:
+    try:
+        return entry_point.load()
+    except (Exception, SystemExit) as error:
+        raise _RefusedError(f"importing {entry_point.value} failed: {_summary(error)}") from error
+
+
+def _call_hook(noun: Noun[Any], module: object) -> list[Descriptor[Any]]:
+    # A manager of its own for each plugin: pluggy then checks this one's hooks, whatever others there are.
+    hooks = pluggy.PluginManager(PROJECT)
+    hooks.add_hookspecs(Hooks)
+    try:
+        hooks.register(module)
+    except pluggy.PluginValidationError as error:
+        raise _RefusedError(f"a hook does not fit its specification: {_summary(error)}") from error
+    _refuse_unknown_hooks(hooks, module)
+    caller: pluggy.HookCaller = getattr(hooks.hook, noun.hook)
+    if not caller.get_hookimpls():
+        raise _RefusedError(f"its module has no function {noun.hook} decorated with @hookimpl")
+    try:
+        results = caller()
+    except (Exception, SystemExit) as error:
+        raise _RefusedError(f"its hook {noun.hook} raised {_summary(error)}") from error
+    # pluggy leaves out a result that is None
+    return _checked_list(noun, results[0] if results else None)
+
+
+def _refuse_unknown_hooks(hooks: pluggy.PluginManager, module: object) -> None:
+    for caller in hooks.get_hookcallers(module) or []:
+        if not caller.has_spec():
+            suggestion = nearest(caller.name, [noun.hook for noun in NOUNS.values()])
+            hint = f", did you mean {suggestion!r}?" if suggestion else ""
+            raise _RefusedError(f"its function {caller.name!r} is decorated with @hookimpl but is no hook{hint}")
+
+
+def _checked_list(noun: Noun[Any], result: object) -> list[Descriptor[Any]]:
+    expected = f"a list of {noun.descriptor.__name__}"
+    if not isinstance(result, list):
+        raise _RefusedError(f"its hook {noun.hook} returned {type(result).__name__}, not {expected}")
+    for element in result:
+        if not isinstance(element, noun.descriptor):
+            raise _RefusedError(f"its hook {noun.hook} returned a list with {type(element).__name__}, not {expected}")
+    return result
+
+
+def _announced(entry_point: PluginEntryPoint, descriptors: list[Descriptor[Any]]) -> Descriptor[Any]:
+    matching = [descriptor for descriptor in descriptors if descriptor.name == entry_point.name]
+    if len(matching) > 1:
+        raise _RefusedError(f"its hook returned {len(matching)} descriptors named {entry_point.name!r}")
+    if not matching:
+        names = ", ".join(repr(descriptor.name) for descriptor in descriptors) or "none"
+        raise _RefusedError(f"its entry point announces {entry_point.name!r}, but its hook returned {names}")
+    return matching[0]
+
+
+def _check_descriptor(descriptor: Descriptor[Any]) -> None:
+    problem = incompatibility(descriptor.api_version)
+    if problem:
+        raise _RefusedError(problem)
+    if not callable(descriptor.factory):
+        raise _RefusedError(f"its factory is {type(descriptor.factory).__name__}, which can't be called")
+    _check_settings(descriptor.settings)
+
+
+def _check_settings(model: type[BaseModel]) -> None:
+    """Refuse a settings model whose mistakes would otherwise show only at some user's start."""
+    if not (isinstance(model, type) and issubclass(model, PluginSettings)):
+        raise _RefusedError("its settings are not a subclass of PluginSettings")
+    for name, field in model.model_fields.items():
+        if not field.description:
+            raise _RefusedError(f"its setting {field.alias or name!r} has no description")
+    try:
+        model()
+    except ValidationError as error:
+        # A field without a default is legitimate: the operator has to set it.
+        bad = [detail for detail in error.errors(include_input=False, include_url=False) if detail["type"] != "missing"]
+        if bad:
+            where = ".".join(str(part) for part in bad[0]["loc"])
+            raise _RefusedError(f"the default of its setting {where!r} is not valid: {bad[0]['msg']}") from error
+    except Exception as error:
+        raise _RefusedError(f"its settings model raised {_summary(error)}") from error
+
+
+def _summary(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,162 @@
+"""Chooses plugins by name, loads what is asked for, and makes backends from them."""
+
+from __future__ import annotations
+
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from diskless_core.plugin.config import PluginSettings, redact, secret_values
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.discovery import (
+    LOAD_PLUGINS_VARIABLE,
+    EntryPointSource,
+    PluginEntryPoint,
+    allowed_entry_points,
+    installed_entry_points,
+)
+from diskless_core.plugin.errors import (
+    PluginConflictError,
+    PluginFactoryError,
+    PluginLoadError,
+    PluginNotFoundError,
+    nearest,
+)
+from diskless_core.plugin.hookspecs import NOUNS, Noun
+from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin, load_plugin
+
+InterfaceT = TypeVar("InterfaceT")
+
+ContextFactory = Callable[[str, str], PluginContext]
+"""Makes the context of the plugin (noun, name)."""
+
+
+class SelectedPlugin(NamedTuple):
+    """A configured backend: what it declares, and its validated settings."""
+
+    descriptor: Descriptor[Any]
+    settings: PluginSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Everything that is installed and allowed, in the order of the nouns, then by name."""
+
+    loaded: Sequence[LoadedPlugin]
+    quarantined: Sequence[QuarantinedPlugin]
+
+
+class PluginManager:
+    """The plugins of this process. Each is loaded when it is first asked for, at most once."""
+
+    def __init__(self, entry_points: Iterable[PluginEntryPoint]) -> None:
+        self._announced: dict[tuple[str, str], list[PluginEntryPoint]] = defaultdict(list)
+        for entry_point in entry_points:
+            self._announced[entry_point.noun, entry_point.name].append(entry_point)
+        self._results: dict[tuple[str, str], LoadedPlugin | QuarantinedPlugin] = {}
+
+    @classmethod
+    def discover(cls, environ: Mapping[str, str], source: EntryPointSource = installed_entry_points) -> PluginManager:
+        """Find what is installed and what `DISKLESS_LOAD_PLUGINS` in `environ` allows of it. Imports no plugin.
+
+        Raises:
+            PluginNotFoundError: `DISKLESS_LOAD_PLUGINS` names something that is not installed.
+        """
+        return cls(allowed_entry_points(source(), environ))
+
+    def names(self, noun: str) -> Sequence[str]:
+        """Names of the backends of a noun, sorted, whether they would load or not."""
+        return sorted(name for announced_noun, name in self._announced if announced_noun == noun and name)
+
+    def get(self, noun: str, name: str) -> LoadedPlugin:
+        """The plugin, loaded now unless it was before.
+
+        Raises:
+            PluginNotFoundError: no installed distribution announces it.
+            PluginConflictError: more than one does.
+            PluginLoadError: it failed to load.
+        """
+        announced = self._announced.get((noun, name), [])
+        if not announced:
+            raise self._not_found(noun, name)
+        if len(announced) > 1:
+            raise PluginConflictError(_conflict(announced))
+        result = self._load(announced[0])
+        if isinstance(result, QuarantinedPlugin):
+            raise PluginLoadError(
+                f"plugin {noun}.{name} of {announced[0].provider} can't be used: {result.reason}",
+                traceback_text=result.traceback_text,
+            )
+        return result
+
+    def catalogue(self) -> Catalogue:
+        """Load every plugin and say what came of it."""
+        results = [result for announced in self._announced.values() for result in self._outcomes(announced)]
+        order = list(NOUNS)
+        results.sort(
+            key=lambda result: (
+                order.index(result.entry_point.noun) if result.entry_point.noun in NOUNS else len(order),
+                result.entry_point.key,
+                result.entry_point.distribution,
+            )
+        )
+        return Catalogue(
+            loaded=[result for result in results if isinstance(result, LoadedPlugin)],
+            quarantined=[result for result in results if isinstance(result, QuarantinedPlugin)],
+        )
+
+    def create(
+        self, noun: Noun[InterfaceT], selected: Mapping[str, SelectedPlugin], context_factory: ContextFactory
+    ) -> InterfaceT:
+        """Make the backend of a noun from what `load_config` selected; it is not started.
+
+        Raises:
+            PluginFactoryError: the factory raised or returned something else. Values of secrets are not in it.
+        """
+        descriptor, settings = selected[noun.name]
+        label = f"plugin {noun.name}.{descriptor.name}"
+        try:
+            backend = descriptor.factory(context_factory(noun.name, descriptor.name), settings)
+        except Exception as error:
+            secrets = secret_values(settings)
+            # Without its cause: the chained exception would print the secrets that were just removed.
+            raise PluginFactoryError(
+                redact(f"{label} did not start: {type(error).__name__}: {error}", secrets),
+                traceback_text=redact(traceback.format_exc(), secrets),
+            ) from None
+        if not isinstance(backend, noun.interface):
+            raise PluginFactoryError(
+                f"the factory of {label} made {type(backend).__name__}, which is no {noun.interface.__name__}"
+            )
+        made: InterfaceT = backend
+        return made
+
+    def _load(self, entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlugin:
+        key = (entry_point.noun, entry_point.name)
+        if key not in self._results:
+            self._results[key] = load_plugin(entry_point)
+        return self._results[key]
+
+    def _outcomes(self, announced: Sequence[PluginEntryPoint]) -> list[LoadedPlugin | QuarantinedPlugin]:
+        if len(announced) == 1:
+            return [self._load(announced[0])]
+        reason = _conflict(announced)
+        return [QuarantinedPlugin(entry_point=entry_point, reason=reason) for entry_point in announced]
+
+    def _not_found(self, noun: str, name: str) -> PluginNotFoundError:
+        if noun not in NOUNS:
+            suggestion = nearest(noun, NOUNS)
+            return PluginNotFoundError(
+                f"there is no kind of plugin {noun!r}; there are {', '.join(NOUNS)}", suggestion=suggestion
+            )
+        names = self.names(noun)
+        there_are = f"installed are {', '.join(names)}" if names else "none is installed"
+        return PluginNotFoundError(f"there is no {noun} {name!r}; {there_are}", suggestion=nearest(name, names))
+
+
+def _conflict(announced: Sequence[PluginEntryPoint]) -> str:
+    providers = " and ".join(entry_point.provider for entry_point in announced)
+    return f"{announced[0].key} is provided by {providers}: uninstall all but one, or narrow {LOAD_PLUGINS_VARIABLE}"

@@ -1,0 +1,90 @@
+"""Hook noun `wal_object_store`: where WAL objects live. Put, ranged get, list, delete; nothing of what is in them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from diskless_core.plugin.descriptor import Descriptor
+
+
+class WalObjectStoreError(Exception):
+    """The store could not do it. `retriable` says whether the same call can succeed later."""
+
+    def __init__(self, message: str, *, retriable: bool = True) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+
+
+class ObjectNotFoundError(WalObjectStoreError):
+    """There is no object of that key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"there is no object {key!r}", retriable=False)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One listed object. `modified_ms` is the store's own time of it, in milliseconds since the epoch."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+class WalObjectStore(ABC):
+    """A flat space of immutable objects. Keys are relative paths with '/' between parts, without '..', ASCII.
+
+    All methods run on the broker's event loop, any number at once, and must not block it. They do not retry: the core
+    does, with back-off. Time-outs are the store's own matter.
+    """
+
+    requests_are_billed: bool = True
+    """Whether every put costs money or quota. Where it does not, the broker writes smaller objects sooner."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Connect, and find out whether the place can be used.
+
+        Raises:
+            WalObjectStoreError: it can't; the message says what to do, without secrets.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Release connections and threads. Idempotent."""
+
+    @abstractmethod
+    async def put(self, key: str, data: bytes | bytearray) -> None:
+        """Store an object. At return it is durable and every reader sees it whole; before, nobody sees a part of it.
+
+        `data` is the caller's again at return and is not changed before. Writing the same key once more replaces it.
+        """
+
+    @abstractmethod
+    async def get(self, key: str, start: int, end: int) -> bytes | bytearray:
+        """Read the bytes `start` (inclusive) to `end` (exclusive). An end beyond the object gives what there is.
+
+        Raises:
+            ObjectNotFoundError: no such object.
+        """
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> AsyncIterator[Sequence[ObjectInfo]]:
+        """List objects whose key starts with `prefix`, in pages, in any order.
+
+        An object that was there before the call and is not deleted meanwhile is in it; others may be.
+        """
+
+    @abstractmethod
+    async def delete(self, keys: Sequence[str]) -> Sequence[str]:
+        """Delete objects, and return the keys that are surely gone. An absent object counts as gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalObjectStorePlugin(Descriptor[WalObjectStore]):
+    """Descriptor that `diskless_wal_object_stores` yields."""
+
+    noun = "wal_object_store"

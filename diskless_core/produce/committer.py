@@ -1,0 +1,123 @@
+"""Commits uploaded objects with their shards, so that no partition sees its batches out of order.
+
+An object waits for every earlier one that shares a partition with it until that one's outcome is definite;
+objects that share none pass each other (so one slow upload holds up only what order demands).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.metrics import Metrics
+from diskless_core.produce.active_file import SealedFile
+from diskless_core.protocol.errors import ErrorCode
+
+RETRY_BASE_S = 0.02
+RETRY_MAX_S = 2.0
+
+_log = structlog.get_logger(__name__)
+
+ShardOf = Callable[[PartitionKey], int | None]
+"""Which diskless shard owns a partition; None when this node knows of no such partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitterServices:
+    node_id: int
+    clock: Clock
+    metrics: Metrics
+    shards: Mapping[int, DisklessShard]
+    shard_of: ShardOf
+
+
+class Turn:
+    """An object's place in the order of its partitions. Made at rotation, in rotation order."""
+
+    def __init__(self, tails: dict[PartitionKey, Turn], partitions: set[PartitionKey]) -> None:
+        self._tails = tails
+        self._partitions = partitions
+        self._over = asyncio.Event()
+        self._before = {tails[partition] for partition in partitions if partition in tails}
+        for partition in partitions:
+            tails[partition] = self
+
+    async def come(self) -> None:
+        """Wait for all earlier objects that share a partition."""
+        for earlier in self._before:
+            await earlier._over.wait()  # noqa: SLF001  # its own kind
+        self._before.clear()
+
+    def end(self) -> None:
+        """The outcome is definite, or there never will be one."""
+        self._over.set()
+        for partition in self._partitions:
+            if self._tails.get(partition) is self:
+                del self._tails[partition]
+
+
+class Committer:
+    """One broker's commits."""
+
+    def __init__(self, services: CommitterServices) -> None:
+        self._services = services
+        self._tails: dict[PartitionKey, Turn] = {}
+
+    def take_turn(self, sealed: SealedFile) -> Turn:
+        """Reserve the object's place; call it in rotation order."""
+        return Turn(self._tails, sealed.partitions)
+
+    async def commit(self, key: str, sealed: SealedFile) -> list[BatchResult]:
+        """Commit an uploaded object with every shard that it has batches of; a result for each batch, in order.
+
+        While an answer is missing the same CommitFile is sent again.
+        """
+        by_shard: dict[int, list[int]] = {}
+        results = [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(sealed.batches)
+        for index, batch in enumerate(sealed.batches):
+            shard = self._services.shard_of(PartitionKey(batch.topic_id, batch.partition))
+            if shard is not None:
+                by_shard.setdefault(shard, []).append(index)
+        owners = list(by_shard)
+        self._services.clock.random().shuffle(owners)
+        whole = CommitFile(
+            object_key=key,
+            file_size=len(sealed.data),
+            uploader_id=self._services.node_id,
+            owner_ids=owners,
+            batches=sealed.batches,
+        )
+        with self._services.metrics.commit_seconds.time():
+            answers = await asyncio.gather(
+                *(self._commit_part(shard, _part(whole, indexes)) for shard, indexes in by_shard.items())
+            )
+        for indexes, answer in zip(by_shard.values(), answers, strict=True):
+            for index, result in zip(indexes, answer, strict=True):
+                results[index] = result
+        return results
+
+    async def _commit_part(self, shard: int, request: CommitFile) -> list[BatchResult]:
+        delay = RETRY_BASE_S
+        while True:
+            try:
+                return await self._services.shards[shard].commit_file(request)
+            except CoordinatorError as error:
+                _log.warning(
+                    "a commit has no answer yet and is sent again", object=request.object_key, error=str(error)
+                )
+            await asyncio.sleep(delay * (0.5 + self._services.clock.random().random()))
+            delay = min(delay * 2, RETRY_MAX_S)
+
+
+def _part(whole: CommitFile, indexes: Sequence[int]) -> CommitFile:
+    if len(indexes) == len(whole.batches):
+        return whole
+    batches: list[CommitBatch] = [whole.batches[index] for index in indexes]
+    return replace(whole, batches=batches)

@@ -1,0 +1,72 @@
+"""Puts sealed objects into the store, some at a time, and again until it works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
+
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+
+RETRY_BASE_S = 0.05
+RETRY_MAX_S = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Uploader:
+    """Uploads with bounded parallelism. A retriable error is retried for ever, with capped back-off and jitter."""
+
+    def __init__(self, store: WalObjectStore, parallelism: int, metrics: Metrics) -> None:
+        self._store = store
+        self._slots = asyncio.Semaphore(parallelism)
+        self._metrics = metrics
+        self._in_flight = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Uploads under way or waiting for their turn."""
+        return self._in_flight
+
+    async def upload(self, key: str, data: bytearray) -> None:
+        """Store one object.
+
+        Raises:
+            WalObjectStoreError: the store refused it for good.
+        """
+        self._in_flight += 1
+        try:
+            async with self._slots:
+                with self._metrics.wal_upload_seconds.time():
+                    await self._put(key, data)
+        finally:
+            self._in_flight -= 1
+        self._metrics.wal_objects_uploaded.inc()
+        self._metrics.wal_bytes_uploaded.inc(len(data))
+
+    async def _put(self, key: str, data: bytearray) -> None:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(_is_retriable),
+            wait=wait_random_exponential(multiplier=RETRY_BASE_S, max=RETRY_MAX_S),
+            before_sleep=self._report(key),
+            reraise=True,
+        ):
+            with attempt:
+                await self._store.put(key, data)
+
+    def _report(self, key: str) -> Callable[[RetryCallState], None]:
+        def report(state: RetryCallState) -> None:
+            self._metrics.wal_upload_retries.inc()
+            error = state.outcome.exception() if state.outcome is not None else None
+            _log.warning(
+                "an upload failed and is tried again", object=key, attempt=state.attempt_number, error=str(error)
+            )
+
+        return report
+
+
+def _is_retriable(error: BaseException) -> bool:
+    return isinstance(error, WalObjectStoreError) and error.retriable

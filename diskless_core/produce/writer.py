@@ -1,0 +1,182 @@
+"""The way of produced batches: gathered, sealed, uploaded, committed. Decides when an object is rotated.
+
+An object is sealed when it is full, at the commit interval, or as soon as no upload is under way and it has
+lingered long enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.commands import BatchResult
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.produce.active_file import ActiveFile, SealedFile, Submission
+from diskless_core.produce.committer import Committer, Turn
+from diskless_core.produce.uploader import Uploader
+from diskless_core.wal import format as wal_format
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSettings:
+    """When to rotate: `buffer_max_bytes`, `commit_interval_ms`, `linger_ms`; see the settings `diskless.append.*`."""
+
+    commit_interval_ms: int
+    linger_ms: int
+    buffer_max_bytes: int
+    inflight_max_bytes: int
+    object_prefix: str
+
+
+class Backlog:
+    """Bytes accepted and not yet settled. Above the limit it asks its subscribers to stop reading."""
+
+    def __init__(self, limit_bytes: int, metrics: Metrics) -> None:
+        self._limit_bytes = limit_bytes
+        self._metrics = metrics
+        self._waiting: deque[Callable[[], None]] = deque()
+        self.size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.size_bytes >= self._limit_bytes
+
+    def wait_if_full(self, resume: Callable[[], None]) -> bool:
+        """Whether it is full; then `resume` is called once, when it is not any more."""
+        if self.is_full:
+            self._waiting.append(resume)
+            return True
+        return False
+
+    def grow(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self._metrics.produce_inflight_bytes.set(self.size_bytes)
+
+    def shrink(self, size_bytes: int) -> None:
+        self.size_bytes -= size_bytes
+        self._metrics.produce_inflight_bytes.set(self.size_bytes)
+        while self._waiting and not self.is_full:
+            self._waiting.popleft()()
+
+
+class WalWriter:
+    """One broker's writer. Everything runs on the event loop; `append` never waits."""
+
+    def __init__(
+        self,
+        settings: WriterSettings,
+        uploader: Uploader,
+        committer: Committer,
+        clock: Clock,
+        metrics: Metrics,
+        on_uploaded: Callable[[str, bytearray], None],
+    ) -> None:
+        self._settings = settings
+        self._uploader = uploader
+        self._committer = committer
+        self._clock = clock
+        self._on_uploaded = on_uploaded
+        self._active = ActiveFile()
+        self._lingered = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.backlog = Backlog(settings.inflight_max_bytes, metrics)
+
+    def append(self, submission: Submission) -> None:
+        """Take a request's batches. Batches of a partition keep the order in which they were appended."""
+        was_empty = self._active.is_empty
+        before = self._active.size_bytes
+        self._active.add(submission)
+        self.backlog.grow(self._active.size_bytes - before)
+        if self._active.size_bytes >= self._settings.buffer_max_bytes:
+            self.rotate()
+        elif was_empty:
+            self._start_timers()
+
+    def rotate(self) -> None:
+        """Seal what is there and send it on its way."""
+        self._stop_timers()
+        if self._active.is_empty:
+            return
+        appended_bytes = self._active.size_bytes
+        sealed = self._active.seal()
+        self._active = ActiveFile()
+        task = asyncio.create_task(self._deliver(sealed, self._committer.take_turn(sealed), appended_bytes))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Rotate, and wait until everything is settled."""
+        self.rotate()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+            self.rotate()
+
+    def abort(self) -> None:
+        """Give up what is under way; its outcome stays unknown."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _start_timers(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._lingered = False
+        self._timers.append(loop.call_later(self._settings.commit_interval_ms / 1000, self.rotate))
+        if self._settings.linger_ms < self._settings.commit_interval_ms:
+            self._timers.append(loop.call_later(self._settings.linger_ms / 1000, self._linger_over))
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _linger_over(self) -> None:
+        self._lingered = True
+        self._rotate_if_idle()
+
+    def _rotate_if_idle(self) -> None:
+        if self._lingered and not self._uploader.in_flight:
+            self.rotate()
+
+    async def _deliver(self, sealed: SealedFile, turn: Turn, appended_bytes: int) -> None:
+        key = wal_format.object_key(self._settings.object_prefix, self._clock.now_ms(), self._clock.new_uuid())
+        try:
+            outcome = await self._outcome(key, sealed, turn)
+        finally:
+            turn.end()
+            self.backlog.shrink(appended_bytes)
+        _settle(sealed, outcome)
+
+    async def _outcome(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult] | WalObjectStoreError:
+        try:
+            await self._uploader.upload(key, sealed.data)
+        except WalObjectStoreError as error:
+            _log.error("an object could not be stored; its producers are told", object=key, error=str(error))
+            return error
+        finally:
+            self._rotate_if_idle()
+        self._on_uploaded(key, sealed.data)
+        await turn.come()
+        return await self._committer.commit(key, sealed)
+
+
+def _settle(sealed: SealedFile, outcome: Sequence[BatchResult] | WalObjectStoreError) -> None:
+    if isinstance(outcome, WalObjectStoreError):
+        for submission in sealed.submissions:
+            submission.settle(outcome)
+        return
+    answers: dict[int, list[BatchResult]] = {}
+    for place, result in zip(sealed.places, outcome, strict=True):
+        slots = answers.get(id(place.submission))
+        if slots is None:
+            slots = answers[id(place.submission)] = [result] * len(place.submission.batches)
+        slots[place.position] = result
+    for submission in sealed.submissions:
+        submission.settle(answers[id(submission)])

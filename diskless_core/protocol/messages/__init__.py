@@ -1,0 +1,339 @@
+"""All messages and records that Diskless speaks, and which request answers to which api key.
+
+Apache Kafka's own come from kafka-python. Those of KIP-1164, KRaft's and the group coordinator's records and our
+extensions are JSON schemas in this folder. A `uuid` field that holds the zero id decodes to None.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import FetchResponse as _StockFetchResponse
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceResponse
+
+from diskless_core.protocol.codec import ApiData, ApiMessage, CompiledRecord, Piece, SpliceBuffer, patch_records
+
+__all__ = [
+    "DISKLESS_APIS",
+    "KAFKA_APIS",
+    "METADATA_RECORDS",
+    "REQUESTS",
+    "Api",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "ClusterNamedRecord",
+    "CompiledRecord",
+    "ConfigRecord",
+    "CoordinatorClaimRecord",
+    "CoordinatorEntryRecord",
+    "CoordinatorNoOpRecord",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "DescribeTopicPartitionsRequest",
+    "DescribeTopicPartitionsResponse",
+    "DisklessCommitFileRequest",
+    "DisklessCommitFileResponse",
+    "DisklessCreatePartitionsRequest",
+    "DisklessCreatePartitionsResponse",
+    "DisklessDeleteRecordsRequest",
+    "DisklessDeleteRecordsResponse",
+    "DisklessDeleteTopicsRequest",
+    "DisklessDeleteTopicsResponse",
+    "DisklessDescribeFilesRequest",
+    "DisklessDescribeFilesResponse",
+    "DisklessFileCommittedRecord",
+    "DisklessFindBatchesRequest",
+    "DisklessFindBatchesResponse",
+    "DisklessListOffsetsRequest",
+    "DisklessListOffsetsResponse",
+    "DisklessPartitionCreatedRecord",
+    "DisklessRecordsDeletedRecord",
+    "DisklessTopicDeletedRecord",
+    "FetchRequest",
+    "FetchResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "GroupMetadataKey",
+    "GroupMetadataValue",
+    "HeartbeatRequest",
+    "HeartbeatResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "JoinGroupRequest",
+    "JoinGroupResponse",
+    "LeaveGroupRequest",
+    "LeaveGroupResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "OffsetCommitKey",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetCommitValue",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochResponse",
+    "PartitionRecord",
+    "ProduceRequest",
+    "ProduceResponse",
+    "ProducerIdsRecord",
+    "RemoveTopicRecord",
+    "SyncGroupRequest",
+    "SyncGroupResponse",
+    "TopicRecord",
+]
+
+
+class ProduceRequest(ApiMessage):
+    """Produce, whose records decode to memoryviews of the frame."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        return patch_records(json)
+
+
+class FetchResponse(ApiMessage):
+    """Fetch's answer, whose records may be None, a buffer, or a list of buffers that follow one another."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        return patch_records(json)
+
+    def encode_spliced(self, version: int) -> list[Piece]:
+        """The encoded body in pieces; the buffers given as records are among them as they are."""
+        flexible = self.flexible_version_q(version)
+        out = SpliceBuffer()
+        self._struct.compiled_encode_into(version, compact=flexible, tagged=flexible)(self, out)
+        return out.pieces()
+
+
+# Defining a response registers it for kafka-python's clients in this process: theirs stays the stock one.
+ResponseClassRegistry.register_response_class(_StockFetchResponse)
+
+
+class DisklessCreatePartitionsRequest(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessCreatePartitions"."""
+
+
+class DisklessCreatePartitionsResponse(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessCreatePartitions"."""
+
+
+class DisklessDeleteTopicsRequest(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessDeleteTopics"."""
+
+
+class DisklessDeleteTopicsResponse(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessDeleteTopics"."""
+
+
+class DisklessCommitFileRequest(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessCommitFile"."""
+
+
+class DisklessCommitFileResponse(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessCommitFile"."""
+
+
+class DisklessDeleteRecordsRequest(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessDeleteRecords"."""
+
+
+class DisklessDeleteRecordsResponse(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessDeleteRecords"."""
+
+
+class DisklessListOffsetsRequest(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessListOffsets"."""
+
+
+class DisklessListOffsetsResponse(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessListOffsets"."""
+
+
+class DisklessFindBatchesRequest(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessFindBatches"."""
+
+
+class DisklessFindBatchesResponse(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessFindBatches"."""
+
+
+class DisklessDescribeFilesRequest(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessDescribeFiles"."""
+
+
+class DisklessDescribeFilesResponse(ApiMessage, load_json=__name__):
+    """KIP-1164, "DisklessDescribeFiles"."""
+
+
+class TopicRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KRaft: a topic exists."""
+
+
+class PartitionRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KRaft: a partition exists, or is described anew."""
+
+
+class ConfigRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KRaft: a setting of a topic or broker has a new value."""
+
+
+class RemoveTopicRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KRaft: a topic is gone."""
+
+
+class ProducerIdsRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KRaft: a block of producer ids is handed out."""
+
+
+class DisklessPartitionCreatedRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KIP-1164: a partition exists."""
+
+
+class DisklessTopicDeletedRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KIP-1164: a topic is gone."""
+
+
+class DisklessFileCommittedRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KIP-1164: batches of a WAL object are committed. On the hot path `file_committed` packs it."""
+
+
+class DisklessRecordsDeletedRecord(CompiledRecord, ApiData, load_json=__name__):
+    """KIP-1164: the start of a partition moved up."""
+
+
+class CoordinatorEntryRecord(CompiledRecord, ApiData, load_json=__name__):
+    """Extension: term and sequence, first in each entry of a coordinator log."""
+
+
+class CoordinatorClaimRecord(CompiledRecord, ApiData, load_json=__name__):
+    """Extension: a node claims to lead."""
+
+
+class CoordinatorNoOpRecord(CompiledRecord, ApiData, load_json=__name__):
+    """Extension: changes nothing."""
+
+
+class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__name__):
+    """Extension: the cluster's id."""
+
+
+class OffsetCommitKey(CompiledRecord, ApiData, load_json=__name__):
+    """`__consumer_offsets`: key of a committed offset."""
+
+
+class OffsetCommitValue(CompiledRecord, ApiData, load_json=__name__):
+    """`__consumer_offsets`: a committed offset."""
+
+
+class GroupMetadataKey(CompiledRecord, ApiData, load_json=__name__):
+    """`__consumer_offsets`: key of a group."""
+
+
+class GroupMetadataValue(CompiledRecord, ApiData, load_json=__name__):
+    """`__consumer_offsets`: a group of the classic protocol."""
+
+
+class Api(NamedTuple):
+    """Request and response of one api key. Each class serves all versions."""
+
+    request: type[ApiMessage]
+    response: type[ApiMessage]
+
+
+def _by_key(*apis: Api) -> dict[int, Api]:
+    return {api.request.API_KEY: api for api in apis}
+
+
+KAFKA_APIS = _by_key(
+    Api(ProduceRequest, ProduceResponse),
+    Api(FetchRequest, FetchResponse),
+    Api(ListOffsetsRequest, ListOffsetsResponse),
+    Api(MetadataRequest, MetadataResponse),
+    Api(OffsetCommitRequest, OffsetCommitResponse),
+    Api(OffsetFetchRequest, OffsetFetchResponse),
+    Api(FindCoordinatorRequest, FindCoordinatorResponse),
+    Api(JoinGroupRequest, JoinGroupResponse),
+    Api(HeartbeatRequest, HeartbeatResponse),
+    Api(LeaveGroupRequest, LeaveGroupResponse),
+    Api(SyncGroupRequest, SyncGroupResponse),
+    Api(ApiVersionsRequest, ApiVersionsResponse),
+    Api(CreateTopicsRequest, CreateTopicsResponse),
+    Api(DeleteTopicsRequest, DeleteTopicsResponse),
+    Api(InitProducerIdRequest, InitProducerIdResponse),
+    Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+)
+"""Apache Kafka's APIs by api key."""
+
+DISKLESS_APIS = _by_key(
+    Api(DisklessCreatePartitionsRequest, DisklessCreatePartitionsResponse),
+    Api(DisklessDeleteTopicsRequest, DisklessDeleteTopicsResponse),
+    Api(DisklessCommitFileRequest, DisklessCommitFileResponse),
+    Api(DisklessDeleteRecordsRequest, DisklessDeleteRecordsResponse),
+    Api(DisklessListOffsetsRequest, DisklessListOffsetsResponse),
+    Api(DisklessFindBatchesRequest, DisklessFindBatchesResponse),
+    Api(DisklessDescribeFilesRequest, DisklessDescribeFilesResponse),
+)
+"""KIP-1164's APIs by api key, for the inter-broker listener. On a client listener these keys mean what Kafka means."""
+
+REQUESTS = KAFKA_APIS | DISKLESS_APIS
+"""Both, by api key."""
+
+METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
+    record.json["apiKey"]: record
+    for record in (
+        TopicRecord,
+        PartitionRecord,
+        ConfigRecord,
+        RemoveTopicRecord,
+        ProducerIdsRecord,
+        DisklessPartitionCreatedRecord,
+        DisklessTopicDeletedRecord,
+        DisklessFileCommittedRecord,
+        DisklessRecordsDeletedRecord,
+        CoordinatorEntryRecord,
+        CoordinatorClaimRecord,
+        CoordinatorNoOpRecord,
+        ClusterNamedRecord,
+    )
+}
+"""Records in KRaft's framing, by api key."""

@@ -1,0 +1,120 @@
+"""Metadata records as bytes: KRaft's framing, and the keys and values of `__consumer_offsets`.
+
+A KRaft frame is three unsigned varints, frame version, api key and record version, and then the record. Keys and values
+of `__consumer_offsets` have an int16 version in front instead; a key's version says what kind of key it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from diskless_core.protocol.codec import CompiledRecord
+from diskless_core.protocol.messages import (
+    METADATA_RECORDS,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from diskless_core.protocol.structure import FrameError, check_structure
+from diskless_core.protocol.varint import VarintError, encode_uvarint, read_uvarint
+
+FRAME_VERSION = 1
+GROUP_VALUE_VERSION = 3
+"""The version of values that Apache Kafka 4 writes unless a newer field needs another."""
+
+_VERSION = struct.Struct(">h")
+_GROUP_KEYS: dict[int, type[CompiledRecord]] = {0: OffsetCommitKey, 1: OffsetCommitKey, 2: GroupMetadataKey}
+_GROUP_VALUES: dict[type[CompiledRecord], type[CompiledRecord]] = {
+    OffsetCommitKey: OffsetCommitValue,
+    GroupMetadataKey: GroupMetadataValue,
+}
+
+
+class RecordFormatError(Exception):
+    """A record is of an unknown kind or version, or malformed."""
+
+
+def encode_record(message: CompiledRecord, version: int = 0) -> bytes:
+    """A metadata record in KRaft's framing."""
+    return record_prefix(type(message), version) + message.encode_body(version)
+
+
+def record_prefix(record_class: type[CompiledRecord], version: int = 0) -> bytes:
+    """What stands before a record of this class in KRaft's framing."""
+    api_key: int = record_class.json["apiKey"]
+    return encode_uvarint(FRAME_VERSION) + encode_uvarint(api_key) + encode_uvarint(version)
+
+
+def decode_record(data: bytes | bytearray | memoryview) -> Any:
+    """The one metadata record that `data` consists of, an instance of a class in `METADATA_RECORDS`.
+
+    Raises:
+        RecordFormatError: frame version, api key or record version is unknown, or the record is malformed.
+    """
+    view = memoryview(data)
+    try:
+        frame_version, pos = read_uvarint(view, 0)
+        api_key, pos = read_uvarint(view, pos)
+        version, pos = read_uvarint(view, pos)
+    except (VarintError, IndexError) as error:
+        raise RecordFormatError("the frame of a metadata record is malformed") from error
+    record_class = METADATA_RECORDS.get(api_key)
+    if frame_version != FRAME_VERSION or record_class is None:
+        raise RecordFormatError(f"no metadata record has frame version {frame_version} and api key {api_key}")
+    return _decode(record_class, version, view, pos)
+
+
+def _decode(record_class: type[CompiledRecord], version: int, view: memoryview, pos: int) -> Any:
+    try:
+        check_structure(record_class, version, view, pos)
+        return record_class.decode_body(view[pos:], version)[0]
+    except (FrameError, UnicodeDecodeError) as error:
+        raise RecordFormatError(str(error)) from error
+
+
+def encode_group_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
+    """A key of `__consumer_offsets` as Apache Kafka 4 writes it."""
+    version: int = key.json["apiKey"]
+    return _VERSION.pack(version) + key.encode_body(version)
+
+
+def encode_group_value(value: OffsetCommitValue | GroupMetadataValue, version: int = GROUP_VALUE_VERSION) -> bytes:
+    """A value of `__consumer_offsets`."""
+    return _VERSION.pack(version) + value.encode_body(version)
+
+
+def decode_group_key(data: bytes | bytearray | memoryview) -> OffsetCommitKey | GroupMetadataKey:
+    """A key of `__consumer_offsets`.
+
+    Raises:
+        RecordFormatError: it is of another kind, or malformed.
+    """
+    version = _version(data)
+    record_class = _GROUP_KEYS.get(version)
+    if record_class is None:
+        raise RecordFormatError(f"group keys of version {version} are unknown")
+    key: OffsetCommitKey | GroupMetadataKey = _decode(record_class, version, memoryview(data), _VERSION.size)
+    return key
+
+
+def decode_group_value(
+    key: OffsetCommitKey | GroupMetadataKey, data: bytes | bytearray | memoryview
+) -> OffsetCommitValue | GroupMetadataValue:
+    """The value that belongs to `key`. Tombstones have no bytes and don't come here.
+
+    Raises:
+        RecordFormatError: its version is unknown, or it is malformed.
+    """
+    value: OffsetCommitValue | GroupMetadataValue = _decode(
+        _GROUP_VALUES[type(key)], _version(data), memoryview(data), _VERSION.size
+    )
+    return value
+
+
+def _version(data: bytes | bytearray | memoryview) -> int:
+    if len(data) < _VERSION.size:
+        raise RecordFormatError(f"{len(data)} bytes are too few for a version")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version

@@ -1,0 +1,94 @@
+"""What the contract suite of `coordinator_log`, and tests beside it, make and read logs with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBatch
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.protocol.record_batch import RecordData, build
+
+LogT = TypeVar("LogT", bound=CoordinatorLog)
+
+MakeLog = Callable[[], CoordinatorLog]
+"""Makes instances, not started, that open one and the same log."""
+
+SHARD = ShardId(ShardKind.DISKLESS, 0)
+OTHER_SHARD = ShardId(ShardKind.DISKLESS, 1)
+
+TIMEOUT_S = 30.0
+"""How long a test waits for what has to happen."""
+
+_BASE_OFFSET_BYTES = 8
+_LEADER_EPOCH = slice(12, 16)
+
+
+def batch_of(*values: bytes) -> bytes:
+    """A batch with one record for each value."""
+    return build([RecordData(None, value) for value in values], timestamp_ms=0)
+
+
+def numbered_batches(count: int, *, size_bytes: int = 1024) -> list[bytes]:
+    """Batches of one record, all different, each a little above `size_bytes`."""
+    return [batch_of(b"%08d" % number + bytes(size_bytes)) for number in range(count)]
+
+
+def settled_bytes(batch: bytes) -> bytes:
+    """What of a batch a log has to keep: all but base offset and partition leader epoch, which it assigns."""
+    return batch[_BASE_OFFSET_BYTES : _LEADER_EPOCH.start] + batch[_LEADER_EPOCH.stop :]
+
+
+def same_content(read: Sequence[LogBatch], appended: Sequence[bytes]) -> bool:
+    """Whether the entries are those batches, in that order."""
+    return [settled_bytes(entry.data) for entry in read] == [settled_bytes(batch) for batch in appended]
+
+
+@asynccontextmanager
+async def reading(log: CoordinatorLog, shard: ShardId, offset: int) -> AsyncIterator[AsyncIterator[Sequence[LogBatch]]]:
+    """A reader that is closed at the end, where it can be."""
+    reader = log.read(shard, offset)
+    try:
+        yield reader
+    finally:
+        if isinstance(reader, AsyncGenerator):
+            await reader.aclose()
+
+
+async def read_batches(log: CoordinatorLog, shard: ShardId, offset: int, count: int) -> list[LogBatch]:
+    """Read `count` entries, or a few more where they come together, with a reader of its own."""
+    found: list[LogBatch] = []
+    async with asyncio.timeout(TIMEOUT_S), reading(log, shard, offset) as reader:
+        while len(found) < count:
+            found.extend(await anext(reader))
+    return found
+
+
+async def read_all(log: CoordinatorLog, shard: ShardId) -> list[LogBatch]:
+    """Every committed entry, from the start of the log to its high watermark."""
+    bounds = await log.bounds(shard)
+    found: list[LogBatch] = []
+    async with asyncio.timeout(TIMEOUT_S), reading(log, shard, bounds.start) as reader:
+        while bounds.end > (found[-1].next_offset if found else bounds.start):
+            found.extend(await anext(reader))
+    return found
+
+
+@asynccontextmanager
+async def started(log: LogT) -> AsyncIterator[LogT]:
+    """Start a log, and stop it at the end."""
+    async with asyncio.timeout(TIMEOUT_S):
+        await log.start()
+    try:
+        yield log
+    finally:
+        async with asyncio.timeout(TIMEOUT_S):
+            await log.stop()
+
+
+async def next_batches(reader: AsyncIterator[Sequence[LogBatch]]) -> Sequence[LogBatch]:
+    """What the reader yields next; fails when that takes too long."""
+    async with asyncio.timeout(TIMEOUT_S):
+        return await anext(reader)

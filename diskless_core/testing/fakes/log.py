@@ -1,0 +1,286 @@
+"""A coordinator log in memory, shared by any number of simulated nodes, that misbehaves when told to.
+
+`SharedLog` is what a replicated log would be: the entries, the hints, and the switches of a test. `FakeCoordinatorLog`
+is one node's plugin on it. No thread, no file, no clock: it runs on any event loop, a virtual-time one included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from diskless_core.log.segment import require_whole_batch
+from diskless_core.plugin.coordinator_log import (
+    CoordinatorLog,
+    CoordinatorLogError,
+    LogBatch,
+    LogBounds,
+    LogOffsetPrunedError,
+)
+from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.record_batch import CorruptBatchError
+
+
+class AppendFault(Enum):
+    """How an append that raises went in truth."""
+
+    NOTHING_APPENDED = auto()
+    FIRST_BATCH_APPENDED = auto()
+    ALL_APPENDED = auto()
+    APPENDED_LATER = auto()
+    """The batches land at `SharedLog.land_late_appends`, after whatever was appended meanwhile."""
+
+
+@dataclass(slots=True)
+class _PlannedFault:
+    fault: AppendFault
+    shard: ShardId | None
+    node_id: int | None
+
+    def concerns(self, shard: ShardId, node_id: int) -> bool:
+        return self.shard in (None, shard) and self.node_id in (None, node_id)
+
+
+@dataclass(slots=True)
+class SharedShard:
+    start: int = 0
+    high_watermark: int = 0
+    end: int = 0
+    held: bool = False
+    entries: list[LogBatch] = field(default_factory=list)
+    late: list[bytes] = field(default_factory=list)
+    hints: dict[int, int | None] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def append(self, batch: bytes) -> int:
+        base_offset = self.end
+        self.end += require_whole_batch(batch).record_count
+        self.entries.append(LogBatch(base_offset, self.end, batch))
+        if not self.held:
+            self.high_watermark = self.end
+        self.notify()
+        return base_offset
+
+    def committed_from(self, offset: int) -> list[LogBatch]:
+        first = bisect_right(self.entries, offset, key=lambda entry: entry.next_offset)
+        last = bisect_right(self.entries, self.high_watermark, key=lambda entry: entry.next_offset)
+        return self.entries[first:last]
+
+    def notify(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+
+class SharedLog:
+    """The log itself, which outlives its nodes. All methods are synchronous and take effect at once.
+
+    Until `set_leader` says otherwise, the first node that starts is hinted as leader of every shard.
+
+    Attributes:
+        append_delay_s: called before each batch of an append; the seconds that it is slept. Appends of several nodes
+            then interleave batch by batch.
+        append_error: called as `append_error(shard, node_id)` at each append for which no fault is planned; the fault
+            that it returns happens.
+    """
+
+    def __init__(self, *, append_delay_s: Callable[[], float] | None = None) -> None:
+        self.append_delay_s = append_delay_s
+        self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
+        self._shards: dict[ShardId, SharedShard] = {}
+        self._faults: list[_PlannedFault] = []
+        self._paused: set[int] = set()
+        self._first_node: int | None = None
+
+    def node(self, node_id: int) -> FakeCoordinatorLog:
+        """A plugin instance for one node; a restart of a node is a new instance."""
+        return FakeCoordinatorLog(self, node_id)
+
+    def fail_next_append(
+        self,
+        fault: AppendFault = AppendFault.NOTHING_APPENDED,
+        *,
+        shard: ShardId | None = None,
+        node_id: int | None = None,
+        times: int = 1,
+    ) -> None:
+        """Make the next append (of that shard, of that node) raise. Planned faults happen in the order planned."""
+        self._faults.extend(_PlannedFault(fault, shard, node_id) for _ in range(times))
+
+    def land_late_appends(self, shard: ShardId) -> None:
+        """Append what `AppendFault.APPENDED_LATER` kept back."""
+        state = self.state(shard)
+        late, state.late = state.late, []
+        for batch in late:
+            state.append(batch)
+
+    def hold_high_watermark(self, shard: ShardId) -> None:
+        """From now on appended batches stay invisible, and their appends wait."""
+        self.state(shard).held = True
+
+    def release_high_watermark(self, shard: ShardId) -> None:
+        """Make everything appended visible, and answer the appends that waited."""
+        state = self.state(shard)
+        state.held = False
+        state.high_watermark = state.end
+        state.notify()
+
+    def pause_reads(self, node_id: int) -> None:
+        """A node lags: its readers get nothing more until `resume_reads`. Its appends and bounds go on."""
+        self._paused.add(node_id)
+
+    def resume_reads(self, node_id: int) -> None:
+        """Let the node catch up."""
+        self._paused.discard(node_id)
+        self._notify_all()
+
+    def set_leader(self, shard: ShardId, leader: int | None, *, seen_by: Iterable[int] | None = None) -> None:
+        """Change the hint, for all nodes or only for those named: so two nodes may each see another leader."""
+        state = self.state(shard)
+        if seen_by is None:
+            state.hints = {_ALL_NODES: leader}
+        else:
+            state.hints.update(dict.fromkeys(seen_by, leader))
+        state.notify()
+
+    def content(self, shard: ShardId) -> list[LogBatch]:
+        """Back door: everything that is in the log, committed or not."""
+        return list(self.state(shard).entries)
+
+    def state(self, shard: ShardId) -> SharedShard:
+        return self._shards.setdefault(shard, SharedShard())
+
+    def reads_are_paused(self, node_id: int) -> bool:
+        return node_id in self._paused
+
+    def hint(self, shard: ShardId, node_id: int) -> int | None:
+        hints = self.state(shard).hints
+        return hints.get(node_id, hints.get(_ALL_NODES, self._first_node))
+
+    def node_started(self, node_id: int) -> None:
+        if self._first_node is None:
+            self._first_node = node_id
+
+    def node_stopped(self) -> None:
+        self._notify_all()
+
+    def take_fault(self, shard: ShardId, node_id: int) -> AppendFault | None:
+        for planned in self._faults:
+            if planned.concerns(shard, node_id):
+                self._faults.remove(planned)
+                return planned.fault
+        return self.append_error(shard, node_id) if self.append_error else None
+
+    def _notify_all(self) -> None:
+        for state in self._shards.values():
+            state.notify()
+
+
+_ALL_NODES = -1
+
+
+class FakeCoordinatorLog(CoordinatorLog):
+    """One node's view of a `SharedLog`."""
+
+    def __init__(self, shared: SharedLog, node_id: int) -> None:
+        self._shared = shared
+        self._node_id = node_id
+        self._running = False
+
+    async def start(self) -> None:
+        self._running = True
+        self._shared.node_started(self._node_id)
+
+    async def stop(self) -> None:
+        self._running = False
+        self._shared.node_stopped()
+
+    async def append(self, shard: ShardId, batches: Sequence[bytes]) -> Sequence[int]:
+        self._require_running()
+        _require_whole_batches(batches)
+        fault = self._shared.take_fault(shard, self._node_id)
+        state = self._shared.state(shard)
+        match fault:
+            case None:
+                offsets = await self._append_each(state, batches)
+            case AppendFault.NOTHING_APPENDED:
+                raise CoordinatorLogError("injected: nothing was appended")
+            case AppendFault.APPENDED_LATER:
+                state.late.extend(batches)
+                raise CoordinatorLogError("injected: appended later, perhaps")
+            case AppendFault.FIRST_BATCH_APPENDED | AppendFault.ALL_APPENDED:
+                await self._append_each(state, batches[:1] if fault is AppendFault.FIRST_BATCH_APPENDED else batches)
+                raise CoordinatorLogError(f"injected: {fault.name.lower()}, but the answer was lost")
+        while offsets and state.high_watermark <= offsets[-1]:
+            await state.changed.wait()
+            self._require_running()
+        return offsets
+
+    def read(self, shard: ShardId, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
+        self._require_running()
+        return self._stream(shard, offset)
+
+    async def bounds(self, shard: ShardId) -> LogBounds:
+        self._require_running()
+        state = self._shared.state(shard)
+        return LogBounds(state.start, state.high_watermark)
+
+    def leadership(self, shard: ShardId) -> AsyncIterator[int | None]:
+        self._require_running()
+        return self._hints(shard)
+
+    async def prune(self, shard: ShardId, before: int) -> None:
+        self._require_running()
+        state = self._shared.state(shard)
+        kept = [entry for entry in state.entries if entry.next_offset > min(before, state.high_watermark)]
+        state.entries = kept
+        state.start = max(state.start, kept[0].offset if kept else state.high_watermark)
+        state.notify()
+
+    async def _stream(self, shard: ShardId, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
+        state = self._shared.state(shard)
+        while self._running:
+            if offset < state.start:
+                raise LogOffsetPrunedError(f"offset {offset} of {shard} is below the log's start {state.start}")
+            batches = [] if self._shared.reads_are_paused(self._node_id) else state.committed_from(offset)
+            if batches:
+                offset = batches[-1].next_offset
+                yield batches
+            else:
+                await state.changed.wait()
+
+    async def _hints(self, shard: ShardId) -> AsyncIterator[int | None]:
+        state = self._shared.state(shard)
+        hint = self._shared.hint(shard, self._node_id)
+        yield hint
+        while self._running:
+            changed = state.changed
+            present = self._shared.hint(shard, self._node_id)
+            if present == hint:
+                await changed.wait()
+            else:
+                hint = present
+                yield hint
+
+    async def _append_each(self, state: SharedShard, batches: Sequence[bytes]) -> list[int]:
+        offsets = []
+        for batch in batches:
+            if self._shared.append_delay_s is not None:
+                await asyncio.sleep(self._shared.append_delay_s())
+                self._require_running()
+            offsets.append(state.append(batch))
+        return offsets
+
+    def _require_running(self) -> None:
+        if not self._running:
+            raise CoordinatorLogError(f"the log of node {self._node_id} is not running")
+
+
+def _require_whole_batches(batches: Sequence[bytes]) -> None:
+    for batch in batches:
+        try:
+            require_whole_batch(batch)
+        except CorruptBatchError as error:
+            raise CoordinatorLogError(f"refused to append: {error}") from error

@@ -1,0 +1,435 @@
+"""Contract suite of the noun `wal_object_store`: what every object store plugin has to pass.
+
+Subclass `WalObjectStoreContract` in a test module and give it the fixtures `store` and `back_door`; needs pytest and
+pytest-asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import ClassVar
+
+import pytest
+import pytest_asyncio
+
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore
+
+KEY = "prefix/ab/0000000000000001-object"
+
+TIMEOUT_S = 60.0
+"""How long a test waits for what has to happen."""
+
+MEBIBYTE = 1024 * 1024
+
+_MODIFIED_TOLERANCE_MS = 10_000
+
+
+class ObjectBackDoor(ABC):
+    """Access to the place behind a store without the store, so that no method is tested with itself. It may block."""
+
+    @abstractmethod
+    def write(self, key: str, data: bytes) -> None:
+        """Store an object."""
+
+    @abstractmethod
+    def read(self, key: str) -> bytes | None:
+        """The object's bytes, or None when there is none."""
+
+
+def body(size_bytes: int, seed: int = 0) -> bytes:
+    """Bytes that repeat nowhere, the same for the same seed."""
+    blocks = (hashlib.sha256(b"%d %d" % (seed, number)).digest() for number in range(size_bytes // 32 + 1))
+    return b"".join(blocks)[:size_bytes]
+
+
+async def listed(store: WalObjectStore, prefix: str = "") -> dict[str, ObjectInfo]:
+    """Everything that a listing gives. An object may come more than once, with the same description."""
+    found: dict[str, ObjectInfo] = {}
+    async with asyncio.timeout(TIMEOUT_S):
+        async for page in store.list(prefix):
+            found |= {info.key: info for info in page}
+    return found
+
+
+async def read_whole(store: WalObjectStore, key: str) -> bytes:
+    """Read an object of unknown size."""
+    return bytes(await store.get(key, 0, 2**40))
+
+
+class WalObjectStoreContract:
+    """An object store plugin passes if a subclass with these overridden does.
+
+    Attributes:
+        page_objects: how many objects the store lists in one page; some more than these are written to see several.
+            0 skips the tests that need several pages.
+        large_object_bytes: size of the object that the tests of wholeness move.
+    """
+
+    page_objects: ClassVar[int] = 1000
+    large_object_bytes: ClassVar[int] = 8 * MEBIBYTE
+
+    @pytest.fixture
+    def store(self) -> WalObjectStore:
+        """A store on an empty place, not started."""
+        raise NotImplementedError("give this fixture in the subclass")
+
+    @pytest.fixture
+    def back_door(self) -> ObjectBackDoor:
+        """Another way to the place behind `store`."""
+        raise NotImplementedError("give this fixture in the subclass")
+
+    @pytest_asyncio.fixture
+    async def started(self, store: WalObjectStore) -> AsyncIterator[WalObjectStore]:
+        await store.start()
+        try:
+            yield store
+        finally:
+            await store.stop()
+
+    @pytest.mark.asyncio
+    async def test_a_new_place_lists_nothing(self, started: WalObjectStore) -> None:
+        assert await listed(started) == {}
+        assert await listed(started, "prefix/") == {}
+
+    @pytest.mark.asyncio
+    async def test_stop_may_be_called_twice_and_before_start(self, store: WalObjectStore) -> None:
+        await store.stop()
+        await store.stop()
+
+    @pytest.mark.asyncio
+    async def test_stop_may_be_called_twice_after_start(self, store: WalObjectStore) -> None:
+        await store.start()
+        await store.put(KEY, b"data")
+        await store.stop()
+        await store.stop()
+
+    @pytest.mark.asyncio
+    async def test_a_put_stores_exactly_the_bytes_given(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        data = bytes(range(256)) * 3 + b"\r\n\x00"
+        await started.put(KEY, data)
+        assert back_door.read(KEY) == data
+
+    @pytest.mark.asyncio
+    async def test_a_bytearray_is_stored_and_is_the_callers_again_at_return(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        data = bytearray(body(70_000))
+        await started.put(KEY, data)
+        given = bytes(data)
+        data[:] = bytes(len(data))
+        del data[100:]
+        assert back_door.read(KEY) == given
+        assert await read_whole(started, KEY) == given
+
+    @pytest.mark.asyncio
+    async def test_a_put_leaves_its_argument_alone(self, started: WalObjectStore) -> None:
+        data = bytearray(body(5000))
+        await started.put(KEY, data)
+        assert data == body(5000)
+
+    @pytest.mark.asyncio
+    async def test_an_empty_object_can_be_stored_read_and_listed(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        await started.put(KEY, b"")
+        assert back_door.read(KEY) == b""
+        assert await started.get(KEY, 0, 10) == b""
+        assert (await listed(started))[KEY].size_bytes == 0
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("size_bytes", [1, 4095, 65_537, MEBIBYTE + 1])
+    async def test_objects_of_odd_sizes_come_back_whole(self, started: WalObjectStore, size_bytes: int) -> None:
+        await started.put(KEY, body(size_bytes))
+        assert await started.get(KEY, 0, size_bytes) == body(size_bytes)
+
+    @pytest.mark.asyncio
+    async def test_a_large_object_is_stored_and_any_part_of_it_read(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        size = self.large_object_bytes
+        data = body(size)
+        await started.put(KEY, data)
+        assert back_door.read(KEY) == data
+        for start, end in ((0, size), (0, 1), (size - 1, size), (size // 2 - 7, size // 2 + 100_000)):
+            assert await started.get(KEY, start, end) == data[start:end]
+
+    @pytest.mark.asyncio
+    async def test_putting_a_key_again_replaces_the_object(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        await started.put(KEY, b"the first, longer one")
+        await started.put(KEY, b"the second")
+        assert back_door.read(KEY) == b"the second"
+        assert await read_whole(started, KEY) == b"the second"
+        assert (await listed(started))[KEY].size_bytes == len(b"the second")
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize(
+        "key", ["flat", "a/b/c/d/e", "with-._~+=,@ dash", "p/UPPER", "p/upper", "p/" + "k" * 200, "p.tmp", "p/.dot"]
+    )
+    async def test_keys_are_taken_as_they_are(
+        self, started: WalObjectStore, back_door: ObjectBackDoor, key: str
+    ) -> None:
+        await started.put(key, key.encode())
+        assert back_door.read(key) == key.encode()
+        assert await read_whole(started, key) == key.encode()
+        assert list(await listed(started)) == [key]
+        assert list(await started.delete([key])) == [key]
+        assert back_door.read(key) is None
+
+    @pytest.mark.asyncio
+    async def test_a_read_gives_the_range_from_start_inclusive_to_end_exclusive(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        data = body(1000)
+        back_door.write(KEY, data)
+        for start, end in ((0, 1000), (0, 1), (1, 2), (999, 1000), (100, 900)):
+            found = await started.get(KEY, start, end)
+            assert found == data[start:end]
+            assert isinstance(found, (bytes, bytearray))
+
+    @pytest.mark.asyncio
+    async def test_a_read_beyond_the_end_gives_what_there_is(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        data = body(1000)
+        back_door.write(KEY, data)
+        for start, end in ((0, 2**40), (990, 1010), (999, 1001), (1000, 1001), (5000, 6000)):
+            assert await started.get(KEY, start, end) == data[start:end]
+
+    @pytest.mark.asyncio
+    async def test_an_empty_range_is_empty(self, started: WalObjectStore, back_door: ObjectBackDoor) -> None:
+        back_door.write(KEY, body(10))
+        for position in (0, 5, 10, 20):
+            assert await started.get(KEY, position, position) == b""
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("window", [(0, 10), (0, 0), (5, 2**40)])
+    async def test_reading_an_absent_object_says_that_there_is_none(
+        self, started: WalObjectStore, back_door: ObjectBackDoor, window: tuple[int, int]
+    ) -> None:
+        back_door.write(f"{KEY}-other", b"x")
+        for absent in (KEY, "prefix/ab", "nowhere/at/all"):
+            with pytest.raises(ObjectNotFoundError) as caught:
+                await started.get(absent, *window)
+            assert caught.value.key == absent
+            assert not caught.value.retriable
+
+    @pytest.mark.asyncio
+    async def test_many_objects_are_written_and_read_at_once(self, started: WalObjectStore) -> None:
+        objects = {f"many/{number % 7}/{number:03}": body(10_000 + number, number) for number in range(100)}
+        async with asyncio.timeout(TIMEOUT_S):
+            await asyncio.gather(*(started.put(key, data) for key, data in objects.items()))
+            found = await asyncio.gather(*(read_whole(started, key) for key in objects))
+            parts = await asyncio.gather(*(started.get(key, 100, 200) for key in objects))
+        assert dict(zip(objects, found, strict=True)) == objects
+        assert list(parts) == [data[100:200] for data in objects.values()]
+        assert (await listed(started, "many/")).keys() == objects.keys()
+
+    @pytest.mark.asyncio
+    async def test_puts_of_one_key_at_once_leave_one_of_them_whole(self, started: WalObjectStore) -> None:
+        bodies = [body(200_000 + number, number) for number in range(8)]
+        async with asyncio.timeout(TIMEOUT_S):
+            await asyncio.gather(*(started.put(KEY, data) for data in bodies))
+        assert await read_whole(started, KEY) in bodies
+
+    @pytest.mark.asyncio
+    async def test_nobody_sees_a_part_of_an_object(self, started: WalObjectStore) -> None:
+        size = self.large_object_bytes
+        data = body(size)
+        async with asyncio.timeout(TIMEOUT_S):
+            writing = asyncio.create_task(started.put(KEY, data))
+            while not writing.done():
+                assert (await self.size_listed(started)) in (None, size)
+                assert (await self.end_of(started, size)) in (None, data[-1000:])
+            await writing
+        assert await self.size_listed(started) == size
+
+    @pytest.mark.asyncio
+    async def test_while_an_object_is_replaced_readers_see_the_old_or_the_new_one_whole(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        old, new = body(MEBIBYTE, 1), body(MEBIBYTE, 2)
+        back_door.write(KEY, old)
+        seen: set[bytes] = set()
+        async with asyncio.timeout(TIMEOUT_S):
+            writing = asyncio.create_task(started.put(KEY, new))
+            while not writing.done():
+                seen.add(bytes(await started.get(KEY, 0, MEBIBYTE)))
+            await writing
+        assert seen <= {old, new}
+        assert await started.get(KEY, 0, MEBIBYTE) == new
+
+    @pytest.mark.asyncio
+    async def test_a_put_that_returned_is_seen_by_every_reader_at_once(self, started: WalObjectStore) -> None:
+        for number in range(20):
+            key = f"seen/{number}"
+            await started.put(key, b"x" * number)
+            assert len(await started.get(key, 0, 100)) == number
+            assert key in await listed(started, "seen/")
+
+    @pytest.mark.asyncio
+    async def test_a_listing_tells_key_size_and_time(self, started: WalObjectStore, back_door: ObjectBackDoor) -> None:
+        now_ms = SystemClock().now_ms()
+        back_door.write("one", body(1))
+        back_door.write("a/b/two", body(2000))
+        found = await listed(started)
+        assert {info.key: info.size_bytes for info in found.values()} == {"one": 1, "a/b/two": 2000}
+        assert all(abs(info.modified_ms - now_ms) < _MODIFIED_TOLERANCE_MS for info in found.values())
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize(
+        ("prefix", "expected"),
+        [
+            ("", {"a", "ab/c", "ab/cd/e", "ab/ce", "b"}),
+            ("ab", {"ab/c", "ab/cd/e", "ab/ce"}),
+            ("ab/", {"ab/c", "ab/cd/e", "ab/ce"}),
+            ("ab/c", {"ab/c", "ab/cd/e", "ab/ce"}),
+            ("ab/cd", {"ab/cd/e"}),
+            ("ab/cd/", {"ab/cd/e"}),
+            ("ab/cd/e", {"ab/cd/e"}),
+            ("ab/cd/e/", set()),
+            ("a", {"a", "ab/c", "ab/cd/e", "ab/ce"}),
+            ("b/", set()),
+            ("zz/top", set()),
+        ],
+    )
+    async def test_a_listing_finds_what_starts_with_the_prefix_and_nothing_else(
+        self, started: WalObjectStore, back_door: ObjectBackDoor, prefix: str, expected: set[str]
+    ) -> None:
+        for key in ("a", "ab/c", "ab/cd/e", "ab/ce", "b"):
+            back_door.write(key, b"x")
+        assert set(await listed(started, prefix)) == expected
+
+    @pytest.mark.asyncio
+    async def test_a_long_listing_comes_in_pages_and_is_complete(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        keys = self.more_than_a_page(back_door)
+        found: list[str] = []
+        pages = 0
+        async for page in started.list("paged/"):
+            pages += 1
+            found += [info.key for info in page]
+        assert pages > 1
+        assert set(found) == keys
+
+    @pytest.mark.asyncio
+    async def test_writes_and_deletes_during_a_listing_hide_nothing_that_stays(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        keys = self.more_than_a_page(back_door)
+        doomed = {key for number, key in enumerate(sorted(keys)) if number % 3 == 0}
+        found: set[str] = set()
+        pages = 0
+        async for page in started.list("paged/"):
+            found |= {info.key for info in page}
+            if pages == 0:
+                await started.delete(sorted(doomed))
+                await asyncio.gather(*(started.put(f"paged/{number % 5}/new-{number}", b"new") for number in range(20)))
+            pages += 1
+        assert found >= keys - doomed
+        assert set(await listed(started, "paged/")) >= keys - doomed
+        assert not set(await listed(started, "paged/")) & doomed
+
+    @pytest.mark.asyncio
+    async def test_a_listing_may_be_left_early_and_begun_again(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        keys = self.more_than_a_page(back_door)
+        async with aclosing(_generator(started, "paged/")) as pages:
+            assert await anext(pages)
+        assert set(await listed(started, "paged/")) == keys
+
+    @pytest.mark.asyncio
+    async def test_a_delete_removes_the_objects_named_and_no_others(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        for key in ("d/a", "d/ab", "d/a-", "e"):
+            back_door.write(key, b"x")
+        assert set(await started.delete(["d/a", "e"])) == {"d/a", "e"}
+        assert [back_door.read(key) for key in ("d/a", "d/ab", "d/a-", "e")] == [None, b"x", b"x", None]
+        with pytest.raises(ObjectNotFoundError):
+            await started.get("d/a", 0, 1)
+
+    @pytest.mark.asyncio
+    async def test_an_absent_object_counts_as_deleted(self, started: WalObjectStore, back_door: ObjectBackDoor) -> None:
+        back_door.write("d/a", b"x")
+        keys = ["absent", "d/a", "no/such/folder"]
+        assert set(await started.delete(keys)) == set(keys)
+        assert set(await started.delete(keys)) == set(keys)
+        assert back_door.read("d/a") is None
+
+    @pytest.mark.asyncio
+    async def test_deleting_nothing_deletes_nothing(self, started: WalObjectStore, back_door: ObjectBackDoor) -> None:
+        back_door.write(KEY, b"x")
+        assert list(await started.delete([])) == []
+        assert back_door.read(KEY) == b"x"
+
+    @pytest.mark.asyncio
+    async def test_more_objects_than_a_page_are_deleted_in_one_call(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        keys = self.more_than_a_page(back_door)
+        assert set(await started.delete(sorted(keys))) == keys
+        assert await listed(started) == {}
+
+    @pytest.mark.asyncio
+    async def test_a_deleted_key_can_be_written_again(self, started: WalObjectStore, back_door: ObjectBackDoor) -> None:
+        await started.put(KEY, b"first")
+        await started.delete([KEY])
+        await started.put(KEY, b"second")
+        assert back_door.read(KEY) == b"second"
+
+    @pytest.mark.asyncio
+    async def test_the_event_loop_is_not_blocked(self, started: WalObjectStore) -> None:
+        """Some other task gets its turns while large objects move."""
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count_turns())
+        async with asyncio.timeout(TIMEOUT_S):
+            await started.put(KEY, body(self.large_object_bytes))
+            after_put = turns
+            await started.get(KEY, 0, self.large_object_bytes)
+            after_get = turns
+        counting.cancel()
+        assert 0 < after_put < after_get
+
+    def more_than_a_page(self, back_door: ObjectBackDoor) -> set[str]:
+        """Write some more objects than a page holds, below `paged/`, or skip."""
+        if not self.page_objects:
+            pytest.skip("this store does not say how many objects make a page (page_objects)")
+        keys = {f"paged/{number % 5}/{number:05}" for number in range(self.page_objects + 5)}
+        for key in keys:
+            back_door.write(key, b"x")
+        return keys
+
+    async def size_listed(self, store: WalObjectStore) -> int | None:
+        """The size that a listing tells of `KEY`."""
+        found = (await listed(store, KEY)).get(KEY)
+        return None if found is None else found.size_bytes
+
+    async def end_of(self, store: WalObjectStore, size_bytes: int) -> bytes | None:
+        """The last 1,000 bytes of `KEY`, and None as long as there is no such object."""
+        try:
+            return bytes(await store.get(KEY, size_bytes - 1000, size_bytes))
+        except ObjectNotFoundError:
+            return None
+
+
+async def _generator(store: WalObjectStore, prefix: str) -> AsyncGenerator[list[ObjectInfo], None]:
+    async for page in store.list(prefix):
+        yield list(page)

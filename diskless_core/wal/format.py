@@ -1,0 +1,91 @@
+"""The WAL object: a header, Kafka v2 batches sorted by partition and arrival, and an index so that a tool can read it.
+
+    header    magic "DSKLSWAL", format version u16, reserved u16, reserved u32
+    batches   raw v2 record batches, as the producers sent them (their base offsets mean nothing here)
+    index     one entry for each partition, see `IndexEntry`
+    trailer   position of the index u64, entries u32, CRC-32C of the index u32, magic
+
+All numbers are big-endian. Brokers do not read the index: the coordinator knows where each batch is.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import crc32c
+
+MAGIC = b"DSKLSWAL"
+VERSION = 1
+
+_HEADER = struct.Struct(">8sHHI")
+_ENTRY = struct.Struct(">16siqqiq")
+_TRAILER = struct.Struct(">QII8s")
+
+HEADER = _HEADER.pack(MAGIC, VERSION, 0, 0)
+HEADER_BYTES = len(HEADER)
+TRAILER_BYTES = _TRAILER.size
+
+
+class WalFormatError(Exception):
+    """These bytes are no WAL object, or a damaged one."""
+
+
+class IndexEntry(NamedTuple):
+    """One partition's adjacent batches. `byte_offset` counts from the object's first byte."""
+
+    topic_id: bytes
+    partition: int
+    byte_offset: int
+    size: int
+    batch_count: int
+    record_count: int
+
+
+def encode_footer(entries: Sequence[IndexEntry], position: int) -> bytes:
+    """Index and trailer for an object whose index begins at the byte `position`."""
+    index = b"".join(_ENTRY.pack(*entry) for entry in entries)
+    return index + _TRAILER.pack(position, len(entries), crc32c.crc32c(index), MAGIC)
+
+
+def read_index(data: bytes | bytearray | memoryview) -> list[IndexEntry]:
+    """The index of a whole object.
+
+    Raises:
+        WalFormatError: wrong magic, an unknown version, or damaged.
+    """
+    if len(data) < HEADER_BYTES + TRAILER_BYTES:
+        raise WalFormatError(f"{len(data)} bytes are too few for a WAL object")
+    magic, version, _, _ = _HEADER.unpack_from(data, 0)
+    position, count, checksum, end_magic = _TRAILER.unpack_from(data, len(data) - TRAILER_BYTES)
+    if magic != MAGIC or end_magic != MAGIC:
+        raise WalFormatError("this is no WAL object: it does not begin and end with the magic")
+    if version != VERSION:
+        raise WalFormatError(f"WAL format version {version} is not known here, only {VERSION}")
+    if position + count * _ENTRY.size + TRAILER_BYTES != len(data):
+        raise WalFormatError("the index does not fit into the object")
+    index = memoryview(data)[position : len(data) - TRAILER_BYTES]
+    if crc32c.crc32c(index) != checksum:
+        raise WalFormatError("the index is damaged: its checksum is wrong")
+    return [IndexEntry._make(entry) for entry in _ENTRY.iter_unpack(index)]
+
+
+def object_key(prefix: str, created_ms: int, object_id: uuid.UUID) -> str:
+    """Prefix, two characters that spread the keys, creation time, id. Sorting by name sorts by time in each spread."""
+    spread = object_id.hex[:2]
+    return f"{prefix}/{spread}/{created_ms:013d}-{object_id}"
+
+
+def created_ms_of(key: str) -> int:
+    """When the object of this key was created.
+
+    Raises:
+        WalFormatError: the key is not one of `object_key`'s.
+    """
+    name = key.rsplit("/", 1)[-1]
+    created, separator, rest = name.partition("-")
+    if not (separator and rest and created.isdecimal()):
+        raise WalFormatError(f"{key!r} is not the key of a WAL object")
+    return int(created)

@@ -1,0 +1,73 @@
+"""Settings of the `fsspec` WAL object store."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from diskless_core.plugin.config import PluginSettings
+
+
+class FsspecSettings(PluginSettings):
+    """Properties `wal_object_store.fsspec.*`."""
+
+    url: str = Field(
+        default="",
+        description="Where WAL objects live, for example s3://bucket/prefix, gs://bucket/prefix, file:///srv/wal or "
+        "memory://name. Empty: the folder wal-objects in the first of log.dirs.",
+    )
+    endpoint_url: str = Field(
+        default="", description="Address of an S3-compatible service, or of a GCS emulator. Empty: the provider's own."
+    )
+    region: str = Field(default="", description="Region of the S3 bucket. Empty: what the environment says.")
+    key: SecretStr | None = Field(
+        default=None, description="S3 access key id. Unset: the usual AWS sources, such as the instance's role."
+    )
+    secret: SecretStr | None = Field(default=None, description="S3 secret access key; goes with key.")
+    options: SecretStr = Field(
+        default=SecretStr("{}"),
+        description="Further arguments of the fsspec file system, as a JSON object. They take precedence.",
+    )
+    request_timeout_ms: int = Field(
+        default=30_000, gt=0, description="After how many milliseconds a request to a network store is given up."
+    )
+    max_connections: int = Field(default=64, gt=0, description="Connections to S3 that may be open at once.")
+    threads: int = Field(
+        default=4,
+        gt=0,
+        description="Threads for reads, and as many for writes, where file operations block (file:// and others).",
+    )
+
+    @field_validator("url", "endpoint_url")
+    @classmethod
+    def _without_credentials(cls, value: str) -> str:
+        if value and "://" not in value:
+            raise ValueError("must be a URL such as s3://bucket/prefix or file:///folder")
+        if "@" in urlsplit(value).netloc:
+            raise ValueError("must not hold credentials: set key and secret, or put them in options")
+        return value
+
+    @field_validator("options")
+    @classmethod
+    def _json_object(cls, value: SecretStr) -> SecretStr:
+        try:
+            parsed = json.loads(value.get_secret_value())
+        except ValueError:
+            raise ValueError("must be a JSON object") from None
+        if not isinstance(parsed, dict):
+            raise ValueError("must be a JSON object")
+        return value
+
+    @model_validator(mode="after")
+    def _key_with_secret(self) -> FsspecSettings:
+        if (self.key is None) != (self.secret is None):
+            raise ValueError("key and secret must be set together")
+        return self
+
+    def parsed_options(self) -> dict[str, Any]:
+        """The JSON object of `options`. It may hold secrets."""
+        parsed: dict[str, Any] = json.loads(self.options.get_secret_value())
+        return parsed

@@ -1,0 +1,62 @@
+"""WAL objects in Google Cloud Storage, through gcsfs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from diskless_core.plugin.wal_object_store import ObjectInfo
+from diskless_fsspec.bucket_store import BucketStore, ListedPage, call_coroutine, filesystem_class
+
+logger = logging.getLogger(__name__)
+
+DELETES_AT_ONCE = 32
+
+
+class GcsObjectStore(BucketStore):
+    """A Google Cloud Storage bucket, or a part of one."""
+
+    async def connect(self) -> Any:
+        make = await filesystem_class("gcsfs.core", "GCSFileSystem", "gcs")
+        # Finding credentials may ask the machine's metadata server, and blocks.
+        filesystem = await asyncio.to_thread(
+            make, asynchronous=True, skip_instance_cache=True, **self.options.arguments
+        )
+        await call_coroutine(filesystem, "set_session")
+        return filesystem
+
+    async def disconnect(self, filesystem: Any) -> None:
+        await filesystem.session.close()
+
+    async def list_page(self, prefix: str, token: str | None, limit: int) -> ListedPage:
+        resume = {} if token is None else {"pageToken": token}
+        answer = await self.call(
+            "call", "GET", "b/{}/o", self.bucket, prefix=prefix, maxResults=limit, json_out=True, **resume
+        )
+        objects = [
+            ObjectInfo(
+                found["name"], int(found["size"]), int(datetime.fromisoformat(found["updated"]).timestamp() * 1000)
+            )
+            for found in answer.get("items", ())
+        ]
+        return ListedPage(objects, answer.get("nextPageToken"))
+
+    async def delete_names(self, names: Sequence[str]) -> set[str]:
+        slots = asyncio.Semaphore(DELETES_AT_ONCE)
+
+        async def delete(name: str) -> bool:
+            async with slots:
+                try:
+                    await self.call("rm_file", f"{self.bucket}/{name}")
+                except FileNotFoundError:
+                    return True
+                except Exception as error:
+                    logger.warning("cannot delete %s: %s", name, error)
+                    return False
+                return True
+
+        gone = await asyncio.gather(*(delete(name) for name in names))
+        return {name for name, is_gone in zip(names, gone, strict=True) if is_gone}

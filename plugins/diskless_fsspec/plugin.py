@@ -1,0 +1,22 @@
+"""Hook implementations of the fsspec plugin. Clients of object stores are imported when one is used."""
+
+from __future__ import annotations
+
+from diskless_core.plugin.hookspecs import hookimpl
+from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
+from diskless_fsspec.config import FsspecSettings
+from diskless_fsspec.factory import make_store
+
+
+@hookimpl
+def diskless_wal_object_stores() -> list[WalObjectStorePlugin]:
+    """The default object store: any URL that fsspec knows."""
+    return [
+        WalObjectStorePlugin(
+            name="fsspec",
+            factory=make_store,
+            settings=FsspecSettings,
+            api_version="1.0",
+            help="WAL objects in a folder, in S3, in Google Cloud Storage, or wherever else fsspec reaches.",
+        )
+    ]

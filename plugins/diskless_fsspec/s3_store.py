@@ -1,0 +1,54 @@
+"""WAL objects in S3 and what speaks its protocol, through s3fs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from diskless_core.plugin.wal_object_store import ObjectInfo
+from diskless_fsspec.bucket_store import BucketStore, ListedPage, filesystem_class
+
+logger = logging.getLogger(__name__)
+
+DELETED_AT_ONCE = 1000
+"""Keys that one DeleteObjects request may name."""
+
+
+class S3ObjectStore(BucketStore):
+    """An S3 bucket, or a part of one."""
+
+    async def connect(self) -> Any:
+        make = await filesystem_class("s3fs", "S3FileSystem", "s3")
+        filesystem = make(asynchronous=True, skip_instance_cache=True, **self.options.arguments)
+        filesystem.retries = 1
+        await filesystem.set_session()
+        return filesystem
+
+    async def disconnect(self, filesystem: Any) -> None:
+        await filesystem.s3.close()
+
+    async def list_page(self, prefix: str, token: str | None, limit: int) -> ListedPage:
+        resume = {} if token is None else {"ContinuationToken": token}
+        answer = await self.call(
+            "call_s3", "list_objects_v2", Bucket=self.bucket, Prefix=prefix, MaxKeys=limit, **resume
+        )
+        objects = [
+            ObjectInfo(found["Key"], found["Size"], int(found["LastModified"].timestamp() * 1000))
+            for found in answer.get("Contents", ())
+        ]
+        return ListedPage(objects, answer.get("NextContinuationToken"))
+
+    async def delete_names(self, names: Sequence[str]) -> set[str]:
+        rest = iter(names)
+        gone: set[str] = set()
+        while some := list(islice(rest, DELETED_AT_ONCE)):
+            objects = [{"Key": name} for name in some]
+            answer = await self.call(
+                "call_s3", "delete_objects", Bucket=self.bucket, Delete={"Objects": objects, "Quiet": False}
+            )
+            gone.update(deleted["Key"] for deleted in answer.get("Deleted", ()))
+            for error in answer.get("Errors", ()):
+                logger.warning("S3 did not delete %s: %s %s", error.get("Key"), error.get("Code"), error.get("Message"))
+        return gone

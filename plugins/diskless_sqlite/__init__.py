@@ -1,0 +1,1 @@
+"""Coordinator store in SQLite: one database file for each shard."""

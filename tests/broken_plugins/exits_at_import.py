@@ -1,0 +1,5 @@
+"""Takes itself for a program."""
+
+import sys
+
+sys.exit("no licence found")

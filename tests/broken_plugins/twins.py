@@ -1,0 +1,11 @@
+"""Returns two descriptors of one name."""
+
+from __future__ import annotations
+
+from diskless_core.plugin.hookspecs import hookimpl
+from tests.broken_plugins import healthy
+
+
+@hookimpl
+def diskless_offset_assignments():
+    return healthy.diskless_offset_assignments() * 2

@@ -1,0 +1,11 @@
+"""Written like a conda plugin: its hook is a generator."""
+
+from __future__ import annotations
+
+from diskless_core.plugin.hookspecs import hookimpl
+from tests.broken_plugins import healthy
+
+
+@hookimpl
+def diskless_offset_assignments():
+    yield from healthy.diskless_offset_assignments()

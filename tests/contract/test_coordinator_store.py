@@ -1,0 +1,27 @@
+"""The coordinator stores that come with Diskless keep the contract."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from diskless_core.testing.coordinator_store import CoordinatorStoreContract, MakeStore
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from diskless_sqlite.store import SqliteCoordinatorStore
+
+
+class TestSqlite(CoordinatorStoreContract):
+    survives_kill = True
+
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> MakeStore:
+        return partial(SqliteCoordinatorStore, tmp_path)
+
+
+class TestMemory(CoordinatorStoreContract):
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        store = MemoryCoordinatorStore()
+        return lambda: store

@@ -1,0 +1,207 @@
+"""The object stores that come with Diskless keep the contract: folder, memory, S3 (as moto plays it), and the fake."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import fsspec
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from moto.server import ThreadedMotoServer
+
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from diskless_core.testing.wal_object_store import ObjectBackDoor, WalObjectStoreContract
+from diskless_fsspec.config import FsspecSettings
+from diskless_fsspec.factory import make_store
+from diskless_fsspec.local_store import LocalObjectStore
+from diskless_fsspec.sync_store import SyncFilesystemStore
+
+CLOCK = SystemClock()
+
+
+def context_in(folder: Path) -> PluginContext:
+    return PluginContext(node_id=1, data_dir=folder / "plugin", log_dir=folder / "log", clock=CLOCK)
+
+
+class FolderBackDoor(ObjectBackDoor):
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, key: str, data: bytes) -> None:
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def read(self, key: str) -> bytes | None:
+        path = self.root / key
+        return path.read_bytes() if path.is_file() else None
+
+
+class TestFolder(WalObjectStoreContract):
+    page_objects = 10
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> WalObjectStore:
+        return LocalObjectStore(tmp_path / "wal", node_id=1, clock=CLOCK, page_objects=self.page_objects)
+
+    @pytest.fixture
+    def back_door(self, tmp_path: Path) -> ObjectBackDoor:
+        return FolderBackDoor(tmp_path / "wal")
+
+
+class TestFolderByDefaultSettings(WalObjectStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> WalObjectStore:
+        return make_store(context_in(tmp_path), FsspecSettings())
+
+    @pytest.fixture
+    def back_door(self, tmp_path: Path) -> ObjectBackDoor:
+        return FolderBackDoor(tmp_path / "log" / "wal-objects")
+
+
+class TestFolderThroughFsspec(WalObjectStoreContract):
+    """What any file system gets that can rename: `local://` is another name of fsspec's for `file://`."""
+
+    page_objects = 10
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> WalObjectStore:
+        return SyncFilesystemStore(
+            f"local://{tmp_path}/wal", {}, node_id=1, clock=CLOCK, page_objects=self.page_objects
+        )
+
+    @pytest.fixture
+    def back_door(self, tmp_path: Path) -> ObjectBackDoor:
+        return FolderBackDoor(tmp_path / "wal")
+
+
+class MemoryBackDoor(ObjectBackDoor):
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.filesystem: Any = fsspec.filesystem("memory")
+
+    def write(self, key: str, data: bytes) -> None:
+        self.filesystem.pipe_file(f"{self.root}/{key}", data)
+
+    def read(self, key: str) -> bytes | None:
+        path = f"{self.root}/{key}"
+        return self.filesystem.cat_file(path) if self.filesystem.isfile(path) else None
+
+
+class TestMemory(WalObjectStoreContract):
+    @pytest.fixture
+    def url(self) -> Iterator[str]:
+        url = f"memory://{uuid.uuid4().hex}/objects"
+        yield url
+        filesystem = fsspec.filesystem("memory")
+        if filesystem.exists(url):
+            filesystem.rm(url, recursive=True)
+
+    @pytest.fixture
+    def store(self, url: str, tmp_path: Path) -> WalObjectStore:
+        return make_store(context_in(tmp_path), FsspecSettings(url=url))
+
+    @pytest.fixture
+    def back_door(self, url: str) -> ObjectBackDoor:
+        return MemoryBackDoor(url)
+
+
+class S3BackDoor(ObjectBackDoor):
+    def __init__(self, client: Any, bucket: str, prefix: str) -> None:
+        self.client = client
+        self.bucket = bucket
+        self.prefix = prefix
+
+    def write(self, key: str, data: bytes) -> None:
+        self.client.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=data)
+
+    def read(self, key: str) -> bytes | None:
+        try:
+            return self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)["Body"].read()
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "NoSuchKey":
+                return None
+            raise
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+class S3Contract(WalObjectStoreContract):
+    prefix = ""
+
+    @pytest.fixture
+    def settings(self, s3_endpoint: str) -> FsspecSettings:
+        return FsspecSettings(
+            url=f"s3://bucket-{uuid.uuid4().hex}/{self.prefix}",
+            endpoint_url=s3_endpoint,
+            region="us-east-1",
+            key="test-key",
+            secret="test-secret",
+        )
+
+    @pytest.fixture
+    def back_door(self, settings: FsspecSettings) -> Iterator[ObjectBackDoor]:
+        client = boto3.client(
+            "s3",
+            endpoint_url=settings.endpoint_url,
+            region_name=settings.region,
+            aws_access_key_id="test-key",
+            aws_secret_access_key="test-secret",
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+        bucket = settings.url.split("/")[2]
+        client.create_bucket(Bucket=bucket)
+        yield S3BackDoor(client, bucket, self.prefix)
+        client.close()
+
+    @pytest.fixture
+    def store(self, settings: FsspecSettings, back_door: ObjectBackDoor, tmp_path: Path) -> WalObjectStore:
+        return make_store(context_in(tmp_path), settings)
+
+
+class TestS3(S3Contract):
+    """A whole bucket. Its pages hold 1,000 objects, so the tests of pages are left to the one below a prefix."""
+
+    page_objects = 0
+
+
+class TestS3BelowPrefix(S3Contract):
+    prefix = "some/place/"
+
+
+class TestFake(WalObjectStoreContract):
+    page_objects = 10
+
+    @pytest.fixture
+    def store(self) -> WalObjectStore:
+        return MemoryWalObjectStore(CLOCK, page_objects=self.page_objects)
+
+    @pytest.fixture
+    def back_door(self, store: MemoryWalObjectStore) -> ObjectBackDoor:
+        return FakeBackDoor(store)
+
+
+class FakeBackDoor(ObjectBackDoor):
+    def __init__(self, store: MemoryWalObjectStore) -> None:
+        self.store = store
+
+    def write(self, key: str, data: bytes) -> None:
+        self.store.objects[key] = data
+
+    def read(self, key: str) -> bytes | None:
+        return self.store.objects.get(key)

@@ -1,0 +1,229 @@
+"""The HTTP interface as an operator and their tools use it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+
+import httpx
+import pytest
+from pydantic import Field, SecretStr, field_validator
+
+from diskless_core.admin.http import AdminServer
+from diskless_core.config.listeners import Listener
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.config import PluginSettings
+from diskless_core.plugin.discovery import PluginEntryPoint
+from diskless_core.plugin.errors import PluginLoadError, PluginNotFoundError
+from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin.manager import Catalogue
+from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
+
+ANY_PORT = Listener("http", "127.0.0.1", 0)
+
+
+class BucketSettings(PluginSettings):
+    url: str = Field(description="Where objects go.")
+    timeout_ms: int = Field(default=1000, ge=1, description="Patience, in milliseconds.")
+    password: SecretStr | None = Field(default=None, description="Password.")
+
+    @field_validator("password")
+    @classmethod
+    def _long_enough(cls, value):
+        if value is not None and len(value.get_secret_value()) < 20:
+            raise ValueError(f"{value.get_secret_value()} is too short")
+        return value
+
+
+def entry_point(name):
+    return PluginEntryPoint(
+        noun="wal_object_store", name=name, value=f"acme.{name}", distribution="acme", version="1.2", load=object
+    )
+
+
+BUCKET = LoadedPlugin(
+    entry_point=entry_point("bucket"),
+    descriptor=WalObjectStorePlugin(
+        name="bucket",
+        factory=lambda context, settings: None,
+        settings=BucketSettings,
+        api_version="1.0",
+        help="A bucket.",
+    ),
+    location="acme/bucket.py",
+)
+BROKEN = QuarantinedPlugin(entry_point=entry_point("broken"), reason="it raised", traceback_text="Traceback: x")
+
+
+class StubPlugins:
+    def catalogue(self):
+        return Catalogue(loaded=[BUCKET], quarantined=[BROKEN])
+
+    def get(self, noun, name):
+        if name == "broken":
+            raise PluginLoadError("it raised", traceback_text="Traceback: x")
+        if (noun, name) != ("wal_object_store", "bucket"):
+            raise PluginNotFoundError(f"there is no {noun} {name!r}")
+        return BUCKET
+
+
+@pytest.fixture
+def reasons():
+    return []
+
+
+@pytest.fixture
+async def client(reasons):
+    metrics = Metrics()
+    metrics.produce_records.inc(5)
+    server = AdminServer(ANY_PORT, metrics, lambda: reasons, StubPlugins())
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        yield http
+    await server.stop()
+
+
+async def test_metrics_are_in_prometheus_text_format(client):
+    answer = await client.get("/metrics")
+
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "diskless_produce_records_total 5.0" in answer.text.splitlines()
+
+
+async def test_a_broker_that_is_not_ready_says_why_and_is_alive_all_the_same(client, reasons):
+    reasons.append("shard __diskless_metadata-0 has no leader")
+
+    ready = await client.get("/health/ready")
+    live = await client.get("/health/live")
+
+    assert ready.status_code == 503
+    assert ready.json() == {"ready": False, "reasons": ["shard __diskless_metadata-0 has no leader"]}
+    assert live.status_code == 200
+
+
+async def test_a_broker_becomes_ready_when_there_is_no_reason_left(client, reasons):
+    reasons.append("starting")
+    before = await client.get("/health/ready")
+    reasons.clear()
+    after = await client.get("/health/ready")
+
+    assert (before.status_code, after.status_code) == (503, 200)
+    assert after.json() == {"ready": True, "reasons": []}
+
+
+async def test_plugins_are_listed_with_type_version_and_location_and_the_broken_ones_with_their_error(client):
+    bucket, broken = (await client.get("/plugins")).json()
+
+    assert (bucket["type"], bucket["name"], bucket["version"]) == ("wal_object_store", "bucket", "1.2")
+    assert (bucket["location"], bucket["error"]) == ("acme/bucket.py", None)
+    assert (broken["name"], broken["error"], broken["traceback"]) == ("broken", "it raised", "Traceback: x")
+
+
+async def test_the_settings_of_a_plugin_can_be_asked_for(client):
+    settings = (await client.get("/plugins/wal_object_store/bucket/config")).json()
+
+    assert [setting["name"] for setting in settings] == [
+        "wal_object_store.bucket.url",
+        "wal_object_store.bucket.timeout.ms",
+        "wal_object_store.bucket.password",
+    ]
+    assert settings[0]["required"] is True
+    assert settings[1]["default_value"] == "1000"
+    assert settings[2]["type"] == "password"
+
+
+async def test_validation_answers_every_error_at_once(client):
+    answer = await client.put(
+        "/plugins/wal_object_store/bucket/config/validate",
+        json={"wal_object_store.bucket.timeout.ms": "0", "wal_object_store.bucket.ulr": "s3://x"},
+    )
+
+    errors = {config["name"]: config["errors"] for config in answer.json()["configs"]}
+    assert answer.json()["error_count"] == 3
+    assert "it has to be set" in errors["wal_object_store.bucket.url"][0]
+    assert "greater than or equal to 1" in errors["wal_object_store.bucket.timeout.ms"][0]
+    assert "did you mean wal_object_store.bucket.url?" in errors["wal_object_store.bucket.ulr"][0]
+
+
+async def test_a_good_configuration_has_no_errors(client):
+    answer = await client.put(
+        "/plugins/wal_object_store/bucket/config/validate",
+        json={"wal_object_store.bucket.url": "s3://x", "wal_object_store.bucket.password": "x" * 20},
+    )
+
+    assert answer.json()["error_count"] == 0
+    assert [config["value"] for config in answer.json()["configs"]] == ["s3://x", None, None]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"wal_object_store.bucket.password": "hunter2"},
+        {"wal_object_store.bucket.pasword": "hunter2"},
+        {"wal_object_store.bucket.password": {"value": "hunter2"}},
+        ["hunter2"],
+    ],
+)
+async def test_a_secret_is_never_sent_back(client, body):
+    answer = await client.put("/plugins/wal_object_store/bucket/config/validate", json=body)
+
+    assert answer.status_code in (200, 422)
+    assert "hunter2" not in answer.text
+
+
+@pytest.mark.parametrize(("path", "code"), [("nothing/bucket", 404), ("wal_object_store/broken", 409)])
+async def test_a_plugin_that_is_missing_or_broken_is_an_error_in_connects_shape(client, path, code):
+    answer = await client.get(f"/plugins/{path}/config")
+
+    assert answer.status_code == code
+    assert answer.json()["error_code"] == code
+    assert answer.json()["message"]
+
+
+async def test_the_openapi_document_describes_every_route(client):
+    paths = (await client.get("/openapi.json")).json()["paths"]
+
+    assert sorted(paths) == [
+        "/health/live",
+        "/health/ready",
+        "/metrics",
+        "/plugins",
+        "/plugins/{noun}/{name}/config",
+        "/plugins/{noun}/{name}/config/validate",
+    ]
+
+
+async def test_a_taken_port_is_an_error_at_start():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = AdminServer(Listener("http", "127.0.0.1", taken.getsockname()[1]), Metrics(), list, StubPlugins())
+        with pytest.raises(OSError, match="in use"):
+            await server.start()
+    await server.stop()
+
+
+async def test_signals_remain_the_brokers_business(client):
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    await client.get("/health/live")
+
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
+
+
+async def test_after_stop_the_port_is_free_even_when_it_never_came_to_serve():
+    server = AdminServer(ANY_PORT, Metrics(), list, StubPlugins())
+    await server.start()
+    port = server.port
+    await server.stop()
+    await server.stop()
+
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+async def test_stopping_does_not_wait_for_idle_connections():
+    server = AdminServer(ANY_PORT, Metrics(), list, StubPlugins())
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        await http.get("/health/live")
+        async with asyncio.timeout(5):
+            await server.stop()

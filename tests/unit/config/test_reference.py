@@ -1,0 +1,76 @@
+"""What is written about settings comes from the models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.describe import describe_settings
+from diskless_core.config.reference import built_in_descriptors, render_reference
+from diskless_core.plugin.config import CommaSeparated, PluginSettings
+from tests.broken_plugins.stand_ins import diskless_wal_object_stores
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+class Example(PluginSettings):
+    password: SecretStr = Field(default=SecretStr("hunter2"), description="A secret.")
+    ratio: float = Field(description="A share.")
+    mode: Literal["fast", "safe"] = Field(default="safe", description="A choice.")
+    racks: CommaSeparated = Field(default=("a", "b"), description="A list.")
+    limit_bytes: int | None = Field(default=None, ge=1, le=10, description="A limit, in bytes.")
+    threads: int = Field(default=1, gt=0, lt=10, description="A number.")
+    fsync: bool = Field(default=True, description="A switch.")
+
+
+def described():
+    return {setting.name: setting for setting in describe_settings(Example, "noun.name.")}
+
+
+def test_types_have_kafkas_names():
+    assert [setting.type for setting in described().values()] == [
+        "password",
+        "double",
+        "string",
+        "list",
+        "int",
+        "int",
+        "boolean",
+    ]
+
+
+def test_defaults_are_written_as_in_a_file_and_never_those_of_secrets():
+    assert [setting.default for setting in described().values()] == [None, None, "safe", "a,b", None, "1", "true"]
+    assert described()["noun.name.ratio"].required
+    assert not described()["noun.name.password"].required
+
+
+def test_ranges_and_choices_are_told():
+    assert described()["noun.name.limit.bytes"].valid_values == "≥ 1, ≤ 10"
+    assert described()["noun.name.threads"].valid_values == "> 0, < 10"
+    assert described()["noun.name.mode"].valid_values == "fast, safe"
+    assert described()["noun.name.racks"].valid_values == ""
+
+
+def test_a_setting_names_its_environment_variable():
+    assert described()["noun.name.limit.bytes"].environment == "DISKLESS_CONFIG_NOUN_NAME_LIMIT_BYTES"
+
+
+def test_the_page_has_every_setting_of_the_broker_and_of_the_given_plugins():
+    page = render_reference({"wal_object_store": diskless_wal_object_stores()})
+
+    for field in BrokerConfig.model_fields.values():
+        assert f"| `{field.alias}` |" in page
+    assert "### wal_object_store=fsspec" in page
+    assert "| `wal_object_store.fsspec.timeout.ms` | long | `1000` | ≥ 1 | Time-out of a request" in page
+
+
+def test_the_committed_page_is_what_the_models_say():
+    written = render_reference(built_in_descriptors())
+
+    assert PAGE.read_text(encoding="utf-8") == written, (
+        "write it anew: python -m diskless_core.config.reference docs/configuration.md"
+    )

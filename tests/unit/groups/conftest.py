@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.groups.script import Script
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()

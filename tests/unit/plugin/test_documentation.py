@@ -1,0 +1,77 @@
+"""Each noun has a page that names its hook and its interface as they are, with an example that works."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import javaproperties
+import pytest
+
+from diskless_core.clock import SystemClock
+from diskless_core.config.load import load_config
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.hookspecs import NOUNS, OFFSET_ASSIGNMENT, Hooks
+from diskless_core.plugin.manager import PluginManager
+from tests.broken_plugins.stand_ins import announce_stand_ins
+from tests.unit.plugin.documented import PAGES, announced, blocks, page
+
+
+def signature(noun):
+    """A hook's first line as an author writes it."""
+    spec = getattr(Hooks, noun.hook)
+    return f"def {noun.hook}{inspect.signature(spec)}:".replace("'", "")
+
+
+@pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
+def test_a_page_shows_the_hook_with_its_exact_signature(noun):
+    text = page(noun.name)
+
+    assert text.startswith(f"# {noun.name}\n")
+    assert f"```text\n@hookimpl\n{signature(noun)}\n```" in text
+    assert f"\n{signature(noun)}\n    return [\n" in text
+
+
+@pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
+def test_a_hooks_docstring_shows_an_implementation_with_its_exact_signature(noun):
+    docstring = inspect.getdoc(getattr(Hooks, noun.hook))
+
+    assert f"    @hookimpl\n    {signature(noun)}\n" in docstring
+    assert f"`{noun.name}=<name>`" in docstring
+
+
+@pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
+def test_a_page_names_every_method_that_an_author_has_to_write(noun):
+    for method in noun.interface.__abstractmethods__:
+        assert f"{method}(" in page(noun.name)
+
+
+@pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
+def test_the_example_of_a_page_is_a_plugin_that_can_be_loaded_and_made(noun, tmp_path):
+    entry_point = announced(noun.name)
+    manager = PluginManager([*announce_stand_ins(), entry_point])
+    assert entry_point.noun == noun.name
+
+    selected = load_config(None, [entry_point.key.replace(".", "=")], {}, manager).plugins
+
+    backend = manager.create(noun, selected, lambda noun, name: context_in(tmp_path))
+    assert isinstance(backend, noun.interface)
+
+
+def test_the_example_of_an_offset_assignment_does_what_its_page_says(tmp_path):
+    manager = PluginManager([*announce_stand_ins(), announced("offset_assignment")])
+    (properties,) = blocks("offset_assignment", "properties")
+    overrides = [f"{key}={value}" for key, value in javaproperties.loads(properties).items()]
+
+    selected = load_config(None, overrides, {}, manager).plugins
+
+    backend = manager.create(OFFSET_ASSIGNMENT, selected, lambda noun, name: context_in(tmp_path))
+    assert backend.assign(501, [1, 600, 1]) == [1000, 1500, 2500]
+
+
+def test_there_is_a_page_for_each_noun_and_for_nothing_else():
+    assert {path.stem for path in PAGES.glob("*.md")} == set(NOUNS)
+
+
+def context_in(folder: Path) -> PluginContext:
+    return PluginContext(node_id=1, data_dir=folder / "plugin", log_dir=folder, clock=SystemClock())

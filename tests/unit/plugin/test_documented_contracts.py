@@ -1,0 +1,8 @@
+"""The examples of docs/plugins pass the contract suites that the same pages tell authors to run."""
+
+from __future__ import annotations
+
+from tests.unit.plugin.documented import example
+
+TestCoordinatorLogExample = example("coordinator_log").TestListLog
+TestCoordinatorStoreExample = example("coordinator_store").TestDictStore

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import struct
+import uuid
+
+import pytest
+
+from diskless_core.protocol import messages
+from diskless_core.protocol.record_frames import (
+    RecordFormatError,
+    decode_group_key,
+    decode_group_value,
+    decode_record,
+    encode_group_key,
+    encode_group_value,
+    encode_record,
+)
+
+TOPIC_ID = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
+
+
+def test_a_topic_record_has_the_bytes_that_kraft_writes() -> None:
+    record = messages.TopicRecord(name="foo", topic_id=TOPIC_ID)
+    assert encode_record(record) == b"\x01\x02\x00" + b"\x04foo" + TOPIC_ID.bytes + b"\0"
+
+
+def test_a_partition_record_has_the_bytes_that_kraft_writes() -> None:
+    record = messages.PartitionRecord(
+        partition_id=1,
+        topic_id=TOPIC_ID,
+        replicas=[7],
+        isr=[7],
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=7,
+        leader_recovery_state=1,
+        leader_epoch=0,
+        partition_epoch=2,
+        directories=[TOPIC_ID],
+    )
+    node = b"\x02" + struct.pack(">i", 7)
+    body = struct.pack(">i", 1) + TOPIC_ID.bytes + node + node + b"\1\1" + struct.pack(">iii", 7, 0, 2)
+    recovering = b"\x01\x00\x01\x01"
+    assert encode_record(record, 0) == b"\x01\x03\x00" + body + recovering
+    assert encode_record(record, 1) == b"\x01\x03\x01" + body + b"\x02" + TOPIC_ID.bytes + recovering
+
+
+def test_the_records_of_ours_have_the_bytes_of_their_schemas() -> None:
+    entry = messages.CoordinatorEntryRecord(term=5, sequence=9)
+    assert encode_record(entry) == b"\x01\x78\x00" + struct.pack(">qq", 5, 9) + b"\0"
+    assert encode_record(messages.CoordinatorNoOpRecord()) == b"\x01\x7a\x00\0"
+    claim = messages.CoordinatorClaimRecord(broker_id=3, claim_id=TOPIC_ID)
+    assert encode_record(claim) == b"\x01\x79\x00" + struct.pack(">i", 3) + TOPIC_ID.bytes + b"\0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x01",
+        b"\x01\x02",
+        b"\x80" * 50,
+        b"\x02\x02\x00\x04foo" + TOPIC_ID.bytes + b"\0",
+        b"\x01\x7f\x00\x04foo" + TOPIC_ID.bytes + b"\0",
+        b"\x01\x02\x01\x04foo" + TOPIC_ID.bytes + b"\0",
+        b"\x01\x02\x00\x04foo" + TOPIC_ID.bytes,
+        b"\x01\x02\x00\x04foo" + TOPIC_ID.bytes + b"\0\0",
+        b"\x01\x02\x00\x04fo\xff" + TOPIC_ID.bytes + b"\0",
+    ],
+    ids=[
+        "empty",
+        "only a frame version",
+        "no record version",
+        "an endless varint",
+        "another frame version",
+        "an unknown api key",
+        "an unknown version",
+        "truncated",
+        "trailing bytes",
+        "not UTF-8",
+    ],
+)
+def test_what_is_no_known_record_is_a_format_error(data: bytes) -> None:
+    with pytest.raises(RecordFormatError):
+        decode_record(data)
+
+
+def test_a_committed_offset_has_the_bytes_that_kafka_writes() -> None:
+    key = messages.OffsetCommitKey(group="g", topic="foo", partition=2)
+    value = messages.OffsetCommitValue(offset=10, leader_epoch=-1, metadata="m", commit_timestamp=99)
+    key_bytes, value_bytes = encode_group_key(key), encode_group_value(value)
+    assert key_bytes == struct.pack(">hh1sh3si", 1, 1, b"g", 3, b"foo", 2)
+    assert value_bytes == struct.pack(">hqih1sq", 3, 10, -1, 1, b"m", 99)
+    assert decode_group_key(key_bytes) == key
+    decoded = decode_group_value(key, memoryview(value_bytes))
+    assert (decoded.offset, decoded.leader_epoch, decoded.metadata, decoded.commit_timestamp) == (10, -1, "m", 99)
+
+
+def test_a_group_has_the_bytes_that_kafka_writes() -> None:
+    member = messages.GroupMetadataValue.MemberMetadata(
+        member_id="a",
+        group_instance_id=None,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=7,
+        session_timeout=8,
+        subscription=b"sub",
+        assignment=b"",
+    )
+    value = messages.GroupMetadataValue(
+        protocol_type="consumer",
+        generation=4,
+        protocol=None,
+        leader="a",
+        current_state_timestamp=55,
+        members=[member],
+    )
+    key = messages.GroupMetadataKey(group="g")
+    assert encode_group_key(key) == struct.pack(">hh1s", 2, 1, b"g")
+    head = struct.pack(">hh8sihh1sqi", 3, 8, b"consumer", 4, -1, 1, b"a", 55, 1)
+    body = struct.pack(">h1shh1sh2siii3si", 1, b"a", -1, 1, b"c", 2, b"/h", 7, 8, 3, b"sub", 0)
+    assert encode_group_value(value) == head + body
+    assert decode_group_value(key, head + body).members[0].subscription == b"sub"
+
+
+def test_older_keys_and_values_of_offsets_are_read() -> None:
+    key = decode_group_key(struct.pack(">hh1sh1si", 0, 1, b"g", 1, b"t", 5))
+    assert (type(key), key.partition) == (messages.OffsetCommitKey, 5)
+    assert decode_group_value(key, struct.pack(">hqh0sqq", 1, 10, 0, b"", 3, 4)).expire_timestamp == 4
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", struct.pack(">hh1s", 3, 1, b"g"), struct.pack(">hh", 2, 1), b"\0\2\0\1gg"]
+)
+def test_what_is_no_known_group_key_is_a_format_error(data: bytes) -> None:
+    with pytest.raises(RecordFormatError):
+        decode_group_key(data)
+
+
+@pytest.mark.parametrize("data", [b"", struct.pack(">h", 3), struct.pack(">h", 9) + b"\0" * 40, b"\0\3" + b"\0" * 23])
+def test_what_is_no_known_group_value_is_a_format_error(data: bytes) -> None:
+    with pytest.raises(RecordFormatError):
+        decode_group_value(messages.OffsetCommitKey(group="g", topic="t", partition=0), data)
