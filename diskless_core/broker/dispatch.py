@@ -69,7 +69,7 @@ class ApiDispatcher:
         context = RequestContext(self._services, connection, frame, header)
         try:
             outcome = self._handlers[header.api_key](context, request)
-        except Exception as error:  # noqa: BLE001  # the connection is the border: a defect must not pass it
+        except Exception as error:  # the connection is the border: a defect must not pass it
             raise self._broken(header, error) from error
         if isinstance(outcome, asyncio.Future):
             return self._encode_later(header, outcome, started)
@@ -96,7 +96,7 @@ class ApiDispatcher:
                 return
             try:
                 encoded.set_result(self._encode(header, done.result(), started))
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # it is handed on
+            except (Exception, asyncio.CancelledError) as error:  # it is handed on
                 encoded.set_exception(self._broken(header, error))
 
         outcome.add_done_callback(encode)
@@ -107,7 +107,7 @@ class ApiDispatcher:
     ) -> Answer:
         try:
             return self._encode(header, await outcome, started)
-        except Exception as error:  # noqa: BLE001  # the connection is the border: a defect must not pass it
+        except Exception as error:  # the connection is the border: a defect must not pass it
             raise self._broken(header, error) from error
 
     def _broken(self, header: RequestHeader, error: BaseException) -> CloseConnectionError:

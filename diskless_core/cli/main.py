@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 COMMANDS: Mapping[str, str] = {
     "serve": "diskless_core.cli.serve",
+    "demo": "diskless_core.cli.demo",
     "plugins": "diskless_core.cli.plugins",
 }
 """Commands and the modules whose `app` they are, in the order of `diskless --help`. An `app` is a `typer.Typer` with

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from diskless_core.coordinator import producer_state, records
 from diskless_core.coordinator.commands import (
     BatchResult,
     PartitionKey,
@@ -15,7 +16,6 @@ from diskless_core.coordinator.commands import (
     pack_results,
 )
 from diskless_core.coordinator.producer_state import NO_PRODUCER, ProducerWindow, WindowBatch
-from diskless_core.coordinator import producer_state, records
 from diskless_core.coordinator.records import DisklessRecord, PartitionCreated, RecordsDeleted, TopicDeleted
 from diskless_core.coordinator.tables import Key, Table, Transaction
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec

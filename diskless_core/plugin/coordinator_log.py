@@ -29,8 +29,8 @@ class LogBatch:
 
     Attributes:
         offset: offset of its first record, the one that the log assigned.
-        next_offset: offset of the entry that follows it.
-        data: the Kafka v2 record batch. The first eight bytes (base offset) are unspecified.
+        next_offset: its last record's offset + 1; the entry that follows has this offset or a higher one.
+        data: the Kafka v2 record batch. Its base offset and leader epoch (bytes 0 to 7 and 12 to 15) are unspecified.
     """
 
     offset: int

@@ -31,8 +31,11 @@ Piece = bytes | bytearray | memoryview
 
 if TYPE_CHECKING:
 
-    class _Schema:
-        """What messages and records have in common. Fields are attributes in snake case."""
+    class _SchemaType(type):
+        def __getattr__(cls, name: str) -> Any: ...
+
+    class _Schema(metaclass=_SchemaType):
+        """What messages and records have in common. Fields are attributes in snake case; structs are classes within."""
 
         json: ClassVar[dict[str, Any]]
         valid_versions: ClassVar[tuple[int, int]]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 from diskless_fsspec.errors import http_status, response_code, translated
 from diskless_fsspec.keys import require_key, require_prefix
+from diskless_fsspec.listing import PAGE_OBJECTS
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ class BucketOptions:
     url: str
     arguments: Mapping[str, Any] = field(repr=False)
     timeout_s: float
+    page_objects: int = PAGE_OBJECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class BucketStore(WalObjectStore):
         name_prefix, skipped = self._prefix + require_prefix(prefix), len(self._prefix)
         token: str | None = None
         while True:
-            page = await self.attempt(doing, self.list_page(name_prefix, token, 1000))
+            page = await self.attempt(doing, self.list_page(name_prefix, token, self.options.page_objects))
             if page.objects:
                 yield [ObjectInfo(found.key[skipped:], found.size_bytes, found.modified_ms) for found in page.objects]
             token = page.token

@@ -21,6 +21,7 @@ from diskless_core.plugin.wal_object_store import (
     WalObjectStore,
     WalObjectStoreError,
 )
+from diskless_fsspec.direct_io import DurableWriter
 from diskless_fsspec.errors import translated
 from diskless_fsspec.keys import INCOMING, require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS, paged
@@ -46,6 +47,7 @@ class LocalObjectStore(WalObjectStore):
         self._root = root
         self._incoming = root / INCOMING / str(node_id)
         self._clock = clock
+        self._files = DurableWriter()
         self._page_objects = page_objects
         self._folders_lock = RLock()
         self._durable_folders: set[Path] = set()
@@ -94,7 +96,7 @@ class LocalObjectStore(WalObjectStore):
         for left_over in self._incoming.iterdir():
             left_over.unlink()
         trial = self._incoming / "trial"
-        _write_synced(trial, b"trial")
+        self._files.write(trial, b"trial")
         trial.unlink()
 
     def _write(self, key: str, data: bytes | bytearray) -> None:
@@ -103,7 +105,7 @@ class LocalObjectStore(WalObjectStore):
         try:
             self._make_folder(self._incoming)
             self._make_folder(target.parent)
-            _write_synced(growing, data)
+            self._files.write(growing, data)
             growing.rename(target)
             _sync_folder(target.parent)
         except FileNotFoundError as error:
@@ -129,14 +131,6 @@ class LocalObjectStore(WalObjectStore):
             folder.mkdir(exist_ok=True)
             _sync_folder(folder.parent)
             self._durable_folders.add(folder)
-
-
-def _write_synced(path: Path, data: bytes | bytearray) -> None:
-    with path.open("xb", buffering=0) as file:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -38,7 +38,7 @@ def versions_of(message_class: Any) -> range:
     return range(first, last + 1)
 
 
-def each_version(classes: list[Any]) -> Any:
+def each_version(classes: list[Any]) -> pytest.MarkDecorator:
     cases = [
         pytest.param(message_class, version, id=f"{message_class.__name__}-v{version}")
         for message_class in classes
@@ -242,7 +242,7 @@ def mutated(data: bytes, rnd: random.Random) -> bytes:
 
 
 @each_version([api.request for api in messages.REQUESTS.values()])
-@settings(max_examples=30, deadline=2000)
+@settings(max_examples=12, deadline=2000)
 @given(rnd=seeds)
 def test_a_damaged_request_is_a_frame_error_or_a_message(message_class: Any, version: int, rnd: random.Random) -> None:
     damaged = memoryview(mutated(encode(random_message(message_class, version, rnd)[0], version), rnd))

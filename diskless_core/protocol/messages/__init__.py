@@ -52,6 +52,7 @@ __all__ = [
     "METADATA_RECORDS",
     "REQUESTS",
     "Api",
+    "ApiMessage",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "ClusterNamedRecord",

@@ -23,6 +23,8 @@ from diskless_core.plugin.coordinator_log import (
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import CorruptBatchError
 
+_ALL_NODES = -1
+
 
 class AppendFault(Enum):
     """How an append that raises went in truth."""
@@ -176,9 +178,6 @@ class SharedLog:
     def _notify_all(self) -> None:
         for state in self._shards.values():
             state.notify()
-
-
-_ALL_NODES = -1
 
 
 class FakeCoordinatorLog(CoordinatorLog):

@@ -71,6 +71,4 @@ def test_the_page_has_every_setting_of_the_broker_and_of_the_given_plugins():
 def test_the_committed_page_is_what_the_models_say():
     written = render_reference(built_in_descriptors())
 
-    assert PAGE.read_text(encoding="utf-8") == written, (
-        "write it anew: python -m diskless_core.config.reference docs/configuration.md"
-    )
+    assert PAGE.read_text(encoding="utf-8") == written, "write it anew with `make docs`"

@@ -6,3 +6,5 @@ from tests.unit.plugin.documented import example
 
 TestCoordinatorLogExample = example("coordinator_log").TestListLog
 TestCoordinatorStoreExample = example("coordinator_store").TestDictStore
+TestWalObjectStoreExample = example("wal_object_store").TestDictObjectStore
+TestOffsetAssignmentExample = example("offset_assignment").TestAlignedAssignment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -273,6 +274,7 @@ async def test_a_torn_last_write_is_cut_and_the_log_goes_on(make_log: MakeLocalL
         file.write(torn)
     async with started(make_log()) as log:
         assert (await log.bounds(SHARD)).end == 2
+        assert (folder / file_name(0)).stat().st_size == len(A)
         assert await log.append(SHARD, [C]) == [2]
     async with started(make_log()) as log:
         assert same_content(await read_all(log, SHARD), [A, C])
@@ -307,14 +309,17 @@ async def test_damage_in_the_middle_of_the_last_segment_is_reported_and_nothing_
         assert same_content(await read_all(log, SHARD), [A])
 
 
-async def test_damage_in_an_earlier_segment_fails_those_who_read_there(make_log: MakeLocalLog, folder: Path) -> None:
+@pytest.mark.parametrize("byte", [7, 100], ids=["base offset", "content"])
+async def test_damage_in_an_earlier_segment_fails_those_who_read_there(
+    make_log: MakeLocalLog, folder: Path, byte: int
+) -> None:
     batches = numbered_batches(9)
     async with started(make_log(segment_bytes=4096)) as log:
         for batch in batches:
             await log.append(SHARD, [batch])
     path = folder / file_name(3)
     damaged = bytearray(path.read_bytes())
-    damaged[len(batches[0]) + 100] ^= 1
+    damaged[len(batches[0]) + byte] ^= 1
     path.write_bytes(damaged)
     async with started(make_log(segment_bytes=4096)) as log:
         with pytest.raises(CoordinatorLogError, match=f"{path} is damaged: .* offset 4"):
@@ -440,10 +445,14 @@ async def test_what_was_found_at_start_is_synced_before_it_is_shown(
     async with started(make_log()) as log:
         await log.append(SHARD, [A])
 
-    def failing(_: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    fsync = os.fsync
 
-    monkeypatch.setattr(os, "fsync", failing)
+    def failing_for_files(fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", failing_for_files)
     with pytest.raises(CoordinatorLogError, match="Input/output error"):
         await make_log().start()
 

@@ -12,5 +12,5 @@ def test_names_numbers_and_retriability_are_those_of_another_kafka_library() -> 
 
 def test_codes_are_numbers_of_the_protocol() -> None:
     assert ErrorCode(100) is ErrorCode.UNKNOWN_TOPIC_ID
-    assert ErrorCode.OFFSET_OUT_OF_RANGE == 1
+    assert int(ErrorCode.OFFSET_OUT_OF_RANGE) == 1
     assert not ErrorCode.NONE.retriable

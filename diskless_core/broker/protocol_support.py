@@ -1,0 +1,42 @@
+"""docs/protocol_support.md, written from the table of handlers."""
+
+from __future__ import annotations
+
+from diskless_core.broker.handlers import all_handlers
+from diskless_core.protocol import api_versions
+from diskless_core.protocol.messages import REQUESTS
+
+_HEAD = """# Protocol support
+
+Generated from the table of handlers by `make docs`; do not edit.
+
+The Kafka APIs that a broker serves on its client listeners, with the versions that it answers.
+
+| API | key | versions | in ApiVersions |
+|---|---|---|---|
+"""
+
+_TAIL = """
+Produce is advertised from version 0 on because librdkafka takes a higher minimum for a broker that knows no
+compression; versions 0 to 2 are refused, as by Apache Kafka 4. A request with an unknown key or version closes its
+connection; only ApiVersions answers with the versions that it has.
+
+Fetch sessions are not kept: every Fetch is answered with session id 0, which tells the client to send full requests.
+There are no transactions yet: a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not retry.
+"""
+
+
+def render() -> str:
+    """The page as Markdown."""
+    served = all_handlers()
+    rows = [
+        f"| {REQUESTS[key].request.__name__.removesuffix('Request')} | {key} | {_span(*supported[1:])} "
+        f"| {_span(oldest, newest)} |"
+        for key, oldest, newest in api_versions.advertised(served)
+        for supported in [api_versions.supported_versions(key)]
+    ]
+    return _HEAD + "\n".join(rows) + "\n" + _TAIL
+
+
+def _span(oldest: int, newest: int) -> str:
+    return str(oldest) if oldest == newest else f"{oldest}-{newest}"

@@ -1,0 +1,149 @@
+"""A broker in a process of its own, for commands that want to start one, kill it and start it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from diskless_core.clock import Clock
+from diskless_core.config.sources import ENVIRONMENT_PREFIX
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+_POLL_S = 0.02
+
+
+class BrokerProcessError(Exception):
+    """The broker did not start or did not stop as asked. The message ends with the last lines of its log."""
+
+
+class BrokerProcess:
+    """`diskless serve` on `folder`. Each `start` is a new process on the same data; ports are kept from the first on.
+
+    Args:
+        folder: a folder of its own: data in `data`, WAL objects in `objects`, its log in `broker.log`.
+        clock: measures how long starting takes.
+        overrides: further properties.
+        environ: further environment variables. Of the inherited ones, those that set properties do not count.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.objects = folder / "objects"
+        self.log = folder / "broker.log"
+        self._ready_file = folder / "ready.json"
+        self._clock = clock
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+        self._environ = {**inherited, **(environ or {})}
+        self._properties = {
+            "log.dirs": str(folder / "data"),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "admin.listener": "http://127.0.0.1:0",
+            "wal_object_store.fsspec.url": self.objects.as_uri(),
+            **(overrides or {}),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> BrokerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for clients."""
+        return self._properties["listeners"].removeprefix("PLAINTEXT://")
+
+    @property
+    def admin(self) -> str:
+        """The HTTP interface, `http://host:port`."""
+        return self._properties["admin.listener"]
+
+    def start(self) -> float:
+        """Start the broker, and return how many seconds passed until clients could connect.
+
+        Raises:
+            BrokerProcessError: it ended, or was not ready in time.
+        """
+        self._ready_file.unlink(missing_ok=True)
+        began = self._clock.monotonic()
+        arguments = [part for item in self._properties.items() for part in ("--override", "=".join(item))]
+        command = [sys.executable, "-c", "from diskless_core.cli.main import main; main()", "serve", *arguments]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                [*command, "--ready-file", str(self._ready_file)], stdout=log, stderr=log, env=self._environ
+            )
+        ready = self._wait_until_ready(began + START_TIMEOUT_S)
+        elapsed = self._clock.monotonic() - began
+        self._properties["listeners"] = f"PLAINTEXT://{ready['listeners']['PLAINTEXT']}"
+        self._properties["admin.listener"] = ready["admin"]
+        return elapsed
+
+    def kill(self) -> None:
+        """End it as a power cut would: SIGKILL, no farewell."""
+        process, self._process = self._running(), None
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has.
+
+        Raises:
+            BrokerProcessError: it ended with an error, or not in time.
+        """
+        process, self._process = self._running(), None
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerProcessError(self._with_log(f"the broker did not stop in {STOP_TIMEOUT_S:.0f} s")) from None
+        if code != 0:
+            raise BrokerProcessError(self._with_log(f"the broker ended with code {code}"))
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        return self._process
+
+    def _wait_until_ready(self, deadline: float) -> dict[str, Any]:
+        while not self._ready_file.exists():
+            try:
+                code = self._running().wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                if self._clock.monotonic() > deadline:
+                    self.kill()
+                    raise BrokerProcessError(
+                        self._with_log(f"the broker was not ready after {START_TIMEOUT_S:.0f} s")
+                    ) from None
+            else:
+                self._process = None
+                raise BrokerProcessError(self._with_log(f"the broker ended with code {code} instead of starting"))
+        ready: dict[str, Any] = json.loads(self._ready_file.read_text(encoding="utf-8"))
+        return ready
+
+    def _with_log(self, message: str) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join([message, *lines[-15:]])

@@ -1,0 +1,48 @@
+"""The documents fit the code that they speak of."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from diskless_core.cli import docs
+from diskless_core.plugin.hookspecs import NOUNS
+from tests.architecture.source_files import ROOT, project_files, read
+
+PAGES = [path for path in project_files() if path.suffix == ".md"]
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+TARGET = re.compile(r"^([a-z-]+):", re.M)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=str)
+def test_every_link_between_documents_leads_somewhere(path):
+    targets = [Path(path).parent / link for link in LINK.findall(read(path))]
+
+    assert [str(target) for target in targets if not (ROOT / target).exists()] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=str)
+def test_every_make_target_that_a_document_names_exists(path):
+    named = set(re.findall(r"\bmake ([a-z-]+)(?=[`\s]*(?:$|#|`))", read(path), re.M))
+
+    assert named <= set(TARGET.findall(read(Path("Makefile"))))
+
+
+@pytest.mark.parametrize("page", docs.PAGES)
+def test_a_generated_page_is_what_the_code_renders(page):
+    assert read(Path("docs") / page) == docs.PAGES[page]()
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_every_noun_has_a_page(noun):
+    assert (ROOT / "docs" / "plugins" / f"{noun}.md").exists()
+
+
+def test_decision_records_are_numbered_without_gaps_and_have_the_usual_parts():
+    records = sorted(path for path in PAGES if path.parent == Path("docs/adr"))
+
+    assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
+    for path in records:
+        assert re.findall(r"^## (.+)$", read(path), re.M) == ["Context", "Decision", "Consequences"]

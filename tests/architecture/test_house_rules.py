@@ -1,0 +1,57 @@
+"""Rules that a reader of this code may rely on."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from diskless_core.metrics import Metrics
+from tests.architecture.source_files import project_files, python_files, read
+
+LINES = 400
+MODULES = python_files("diskless_core", "plugins", "tests")
+SHIPPED = python_files("diskless_core", "plugins")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/[\w.]")
+UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if read(path).strip()], ids=str)
+def test_a_module_says_what_it_holds(path):
+    assert ast.get_docstring(ast.parse(read(path)))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_can_be_read_in_one_sitting(path):
+    assert len(read(path).splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=str)
+def test_nothing_is_left_unfinished(path):
+    assert not UNFINISHED.findall(read(path))
+
+
+def test_no_file_names_a_path_of_somebodys_machine():
+    found = [f"{path}: {match[0]}" for path in project_files() for match in MACHINE_PATH.finditer(read(path))]
+
+    assert found == []
+
+
+def test_no_file_names_a_registry_or_an_index():
+    locks = [Path("constraints.txt"), Path("pyproject.toml")]
+
+    assert not [
+        path for path in locks if "--index" in read(path) or re.search(r"^[^#]*@ *(?:file|https?):", read(path), re.M)
+    ]
+
+
+def test_every_metric_is_moved_by_some_code():
+    code = "\n".join(read(path) for path in SHIPPED if path.name != "metrics.py")
+    metrics = Metrics()
+    watched = {"coordinator_leading", "coordinator_applied_offset", "coordinator_pending_commands"}
+    names = {description.name.removeprefix("diskless_").removesuffix("_total") for description in metrics.descriptions}
+
+    assert {name for name in names - watched if f"metrics.{name}" not in code} == set()
+    assert "watch_shard" in code

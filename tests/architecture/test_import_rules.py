@@ -1,0 +1,92 @@
+"""Who may import whom: the contracts of pyproject.toml, and what pure modules stay away from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source_files import ROOT, imported_modules, python_files
+
+PURE_PACKAGES = ("diskless_core/log", "diskless_core/protocol", "diskless_core/wal")
+PURE_MODULES = {
+    "diskless_core/coordinator": (
+        "commands",
+        "entries",
+        "machine",
+        "operations",
+        "producer_state",
+        "records",
+        "runs",
+        "state",
+        "tables",
+    ),
+    "diskless_core/cluster": ("machine", "operations", "records", "topic_configs"),
+    "diskless_core/fetch": ("planner",),
+    "diskless_core/groups": ("classic", "cycle", "effects", "machine", "model", "offsets", "roster"),
+    "diskless_core/produce": ("active_file", "validation"),
+}
+WORLD = (
+    "asyncio",
+    "datetime",
+    "diskless_core.clock",
+    "os",
+    "random",
+    "select",
+    "selectors",
+    "socket",
+    "threading",
+    "time",
+)
+"""What gives a module time, chance, waiting or the outside. (`diskless_core.clock.Clock` included: values are passed.)"""
+
+PLUGINS = ("diskless_fsspec", "diskless_local_log", "diskless_policies", "diskless_sqlite")
+AUTHOR_API = ("plugin", "log", "protocol", "wal", "clock")
+"""Parts of the core that a plugin may import; of `clock` only what a `PluginContext` hands out."""
+
+
+def pure_modules() -> list[Path]:
+    packages = [path for path in python_files("diskless_core") if str(path).startswith(PURE_PACKAGES)]
+    return packages + [Path(folder) / f"{name}.py" for folder, names in PURE_MODULES.items() for name in names]
+
+
+def test_the_import_contracts_hold():
+    lint = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert lint.returncode == 0, lint.stdout + lint.stderr
+
+
+def test_the_import_contracts_cover_every_package():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    forbidden = {contract["id"]: contract for contract in config["contracts"]}["plugins-on-the-author-api"]
+    core = {path.parts[1].removesuffix(".py") for path in python_files("diskless_core")} - {"__init__"}
+    plugins = {path.parts[1] for path in python_files("plugins")}
+
+    assert {name.split(".")[1] for name in forbidden["forbidden_modules"]} == core - set(AUTHOR_API)
+    assert set(forbidden["source_modules"]) == plugins
+
+
+@pytest.mark.parametrize("path", pure_modules(), ids=str)
+def test_a_pure_module_knows_no_event_loop_no_time_and_no_chance(path):
+    assert not {name for name in imported_modules(path) if name in WORLD}
+
+
+@pytest.mark.parametrize("path", python_files("plugins"), ids=str)
+def test_a_plugin_imports_only_the_author_api_of_the_core(path):
+    core = {name.split(".")[1] for name in imported_modules(path) if name.startswith("diskless_core.")}
+
+    assert core <= set(AUTHOR_API)
+
+
+def test_a_plugin_module_that_serve_must_import_stays_light():
+    """Settings and hooks are read at every start: the backend itself is imported by the factory."""
+    heavy = ("aiobotocore", "gcsfs", "s3fs", "sqlite_utils", "sqlite3", "fsspec")
+    code = f"import sys, {', '.join(f'{plugin}.plugin' for plugin in PLUGINS)}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert not set(heavy) & set(loaded)

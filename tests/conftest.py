@@ -1,0 +1,73 @@
+"""Fixtures that tests of more than one folder use: brokers in processes of their own, connections, topic names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.broker import BrokerFactory, BrokerProcess
+from tests.support.wire import WireClient
+
+_DEFECTS = ("Traceback (most recent call last)", "defect of the broker")
+_topic_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The broker that most tests of a worker share; it has to stop cleanly in the end."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("shared-broker"))
+    try:
+        yield broker.start()
+        broker.stop()
+    finally:
+        broker.end()
+
+
+@pytest.fixture
+def broker(shared_broker: BrokerProcess) -> Iterator[BrokerProcess]:
+    """The shared broker, which must live through the test and log no defect of its own meanwhile."""
+    before = shared_broker.log.stat().st_size
+    yield shared_broker
+    assert shared_broker.is_running, shared_broker.log_tail()
+    logged = shared_broker.log_text(before)
+    assert not any(defect in logged for defect in _DEFECTS), logged
+
+
+@pytest.fixture
+def new_broker(tmp_path: Path) -> Iterator[BrokerFactory]:
+    """Make brokers of the test's own, started with the properties that it is called with."""
+    factory = BrokerFactory(tmp_path)
+    yield factory
+    factory.end()
+
+
+@pytest.fixture
+def wire(broker: BrokerProcess) -> Iterator[WireClient]:
+    """A raw connection to the shared broker."""
+    with broker.connect() as client:
+        yield client
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that nobody else in this process uses."""
+    return f"topic-{next(_topic_numbers)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Show what the brokers of a failed test logged."""
+    report = yield
+    if report.failed:
+        brokers: list[BrokerProcess] = []
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, BrokerProcess):
+                brokers.append(value)
+            elif isinstance(value, BrokerFactory):
+                brokers += value.brokers
+        report.sections += [(f"log of the broker {broker.folder.name}", broker.log_tail()) for broker in brokers]
+    return report

@@ -1,0 +1,52 @@
+"""The demo as a new user runs it, with fewer records."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from diskless_core.cli.broker_process import BrokerProcess, BrokerProcessError
+from diskless_core.clock import SystemClock
+
+DEMO = [sys.executable, "-c", "from diskless_core.cli.demo import app; app()"]
+
+
+def test_the_demo_proves_its_point_and_cleans_up(tmp_path):
+    done = subprocess.run(
+        [*DEMO, "--records", "3000"], capture_output=True, text=True, timeout=120, env={"TMPDIR": str(tmp_path)}
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3,000 records acknowledged, and 3,000 read" in done.stdout
+    assert "none lost, none twice" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_librdkafka_the_demo_says_what_to_install(tmp_path):
+    blocked = f"import sys; sys.modules['confluent_kafka'] = None; {DEMO[-1]}"
+
+    done = subprocess.run([*DEMO[:-1], blocked], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 1
+    assert "pip install confluent-kafka" in done.stderr
+
+
+def test_a_broker_that_does_not_start_is_reported_with_its_log(tmp_path):
+    broker = BrokerProcess(tmp_path, SystemClock(), overrides={"node.id": "many"})
+
+    with pytest.raises(BrokerProcessError, match=r"(?s)instead of starting.*node\.id"):
+        broker.start()
+
+
+def test_a_broker_keeps_its_port_and_data_over_a_kill_and_stops_when_asked(tmp_path):
+    with BrokerProcess(tmp_path, SystemClock()) as broker:
+        broker.start()
+        bootstrap, pid = broker.bootstrap, broker.pid
+        broker.kill()
+        broker.start()
+
+        assert broker.bootstrap == bootstrap
+        assert broker.pid != pid
+        broker.stop()

@@ -1,0 +1,108 @@
+"""A Kafka client of few lines: kafka-python's messages over a blocking socket, so that a test chooses every byte."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from kafka.protocol.metadata import ApiVersionsRequest
+
+TIMEOUT_S = 20.0
+_SIZE = struct.Struct(">i")
+
+
+class _Expected(NamedTuple):
+    correlation_id: int
+    response_class: Any
+    version: int
+
+
+class WireClient:
+    """One connection. Requests can be sent ahead; answers are checked to come in the order of the requests.
+
+    Every answer has to be exactly one message of the version that was asked for: it is encoded again and compared.
+    """
+
+    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.socket = socket.create_connection((host, port), timeout=timeout_s)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+        self._expected: deque[_Expected] = deque()
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def call(self, request: Any, version: int, *, answered_in: int | None = None) -> Any:
+        """Send a request and return its answer; `answered_in` is the answer's version where it differs."""
+        self.send(request, version, answered_in=answered_in)
+        return self.receive()
+
+    def send(self, request: Any, version: int, *, answered_in: int | None = None, is_answered: bool = True) -> None:
+        """Send a request whose answer, if it has one, `receive` will return in its turn."""
+        frame = self.frame(request, version)
+        if is_answered:
+            answer_version = version if answered_in is None else answered_in
+            response_class = request.header.get_response_class()[None]
+            self._expected.append(_Expected(self._correlation_id, response_class, answer_version))
+        self.send_bytes(frame)
+
+    def frame(self, request: Any, version: int) -> bytes:
+        """A request as it goes over the wire, with its size in front."""
+        self._correlation_id += 1
+        request.API_VERSION = version
+        request.with_header(correlation_id=self._correlation_id, client_id="wire")
+        return bytes(request.encode(version=version, header=True, framed=True))
+
+    def send_bytes(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> Any:
+        """The next answer."""
+        correlation_id, response_class, version = self._expected.popleft()
+        frame = self.receive_frame()
+        assert frame is not None, f"the broker closed the connection instead of sending {response_class.__name__}"
+        assert struct.unpack_from(">i", frame)[0] == correlation_id
+        body = frame[4:]
+        if response_class.flexible_version_q(version) and response_class.API_KEY != ApiVersionsRequest.API_KEY:
+            assert body[0] == 0, "the response header has tags"
+            body = body[1:]
+        response = response_class.decode(body, version=version)
+        assert bytes(response.encode(version=version)) == body, f"not a {response_class.__name__} of version {version}"
+        return response
+
+    def receive_frame(self) -> bytes | None:
+        """The next frame without its size; None when the broker has closed the connection."""
+        size = self._receive_exactly(_SIZE.size)
+        return None if size is None else self._receive_exactly(_SIZE.unpack(size)[0])
+
+    def is_closed(self) -> bool:
+        """Wait until the broker closes the connection; False when it sends something or the time is over."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    def _receive_exactly(self, size: int) -> bytes | None:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                piece = self.socket.recv(size - len(data))
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            data += piece
+        return bytes(data)

@@ -1,0 +1,239 @@
+"""A node with a groups shard on fakes, spoken to in Kafka's wire format through the handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from diskless_core.broker.handlers import groups as handlers
+from diskless_core.clock import SystemClock
+from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.groups.machine import GroupsMachine
+from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.settings import GroupSettings
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.protocol import messages
+from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+
+SHARD = ShardId(ShardKind.GROUPS, 0)
+SETTINGS = GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
+
+HANDLERS = {
+    messages.FindCoordinatorRequest: (handlers.find_coordinator, messages.FindCoordinatorResponse),
+    messages.JoinGroupRequest: (handlers.join_group, messages.JoinGroupResponse),
+    messages.SyncGroupRequest: (handlers.sync_group, messages.SyncGroupResponse),
+    messages.HeartbeatRequest: (handlers.heartbeat, messages.HeartbeatResponse),
+    messages.LeaveGroupRequest: (handlers.leave_group, messages.LeaveGroupResponse),
+    messages.OffsetCommitRequest: (handlers.offset_commit, messages.OffsetCommitResponse),
+    messages.OffsetFetchRequest: (handlers.offset_fetch, messages.OffsetFetchResponse),
+}
+
+
+class AdjustableClock(SystemClock):
+    """Real, but for the wall clock, which the test moves."""
+
+    def __init__(self) -> None:
+        super().__init__(seed=1)
+        self.wall_ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+
+@dataclass
+class Topics:
+    """Topics by name, each with three partitions."""
+
+    ids: dict[str, uuid.UUID] = field(default_factory=dict)
+
+    def create(self, name: str) -> uuid.UUID:
+        self.ids[name] = uuid.uuid4()
+        return self.ids[name]
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None:
+        return next((name for name, one in self.ids.items() if one == topic_id), None)
+
+    def id_of(self, name: str) -> uuid.UUID | None:
+        return self.ids.get(name)
+
+    def partition_count(self, name: str) -> int | None:
+        return 3 if name in self.ids else None
+
+
+class Node:
+    """One broker, as far as groups go."""
+
+    def __init__(self, log: SharedLog, topics: Topics, settings: GroupSettings, clock: AdjustableClock) -> None:
+        self.shared_log = log
+        self.topics = topics
+        self.clock = clock
+        self.log = log.node(1)
+        services = ShardServices(node_id=1, clock=clock, log=self.log, store=MemoryCoordinatorStore())
+        self.shard = Shard(SHARD, GroupsMachine(), services)
+        self.groups = GroupCoordinator(self.shard, clock, settings)
+
+    def advertised(self, listener: str) -> tuple[int, str, int]:
+        return 1, f"{listener}.example", 9092
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """What a client gets that sends `request` in this version."""
+        handler, response_class = HANDLERS[type(request)]
+        decoded = type(request).decode(request.encode(version=version), version=version)
+        context = SimpleNamespace(
+            api_version=version, client_id="app", client_host="10.0.0.1", listener="client", services=self
+        )
+        response = await handler(context, decoded)
+        return response_class.decode(response.encode(version=version), version=version)
+
+    # --- the usual requests --------------------------------------------------------------------------------------
+
+    async def join(self, version: int = 9, group: str = "g", member_id: str = "", **fields: Any) -> Any:
+        """JoinGroup, with the second one that newer versions need."""
+        protocol = messages.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"meta")
+        request = messages.JoinGroupRequest(
+            **{
+                "group_id": group,
+                "session_timeout_ms": 10_000,
+                "rebalance_timeout_ms": 10_000,
+                "member_id": member_id,
+                "protocol_type": "consumer",
+                "protocols": [protocol],
+                **fields,
+            }
+        )
+        answer = await self.ask(request, version)
+        if answer.error_code == 79:
+            return await self.join(version, group, answer.member_id, **fields)
+        return answer
+
+    async def sync(self, joined: Any, version: int = 5, group: str = "g", **assign: bytes) -> Any:
+        """SyncGroup; `assign` by member id."""
+        assignment_class = messages.SyncGroupRequest.SyncGroupRequestAssignment
+        request = messages.SyncGroupRequest(
+            group_id=group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name=joined.protocol_name,
+            assignments=[assignment_class(member_id=one, assignment=data) for one, data in assign.items()],
+        )
+        return await self.ask(request, version)
+
+    async def stable(self, group: str = "g", **fields: Any) -> Any:
+        """A group of one member that has its assignment; the member's JoinGroup answer."""
+        joined = await self.join(group=group, **fields)
+        synced = await self.sync(joined, group=group, **{joined.member_id: b"all"})
+        assert synced.error_code == 0
+        return joined
+
+    async def beat(self, joined: Any, version: int = 4, group: str = "g") -> int:
+        request = messages.HeartbeatRequest(
+            group_id=group, generation_id=joined.generation_id, member_id=joined.member_id
+        )
+        return int((await self.ask(request, version)).error_code)
+
+    async def commit(
+        self,
+        offsets: dict[tuple[Any, int], int],
+        version: int = 9,
+        group: str = "g",
+        joined: Any = None,
+        metadata: str | None = None,
+        **fields: Any,
+    ) -> list[int]:
+        """OffsetCommit by topic name, from version 10 on by id; the error codes."""
+        topic_class = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+        topics = [
+            topic_class(
+                **({"topic_id": topic} if version >= 10 else {"name": topic}),
+                partitions=[
+                    topic_class.OffsetCommitRequestPartition(
+                        partition_index=partition,
+                        committed_offset=offset,
+                        committed_leader_epoch=0,
+                        committed_metadata=metadata,
+                    )
+                ],
+            )
+            for (topic, partition), offset in offsets.items()
+        ]
+        member = (
+            {"generation_id_or_member_epoch": joined.generation_id, "member_id": joined.member_id} if joined else {}
+        )
+        request = messages.OffsetCommitRequest(group_id=group, topics=topics, **member, **fields)
+        answer = await self.ask(request, version)
+        return [part.error_code for topic in answer.topics for part in topic.partitions]
+
+    async def fetch(self, *topics: Any, version: int = 9, group: str = "g", everything: bool = False) -> Any:
+        """OffsetFetch of partitions 0 and 1: `(topic, partition) -> (offset, metadata, error)`."""
+        answer = await self.fetch_raw(*topics, version=version, group=group, everything=everything)
+        of_group = answer.groups[0] if version >= 8 else answer
+        return {
+            ((topic.topic_id if version >= 10 else topic.name), part.partition_index): (
+                part.committed_offset,
+                part.metadata,
+                part.error_code,
+            )
+            for topic in of_group.topics
+            for part in topic.partitions
+        }
+
+    async def fetch_raw(self, *topics: Any, version: int, group: str = "g", everything: bool = False) -> Any:
+        request_class = messages.OffsetFetchRequest
+        if version < 8:
+            flat = [request_class.OffsetFetchRequestTopic(name=one, partition_indexes=[0, 1]) for one in topics]
+            return await self.ask(request_class(group_id=group, topics=None if everything else flat), version)
+        group_class = request_class.OffsetFetchRequestGroup
+        wanted = [
+            group_class.OffsetFetchRequestTopics(
+                **({"topic_id": one} if version >= 10 else {"name": one}), partition_indexes=[0, 1]
+            )
+            for one in topics
+        ]
+        grouped = group_class(group_id=group, topics=None if everything else wanted)
+        return await self.ask(request_class(groups=[grouped]), version)
+
+    async def until(self, condition: Any) -> None:
+        """Ask again until it holds."""
+        async with asyncio.timeout(10):
+            while True:
+                if await condition():
+                    return
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running_node(
+    log: SharedLog | None = None,
+    topics: Topics | None = None,
+    settings: GroupSettings = SETTINGS,
+    clock: AdjustableClock | None = None,
+) -> AsyncIterator[Node]:
+    """A node that leads. Starting another one on the same log is what a restart is."""
+    node = Node(log or SharedLog(), topics or Topics(), settings, clock or AdjustableClock())
+    await node.log.start()
+    await node.shard.start()
+    await node.groups.start()
+    try:
+        async with asyncio.timeout(10):
+            await node.shard.until_leading()
+        await node.until(node_is_loaded(node))
+        yield node
+    finally:
+        await node.groups.stop()
+        await node.shard.stop()
+        await node.log.stop()
+
+
+def node_is_loaded(node: Node) -> Any:
+    async def loaded() -> bool:
+        answer = await node.fetch_raw(version=8, group="nobody")
+        return bool(answer.groups[0].error_code == 0)
+
+    return loaded
