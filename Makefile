@@ -38,7 +38,7 @@ test: $(INSTALLED)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 bench: $(INSTALLED)
-	$(BIN)/python tests/benchmarks/bench.py
+	$(BIN)/python -m tests.benchmarks.bench
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

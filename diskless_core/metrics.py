@@ -76,7 +76,6 @@ class Metrics:
         )
         self.received_bytes = self._counter("received_bytes", "Bytes of requests received.")
         self.sent_bytes = self._counter("sent_bytes", "Bytes of responses sent.")
-        self.requests = self._counter("requests", "Requests answered.", "api")
         self.request_errors = self._counter(
             "request_errors", "Requests whose handler failed with an unexpected error.", "api"
         )

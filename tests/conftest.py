@@ -69,5 +69,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
                 brokers.append(value)
             elif isinstance(value, BrokerFactory):
                 brokers += value.brokers
-        report.sections += [(f"log of the broker {broker.folder.name}", broker.log_tail()) for broker in brokers]
+        report.sections += [
+            (f"log of the broker {broker.folder.name}", broker.log_tail()) for broker in dict.fromkeys(brokers)
+        ]
     return report

@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self.listener = listener
         self.peer = "?"
-        self.starved: set[Any] = set()
+        self.starved: list[Any] = []
         self.last_active = 0.0
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()

@@ -183,6 +183,8 @@ def _sift(
 
 def _assign(assignment: OffsetAssignment, next_offset: int, counts: Sequence[int]) -> Sequence[int]:
     offsets = assignment.assign(next_offset, counts)
+    if len(offsets) != len(counts):
+        raise OffsetAssignmentError(f"{len(offsets)} offsets were given for {len(counts)} batches")
     free = next_offset
     for base_offset, count in zip(offsets, counts, strict=True):
         if base_offset < free:

@@ -1,4 +1,4 @@
-"""Finding batch runs: the newest ones in memory, which is what a consumer at the tail asks for, all others in the store.
+"""Finding batch runs: the newest ones in memory, which is what a consumer at the tail asks for, others in the store.
 
 (KIP-1164, DisklessFindBatches.)
 """
@@ -52,11 +52,16 @@ class RecentRuns:
         return not known
 
     def since(self, partition: PartitionKey, offset: int) -> Sequence[Run] | None:
-        """Up to a page of runs from the one that contains `offset` on; None when memory does not reach back that far."""
+        """Up to a page of runs from the one that contains `offset`, or else the next one, on.
+
+        None when memory does not reach back that far.
+        """
         runs = self._by_partition.get(partition)
         if not runs or runs[0].base_offset > offset:
             return None
         start = bisect_right(runs, offset, key=_BASE_OFFSET) - 1
+        if runs[start].last_offset < offset:
+            start += 1
         return runs[start : start + PAGE_RUNS]
 
     def after(self, partition: PartitionKey, offset: int) -> Sequence[Run]:

@@ -7,7 +7,7 @@ at the high watermark -> applied -> answered. Leading is nothing but having read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -17,16 +17,30 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance, Claim, Entry
-from diskless_core.coordinator.errors import CoordinatorLoadingError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    OutcomeUnknownError,
+)
 from diskless_core.coordinator.machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.pipeline import Pending, Pipeline
+from diskless_core.coordinator.readers import Committed, Prefetched
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
 from diskless_core.coordinator.tables import Key, Row, State, Table, Transaction, V, Writes
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch
-from diskless_core.plugin.coordinator_store import Column, ColumnType, CoordinatorStore, ShardStore, TableSpec
+from diskless_core.plugin.coordinator_store import (
+    Column,
+    ColumnType,
+    CoordinatorStore,
+    CoordinatorStoreError,
+    ShardStore,
+    TableSpec,
+)
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
-from diskless_core.protocol.record_batch import RecordData
+from diskless_core.protocol.record_batch import CorruptBatchError, RecordData
+from diskless_core.protocol.record_frames import RecordFormatError
 
 R = TypeVar("R")
 Operation = Callable[[Command[RecordT]], R]
@@ -84,8 +98,10 @@ class Shard(Generic[RecordT]):
         self._leadership = _Leadership()
         self._pipeline = Pipeline()
         self._append_wanted = asyncio.Event()
+        self._appending = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[Callable[[Writes], None]] = []
+        self._unreadable = False
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -104,7 +120,7 @@ class Shard(Generic[RecordT]):
                 self.state.load(table, await self._store.read(partial(_all_rows, table)))
         self._acceptance = self.state.committed(_ACCEPTANCE, (0,)) or Acceptance()
         loops = (self._follow_log, self._follow_leadership, self._append_entries, self._flusher.run)
-        self._tasks = [asyncio.create_task(loop(), name=f"{self.id} {loop.__name__}") for loop in loops]
+        self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -112,8 +128,22 @@ class Shard(Generic[RecordT]):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._step_down("the shard stops")
-        await self._flusher.flush()
-        await self._store.close()
+        try:
+            if self._store.is_open:
+                await self._flusher.flush()
+        finally:
+            await self._store.close()
+
+    async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop; a defect in it ends the shard's work here, for without one of its loops commands would hang."""
+        try:
+            await loop()
+        except Exception as error:
+            self._log.critical("a defect ended the shard's work on this node: restart the broker", exc_info=True)
+            for task in self._tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
+            self._step_down(f"a defect: {error!r}")
 
     async def until_leading(self) -> None:
         """Wait until this node leads the shard."""
@@ -169,13 +199,13 @@ class Shard(Generic[RecordT]):
         Raises:
             NotCoordinatorError: this node does not lead; nothing happened.
             OutcomeUnknownError: it may or may not have happened, or may yet.
+            CoordinatorError: the store failed to prefetch; nothing happened.
         """
         self._require_leadership()
-        base: State | _Prefetched = self.state
+        base: State | Prefetched = self.state
         if prefetch:
-            rows = {(table, key): await self._flusher.prefetch(table, key) for table, key in prefetch}
+            base = Prefetched(self.state, await self._prefetch(prefetch))
             self._require_leadership()
-            base = _Prefetched(self.state, rows)
         command = Command(machine=self.machine, tx=Transaction(base), now_ms=self._services.clock.now_ms())
         answer = operation(command)
         if command.records:
@@ -183,6 +213,12 @@ class Shard(Generic[RecordT]):
         elif (last := self._pipeline.last) is not None:
             await asyncio.shield(last.done)
         return answer
+
+    async def _prefetch(self, wanted: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
+        try:
+            return {(table, key): await self._flusher.prefetch(table, key) for table, key in wanted}
+        except CoordinatorStoreError as error:
+            raise CoordinatorError(f"the store of {self.id} failed: {error}") from error
 
     async def barrier(self) -> None:
         """Return when this node has proved to lead still, and all that was committed before the call is applied.
@@ -229,13 +265,14 @@ class Shard(Generic[RecordT]):
         while True:
             await self._append_wanted.wait()
             self._append_wanted.clear()
-            batches = self._pipeline.hand_over()
-            if not batches:
-                continue
-            try:
-                await self._services.log.append(self.id, batches)
-            except CoordinatorLogError as error:
-                self._step_down(f"the log failed: {error}")
+            async with self._appending:
+                batches = self._pipeline.hand_over()
+                if not batches:
+                    continue
+                try:
+                    await self._services.log.append(self.id, batches)
+                except CoordinatorLogError as error:
+                    self._step_down(f"the log failed: {error}")
 
     async def _follow_log(self) -> None:
         while True:
@@ -247,6 +284,11 @@ class Shard(Generic[RecordT]):
             except CoordinatorLogError as error:
                 self._step_down(f"reading the log failed: {error}")
                 await self._back_off()
+            except (RecordFormatError, CorruptBatchError) as error:
+                self._unreadable = True
+                self._step_down(f"the log cannot be understood from offset {self._next_offset} on")
+                self._log.error("the shard stands still: was its log written by a newer version?", error=str(error))
+                return
 
     def _take(self, batch: LogBatch) -> None:
         own = self._pipeline.oldest_handed_over
@@ -270,7 +312,7 @@ class Shard(Generic[RecordT]):
         return self._leadership.term == self._acceptance.term and own.sequence == self._acceptance.next_sequence
 
     def _replayed(self, entry: Entry) -> Writes:
-        tx = Transaction(_Committed(self.state))
+        tx = Transaction(Committed(self.state))
         for data in entry.records:
             if data != _NO_OP:
                 self.machine.replay(self.machine.decode(data), tx)
@@ -302,7 +344,7 @@ class Shard(Generic[RecordT]):
 
     async def _campaign(self) -> None:
         """Claim, and claim again whenever leadership was lost, for as long as the log hints at this node."""
-        while True:
+        while not self._unreadable:
             if self._leadership.term is None and self._leadership.claim is None:
                 await self._append_claim()
             while self._leadership.term is not None or self._leadership.claim is not None:
@@ -313,13 +355,17 @@ class Shard(Generic[RecordT]):
     async def _append_claim(self) -> None:
         claim = Claim(node_id=self._services.node_id, claim_id=self._services.clock.new_uuid())
         self._leadership.claim = claim
-        try:
-            await self._services.log.append(self.id, [entries.encode_claim(claim, self._services.clock.now_ms())])
-        except CoordinatorLogError as error:
-            self._step_down(f"the claim could not be appended: {error}")
+        async with self._appending:
+            try:
+                await self._services.log.append(self.id, [entries.encode_claim(claim, self._services.clock.now_ms())])
+            except CoordinatorLogError as error:
+                self._step_down(f"the claim could not be appended: {error}")
 
     def _take_claim(self, claim: Claim, offset: int) -> None:
         self._acceptance = self._acceptance.claimed(offset)
+        # Whatever offset the store reaches from here on, it has to know whose entries count there.
+        self.state.commit({_ACCEPTANCE: {(0,): self._acceptance}})
+        self._flusher.note()
         if self._leadership.term is not None:
             self._step_down(f"node {claim.node_id} claimed the shard at offset {offset}")
         if self._leadership.claim == claim:
@@ -343,31 +389,3 @@ class Shard(Generic[RecordT]):
 
 def _all_rows(table: Table[Any], store: ShardStore) -> list[Row]:
     return store.scan(table.name)
-
-
-class _Committed:
-    """Reads as a follower's replay does: without what is pending."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def get(self, table: Table[V], key: Key) -> V | None:
-        return self._state.committed(table, key)
-
-    def keys(self, table: Table[Any], prefix: Key) -> Iterator[Key]:
-        return (key for key, _ in self._state.rows(table) if key[: len(prefix)] == prefix)
-
-
-class _Prefetched:
-    """The speculative state, completed by rows that were fetched from the store for this one command."""
-
-    def __init__(self, state: State, rows: dict[tuple[Table[Any], Key], Any]) -> None:
-        self._state = state
-        self._rows = rows
-
-    def get(self, table: Table[V], key: Key) -> V | None:
-        value = self._state.get(table, key)
-        return value if value is not None else self._rows.get((table, key))
-
-    def keys(self, table: Table[Any], prefix: Key) -> Iterator[Key]:
-        return self._state.keys(table, prefix)

@@ -36,10 +36,17 @@ class StoreThread:
     async def open(self, tables: tuple[Table[Any], ...]) -> None:
         self._store = await self._run(self._backend.open, self._shard, [table.spec for table in tables])
 
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
     async def close(self) -> None:
-        if self._store is not None:
-            await self._run(self._store.close)
-        self._executor.shutdown(wait=True)
+        """Release the store and the thread."""
+        try:
+            if self._store is not None:
+                await self._run(self._store.close)
+        finally:
+            self._executor.shutdown(wait=True)
 
     async def read(self, work: Callable[[ShardStore], T]) -> T:
         """Run `work` with the store."""

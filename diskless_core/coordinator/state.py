@@ -201,7 +201,7 @@ def _extend_window(key: Key, batch: CommittedBatch, tx: Transaction) -> None:
 
 
 def coalesce(object_key: str, batches: Sequence[CommittedBatch]) -> Iterator[Run]:
-    """The runs that one partition's batches of an object make: adjacent in bytes and in offsets, of one kind of time."""
+    """The runs that one partition's batches of an object make: adjacent in bytes and offsets, of one kind of time."""
     run: Run | None = None
     for batch in batches:
         if (

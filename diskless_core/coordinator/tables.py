@@ -121,6 +121,10 @@ class State:
             return cast("V | None", pending[1])
         return self.committed(table, key)
 
+    def knows(self, table: Table[Any], key: Key) -> bool:
+        """Whether what `get` says holds whatever the store has."""
+        return key in self._pending[table] or self.in_memory(table, key)[0]
+
     def committed(self, table: Table[V], key: Key) -> V | None:
         """The value that clients may be told of. Of a table that is not resident: what memory has of it."""
         if table.resident:

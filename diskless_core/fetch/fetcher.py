@@ -65,30 +65,28 @@ class Fetcher:
         self._purgatory = purgatory
         self._clock = clock
 
-    async def fetch(self, query: FetchQuery, starved: set[PartitionKey]) -> list[FetchedPartition]:
+    async def fetch(self, query: FetchQuery, starved: list[PartitionKey]) -> list[FetchedPartition]:
         """Answers in the order of the query.
 
         At least one batch is returned if any partition has data, even over budget; what the budget did not reach
-        is noted in `starved`, which belongs to the connection, and comes first the next time.
+        is noted in `starved`, which belongs to the connection, and comes first the next time, the longest waiting
+        one before the others.
         """
+        order = planner.starved_first([wanted.key for wanted in query.partitions], starved)
         deadline = self._clock.monotonic() + query.max_wait_ms / 1000
-        answers = await self._once(query, starved)
+        answers = await self._once(query, order)
         if not _is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
             with self._purgatory.watch([wanted.key for wanted in query.partitions]) as watch:
-                answers = await self._once(query, starved)
+                answers = await self._once(query, order)
                 while not _is_enough(answers, query.min_bytes):
                     if not await watch.wait(deadline - self._clock.monotonic()):
                         break
-                    answers = await self._once(query, starved)
-        starved.clear()
-        starved.update(wanted.key for wanted, answer in zip(query.partitions, answers, strict=True) if answer.starved)
+                    answers = await self._once(query, order)
+        starved[:] = [query.partitions[index].key for index in order if answers[index].starved]
         return answers
 
-    async def _once(self, query: FetchQuery, starved: set[PartitionKey]) -> list[FetchedPartition]:
+    async def _once(self, query: FetchQuery, order: Sequence[int]) -> list[FetchedPartition]:
         found = await self._find(query)
-        order = planner.starved_first(
-            range(len(found)), {index for index, wanted in enumerate(query.partitions) if wanted.key in starved}
-        )
         chosen = _choose(found, query, order)
         runs = [run for index in order for run in chosen[index]]
         if not runs:

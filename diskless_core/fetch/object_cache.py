@@ -13,11 +13,17 @@ from diskless_core.metrics import Metrics
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """Bytes `start` (inclusive) to `end` (exclusive) of an object. `prepared` names the runs that readers may have."""
+    """Bytes `start` (inclusive) to `end` (exclusive) of an object, in memory that may be written to.
+
+    Attributes:
+        is_sound: whether the batches' checksums were verified when the data came into this process.
+        prepared: byte offsets of the runs that readers may have.
+    """
 
     object_key: str
     start: int
-    data: bytearray
+    data: memoryview
+    is_sound: bool = False
     prepared: set[int] = field(default_factory=set)
 
     @property
@@ -28,7 +34,7 @@ class Chunk:
         return self.start <= start and end <= self.end
 
     def view(self, start: int, end: int) -> memoryview:
-        return memoryview(self.data)[start - self.start : end - self.start]
+        return self.data[start - self.start : end - self.start]
 
 
 class ObjectCache:

@@ -32,9 +32,9 @@ class ObjectReader:
         self._from_store = metrics.fetch_bytes.labels("store")
         self._in_flight: dict[ObjectRange, asyncio.Task[Chunk]] = {}
 
-    def uploaded(self, object_key: str, data: bytearray) -> None:
+    def uploaded(self, object_key: str, data: memoryview) -> None:
         """Keep what was just uploaded: whoever reads the tail wants it next. From now on the reader owns `data`."""
-        self._cache.put(Chunk(object_key, 0, data))
+        self._cache.put(Chunk(object_key, 0, data, is_sound=True))
 
     def cached(self, run: Run) -> memoryview | None:
         """A run's batches, if they are in memory and sound."""
@@ -85,9 +85,14 @@ class ObjectReader:
         with self._metrics.store_read_seconds.time(), self._metrics.store_read_failures.count_exceptions():
             data = await self._store.get(wanted.object_key, wanted.start, wanted.end)
         self._metrics.store_bytes_read.inc(len(data))
-        chunk = Chunk(wanted.object_key, wanted.start, data if isinstance(data, bytearray) else bytearray(data))
+        chunk = Chunk(wanted.object_key, wanted.start, _writable(data))
         self._cache.put(chunk)
         return chunk
+
+
+def _writable(data: bytes | bytearray | memoryview) -> memoryview:
+    view = memoryview(data)
+    return memoryview(bytearray(view)) if view.readonly else view
 
 
 def _outcome(run: Run, chunks: Sequence[Chunk | ReadError]) -> memoryview | ReadError:
@@ -107,17 +112,17 @@ def _outcome(run: Run, chunks: Sequence[Chunk | ReadError]) -> memoryview | Read
 def _prepared(chunk: Chunk, run: Run) -> memoryview:
     view = chunk.view(run.byte_offset, run.byte_offset + run.byte_size)
     if run.byte_offset not in chunk.prepared:
-        _prepare(view, run)
+        _prepare(view, run, verify=not chunk.is_sound)
         chunk.prepared.add(run.byte_offset)
     return view
 
 
-def _prepare(view: memoryview, run: Run) -> None:
+def _prepare(view: memoryview, run: Run, *, verify: bool) -> None:
     """Check all batches of a run before the first is changed, so that a second look finds the same."""
     batches = list(record_batch.walk(view))
     offset = run.base_offset
     for position, header in batches:
-        if not record_batch.crc_is_valid(view, position, header):
+        if verify and not record_batch.crc_is_valid(view, position, header):
             raise CorruptBatchError(
                 f"the checksum of the batch at byte {run.byte_offset + position} of {run.object_key} is wrong"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from diskless_core.coordinator.commands import Run
@@ -39,6 +39,9 @@ def ranges(runs: Iterable[Run]) -> list[ObjectRange]:
     return merged
 
 
-def starved_first(order: Sequence[int], starved: set[int]) -> list[int]:
-    """Partitions that got nothing last time for want of budget come first, the others in the order of the request."""
-    return sorted(order, key=lambda index: index not in starved)
+def starved_first(partitions: Sequence[Hashable], starved: Sequence[Hashable]) -> list[int]:
+    """Indexes of `partitions` in the order to serve them: those that starved, the longest first, then as requested."""
+    if not starved:
+        return list(range(len(partitions)))
+    turn = {partition: place for place, partition in enumerate(starved)}
+    return sorted(range(len(partitions)), key=lambda index: turn.get(partitions[index], len(turn)))

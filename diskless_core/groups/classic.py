@@ -239,8 +239,6 @@ class ClassicGroup(GenerationCycle):
         member = self.roster.get(request.new_member_id)
         if self.state is not GroupState.STABLE or generation != self.generation or member is None:
             return
-        if member.awaiting_join != request.id:
-            return
         if request.can_skip_assignment:
             self._answer_join(member, self._join_answer(member, skip_assignment=member.member_id == self.roster.leader))
         else:

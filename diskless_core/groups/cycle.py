@@ -98,14 +98,13 @@ class GenerationCycle:
         self._when_persisted.pop(token)()
 
     def close(self, error: ErrorCode) -> None:
-        """Stop coordinating the group: everybody who waits is told `error`, which no later event can change."""
+        """Stop coordinating the group: everybody who waits is told `error`, and no later event changes anything."""
         for member in self.roster:
             self._answer_join(member, JoinAnswer(error=error, member_id=member.member_id))
             self._answer_sync(member, SyncAnswer(error=error))
             self._effects.append(CancelTimer(session_timer(member.member_id)))
         self._effects += [CancelTimer(session_timer(member_id)) for member_id in sorted(self.roster.expected)]
         self._effects += [CancelTimer(_JOIN_TIMER), CancelTimer(SYNC_TIMER)]
-        self._when_persisted = dict.fromkeys(self._when_persisted, _nothing)
         self._move(GroupState.DEAD, "the group is no longer coordinated here")
 
     # --- rebalancing ---------------------------------------------------------------------------------------------
@@ -215,7 +214,6 @@ class GenerationCycle:
 
     def _remove(self, member_id: str) -> None:
         """Take out a member, or one that is expected. Whoever still waits is told to join as a new one."""
-        self._pending_sync.discard(member_id)
         member = self.roster.remove(member_id)
         if member is not None:
             self._answer_join(member, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=NO_MEMBER_ID))

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from diskless_core.plugin.descriptor import Descriptor
 
+ObjectData = bytes | bytearray | memoryview
+"""Contiguous bytes of an object."""
+
 
 class WalObjectStoreError(Exception):
     """The store could not do it. `retriable` says whether the same call can succeed later."""
@@ -57,15 +60,18 @@ class WalObjectStore(ABC):
         """Release connections and threads. Idempotent."""
 
     @abstractmethod
-    async def put(self, key: str, data: bytes | bytearray) -> None:
+    async def put(self, key: str, data: ObjectData) -> None:
         """Store an object. At return it is durable and every reader sees it whole; before, nobody sees a part of it.
 
-        `data` is the caller's again at return and is not changed before. Writing the same key once more replaces it.
+        The broker passes page-aligned memoryviews. `data` is the caller's again at return and is not changed before.
+        Writing the same key once more replaces it.
         """
 
     @abstractmethod
-    async def get(self, key: str, start: int, end: int) -> bytes | bytearray:
+    async def get(self, key: str, start: int, end: int) -> ObjectData:
         """Read the bytes `start` (inclusive) to `end` (exclusive). An end beyond the object gives what there is.
+
+        The result is the caller's; if it is writable, the caller may write to it.
 
         Raises:
             ObjectNotFoundError: no such object.

@@ -41,7 +41,7 @@ class Place(NamedTuple):
 class SealedFile:
     """An object ready for upload. `batches[i]` came from `places[i]`; batches are sorted by partition, then arrival."""
 
-    data: bytearray
+    data: memoryview
     batches: Sequence[CommitBatch]
     places: Sequence[Place]
     submissions: Sequence[Submission]
@@ -69,8 +69,8 @@ class ActiveFile:
             self._entries.append((key, batch, Place(submission, index)))
             self.size_bytes += len(batch.data)
 
-    def seal(self) -> SealedFile:
-        """Sort and join, once, into the bytes that are both the upload and the cache entry; frees the frames."""
+    def seal(self, allocate: Callable[[int], memoryview]) -> SealedFile:
+        """Sort and join, once, into the memory that is both the upload and the cache entry; frees the frames."""
         entries = sorted(self._entries, key=itemgetter(0))
         position = wal_format.HEADER_BYTES
         batches = []
@@ -79,7 +79,7 @@ class ActiveFile:
             batches.append(CommitBatch(*key, position, size, *batch[1:]))
             position += size
         footer = wal_format.encode_footer(_index(batches), position)
-        data = bytearray().join([wal_format.HEADER, *(batch.data for _, batch, _ in entries), footer])
+        data = _join([wal_format.HEADER, *(batch.data for _, batch, _ in entries), footer], allocate)
         for submission in self._submissions:
             submission.release()
         return SealedFile(
@@ -88,6 +88,16 @@ class ActiveFile:
             places=[place for _, _, place in entries],
             submissions=self._submissions,
         )
+
+
+def _join(parts: Sequence[bytes | memoryview], allocate: Callable[[int], memoryview]) -> memoryview:
+    joined = allocate(sum(map(len, parts)))
+    position = 0
+    for part in parts:
+        end = position + len(part)
+        joined[position:end] = part
+        position = end
+    return joined
 
 
 def _index(batches: Sequence[CommitBatch]) -> list[IndexEntry]:

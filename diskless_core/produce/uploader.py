@@ -31,7 +31,7 @@ class Uploader:
         """Uploads under way or waiting for their turn."""
         return self._in_flight
 
-    async def upload(self, key: str, data: bytearray) -> None:
+    async def upload(self, key: str, data: memoryview) -> None:
         """Store one object.
 
         Raises:
@@ -47,7 +47,7 @@ class Uploader:
         self._metrics.wal_objects_uploaded.inc()
         self._metrics.wal_bytes_uploaded.inc(len(data))
 
-    async def _put(self, key: str, data: bytearray) -> None:
+    async def _put(self, key: str, data: memoryview) -> None:
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(_is_retriable),
             wait=wait_random_exponential(multiplier=RETRY_BASE_S, max=RETRY_MAX_S),

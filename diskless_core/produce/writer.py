@@ -19,8 +19,11 @@ from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.produce.active_file import ActiveFile, SealedFile, Submission
 from diskless_core.produce.committer import Committer, Turn
+from diskless_core.produce.object_buffers import ObjectBuffers
 from diskless_core.produce.uploader import Uploader
 from diskless_core.wal import format as wal_format
+
+_MAX_IDLE_BYTES = 32 << 20
 
 _log = structlog.get_logger(__name__)
 
@@ -77,13 +80,14 @@ class WalWriter:
         committer: Committer,
         clock: Clock,
         metrics: Metrics,
-        on_uploaded: Callable[[str, bytearray], None],
+        on_uploaded: Callable[[str, memoryview], None],
     ) -> None:
         self._settings = settings
         self._uploader = uploader
         self._committer = committer
         self._clock = clock
         self._on_uploaded = on_uploaded
+        self._buffers = ObjectBuffers(_MAX_IDLE_BYTES)
         self._active = ActiveFile()
         self._lingered = False
         self._timers: list[asyncio.TimerHandle] = []
@@ -92,6 +96,10 @@ class WalWriter:
 
     def append(self, submission: Submission) -> None:
         """Take a request's batches. Batches of a partition keep the order in which they were appended."""
+        if not submission.batches:
+            submission.release()
+            submission.settle([])
+            return
         was_empty = self._active.is_empty
         before = self._active.size_bytes
         self._active.add(submission)
@@ -107,7 +115,7 @@ class WalWriter:
         if self._active.is_empty:
             return
         appended_bytes = self._active.size_bytes
-        sealed = self._active.seal()
+        sealed = self._active.seal(self._buffers.take)
         self._active = ActiveFile()
         task = asyncio.create_task(self._deliver(sealed, self._committer.take_turn(sealed), appended_bytes))
         self._tasks.add(task)
@@ -149,17 +157,26 @@ class WalWriter:
         key = wal_format.object_key(self._settings.object_prefix, self._clock.now_ms(), self._clock.new_uuid())
         try:
             outcome = await self._outcome(key, sealed, turn)
+            self.backlog.shrink(appended_bytes)
+            _settle(sealed, outcome)
+            # What failed early must not let a later object pass those that are still under way.
+            await turn.come()
         finally:
             turn.end()
-            self.backlog.shrink(appended_bytes)
-        _settle(sealed, outcome)
 
-    async def _outcome(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult] | WalObjectStoreError:
+    async def _outcome(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult] | Exception:
         try:
-            await self._uploader.upload(key, sealed.data)
+            return await self._upload_and_commit(key, sealed, turn)
         except WalObjectStoreError as error:
             _log.error("an object could not be stored; its producers are told", object=key, error=str(error))
             return error
+        except Exception as error:
+            _log.exception("a defect kept an object from being committed; its producers are told", object=key)
+            return error
+
+    async def _upload_and_commit(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult]:
+        try:
+            await self._uploader.upload(key, sealed.data)
         finally:
             self._rotate_if_idle()
         self._on_uploaded(key, sealed.data)
@@ -167,8 +184,8 @@ class WalWriter:
         return await self._committer.commit(key, sealed)
 
 
-def _settle(sealed: SealedFile, outcome: Sequence[BatchResult] | WalObjectStoreError) -> None:
-    if isinstance(outcome, WalObjectStoreError):
+def _settle(sealed: SealedFile, outcome: Sequence[BatchResult] | Exception) -> None:
+    if isinstance(outcome, Exception):
         for submission in sealed.submissions:
             submission.settle(outcome)
         return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
 
-from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 from diskless_fsspec.errors import http_status, response_code, translated
 from diskless_fsspec.keys import require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS
@@ -82,11 +82,11 @@ class BucketStore(WalObjectStore):
         if filesystem is not None:
             await self.disconnect(filesystem)
 
-    async def put(self, key: str, data: bytes | bytearray) -> None:
+    async def put(self, key: str, data: ObjectData) -> None:
         path = self._path(require_key(key))
-        await self.attempt(f"cannot write {key!r}", self.call("pipe_file", path, data))
+        await self.attempt(f"cannot write {key!r}", self.call("pipe_file", path, bytes(data)))
 
-    async def get(self, key: str, start: int, end: int) -> bytes | bytearray:
+    async def get(self, key: str, start: int, end: int) -> ObjectData:
         path = self._path(require_key(key))
         try:
             return await self.attempt(f"cannot read {key!r}", self._read(path, start, end))

@@ -1,40 +1,47 @@
-"""Writes whole files past the page cache, where the file system allows it.
+"""Reads and writes whole files past the page cache, where the file system allows it.
 
-An object is written once and read from the broker's own cache; a second copy in the kernel's costs more CPU time than
-everything else about a put (measured on a virtual disk: 3 CPU-seconds per GiB against 0.3).
+An object is written once and read through the broker's own cache; a second copy in the kernel's costs more CPU time
+than everything else about a put (measured on a virtual disk: 3 CPU-seconds per GiB against 0.2).
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
+import stat
 import threading
 from pathlib import Path
 
+from diskless_core.plugin.wal_object_store import ObjectData
+
+BLOCK_BYTES = 4096
+"""Address, length and position of direct I/O have to be multiples of the device's block, which is at most this."""
+
 CHUNK_BYTES = 1 << 20
-"""Each writing thread keeps one aligned buffer of this size."""
+"""Data that is not aligned goes through a buffer of this size, one for each thread."""
 
-_BLOCK_BYTES = 4096
-"""Address, length and position of a direct write have to be multiples of the device's block, which is at most this."""
+_DIRECT_FLAG = getattr(os, "O_DIRECT", 0)
+_REFUSED_DIRECT = errno.EINVAL
 
 
-class DurableWriter:
-    """Writes new files that are on disk when `write` returns. Safe to be called from several threads."""
+class DurableFiles:
+    """Writes new files that are on disk when `write` returns, and reads ranges. Any number of threads may use it."""
 
     def __init__(self) -> None:
-        self._direct_flag = getattr(os, "O_DIRECT", 0)
+        self._direct_flag = _DIRECT_FLAG
         self._buffers = threading.local()
 
-    def write(self, path: Path, data: bytes | bytearray) -> None:
+    def write(self, path: Path, data: ObjectData) -> None:
         """Create `path` with exactly this content, and sync it.
 
         Raises:
             OSError: also when it exists already; what was written so far stays.
         """
-        descriptor = self._create(path)
+        descriptor, is_direct = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
-            if self._direct_flag:
+            if is_direct:
                 self._write_direct(descriptor, memoryview(data))
             else:
                 _write_all(descriptor, memoryview(data))
@@ -42,23 +49,47 @@ class DurableWriter:
         finally:
             os.close(descriptor)
 
-    def _create(self, path: Path) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    def read(self, path: Path, start: int, end: int) -> ObjectData:
+        """The bytes `start` to `end` (exclusive) of a file, as many as it has.
+
+        Raises:
+            FileNotFoundError: there is no such file, or it is not a regular one.
+        """
+        descriptor, is_direct = self._open(path, os.O_RDONLY)
         try:
-            return os.open(path, flags | self._direct_flag, 0o644)
-        except OSError as error:
-            if error.errno != errno.EINVAL or not self._direct_flag:
-                raise
-        self._direct_flag = 0  # tmpfs and some network file systems know no direct writes
-        path.unlink(missing_ok=True)
-        return os.open(path, flags, 0o644)
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise FileNotFoundError(path)
+            size = min(end, found.st_size) - start
+            if size <= 0:
+                return b""
+            if not is_direct:
+                return os.pread(descriptor, size, start)
+            return _read_direct(descriptor, start, size)
+        finally:
+            os.close(descriptor)
+
+    def _open(self, path: Path, flags: int) -> tuple[int, bool]:
+        """A descriptor, and whether it is for direct I/O; tmpfs and some network file systems know none."""
+        if self._direct_flag:
+            try:
+                return os.open(path, flags | os.O_CLOEXEC | self._direct_flag, 0o644), True
+            except OSError as error:
+                if error.errno != _REFUSED_DIRECT:
+                    raise
+                self._direct_flag = 0
+                if flags & os.O_CREAT:
+                    path.unlink(missing_ok=True)
+        return os.open(path, flags | os.O_CLOEXEC, 0o644), False
 
     def _write_direct(self, descriptor: int, data: memoryview) -> None:
+        whole_blocks = len(data) // BLOCK_BYTES * BLOCK_BYTES if _is_aligned(data) else 0
+        _write_all(descriptor, data[:whole_blocks])
         buffer = self._buffer()
-        for position in range(0, len(data), CHUNK_BYTES):
+        for position in range(whole_blocks, len(data), CHUNK_BYTES):
             part = data[position : position + CHUNK_BYTES]
             buffer[: len(part)] = part
-            _write_all(descriptor, buffer[: -(-len(part) // _BLOCK_BYTES) * _BLOCK_BYTES])
+            _write_all(descriptor, buffer[: _rounded_up(len(part))])
         os.ftruncate(descriptor, len(data))
 
     def _buffer(self) -> memoryview:
@@ -66,6 +97,32 @@ class DurableWriter:
         if buffer is None:
             buffer = self._buffers.aligned = memoryview(mmap.mmap(-1, CHUNK_BYTES))
         return buffer
+
+
+def _is_aligned(data: memoryview) -> bool:
+    if data.readonly or len(data) < BLOCK_BYTES:
+        return False
+    return ctypes.addressof(ctypes.c_char.from_buffer(data)) % BLOCK_BYTES == 0
+
+
+def _read_direct(descriptor: int, start: int, size: int) -> memoryview:
+    first = start // BLOCK_BYTES * BLOCK_BYTES
+    skipped = start - first
+    memory = mmap.mmap(-1, _rounded_up(skipped + size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    view = memoryview(memory)
+    filled = 0
+    while filled < skipped + size:
+        count = os.preadv(descriptor, [view[filled:]], first + filled)
+        filled += count
+        if count % BLOCK_BYTES or not count:
+            break
+    return view[skipped : min(filled, skipped + size)]
+
+
+def _rounded_up(size: int) -> int:
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,12 +15,13 @@ from typing import TypeVar
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.wal_object_store import (
+    ObjectData,
     ObjectInfo,
     ObjectNotFoundError,
     WalObjectStore,
     WalObjectStoreError,
 )
-from diskless_fsspec.direct_io import DurableWriter
+from diskless_fsspec.direct_io import DurableFiles
 from diskless_fsspec.errors import translated
 from diskless_fsspec.keys import INCOMING, require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS, paged
@@ -47,7 +47,7 @@ class LocalObjectStore(WalObjectStore):
         self._root = root
         self._incoming = root / INCOMING / str(node_id)
         self._clock = clock
-        self._files = DurableWriter()
+        self._files = DurableFiles()
         self._page_objects = page_objects
         self._folders_lock = RLock()
         self._durable_folders: set[Path] = set()
@@ -62,11 +62,11 @@ class LocalObjectStore(WalObjectStore):
         for pool in (self._writers, self._readers):
             await asyncio.to_thread(pool.shutdown)
 
-    async def put(self, key: str, data: bytes | bytearray) -> None:
+    async def put(self, key: str, data: ObjectData) -> None:
         await self._run(self._writers, f"cannot write {key!r}", partial(self._write, require_key(key), data))
 
-    async def get(self, key: str, start: int, end: int) -> bytes | bytearray:
-        work = partial(_read, self._root / require_key(key), start, end)
+    async def get(self, key: str, start: int, end: int) -> ObjectData:
+        work = partial(self._files.read, self._root / require_key(key), start, end)
         try:
             return await self._run(self._readers, f"cannot read {key!r}", work)
         except WalObjectStoreError as error:
@@ -99,7 +99,7 @@ class LocalObjectStore(WalObjectStore):
         self._files.write(trial, b"trial")
         trial.unlink()
 
-    def _write(self, key: str, data: bytes | bytearray) -> None:
+    def _write(self, key: str, data: ObjectData) -> None:
         target = self._root / key
         growing = self._incoming / self._clock.new_uuid().hex
         try:
@@ -137,18 +137,6 @@ def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read(path: Path, start: int, end: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise FileNotFoundError(path)
-        wanted = min(end, found.st_size) - start
-        return os.pread(descriptor, wanted, start) if wanted > 0 else b""
     finally:
         os.close(descriptor)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import fsspec
 
 from diskless_core.clock import Clock
-from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 from diskless_fsspec.errors import translated
 from diskless_fsspec.keys import INCOMING, require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS, object_info, paged
@@ -56,10 +56,10 @@ class SyncFilesystemStore(WalObjectStore):
     async def stop(self) -> None:
         await asyncio.to_thread(self._pool.shutdown)
 
-    async def put(self, key: str, data: bytes | bytearray) -> None:
+    async def put(self, key: str, data: ObjectData) -> None:
         await self._run(f"cannot write {key!r}", partial(self._write, require_key(key), data))
 
-    async def get(self, key: str, start: int, end: int) -> bytes | bytearray:
+    async def get(self, key: str, start: int, end: int) -> ObjectData:
         try:
             return await self._run(f"cannot read {key!r}", partial(self._read, require_key(key), start, end))
         except WalObjectStoreError as error:
@@ -94,15 +94,15 @@ class SyncFilesystemStore(WalObjectStore):
             for left_over in filesystem.find(self._path(self._incoming)):
                 filesystem.rm_file(left_over)
 
-    def _write(self, key: str, data: bytes | bytearray) -> None:
+    def _write(self, key: str, data: ObjectData) -> None:
         target = self._path(key)
         filesystem = self._connected
         if not _renames(filesystem):
-            filesystem.pipe_file(target, data)
+            filesystem.pipe_file(target, bytes(data))
             return
         growing = self._path(f"{self._incoming}/{self._clock.new_uuid().hex}")
         filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
-        filesystem.pipe_file(growing, data)
+        filesystem.pipe_file(growing, bytes(data))
         filesystem.mv(growing, target)
 
     def _read(self, key: str, start: int, end: int) -> bytes:

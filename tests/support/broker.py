@@ -16,7 +16,7 @@ from tests.support.wire import WireClient
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.02
-_LOG_TAIL_LINES = 80
+_LOG_TAIL_LINES = 25
 
 
 class BrokerProcess:

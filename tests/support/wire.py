@@ -43,22 +43,32 @@ class WireClient:
     def close(self) -> None:
         self.socket.close()
 
-    def call(self, request: Any, version: int, *, answered_in: int | None = None) -> Any:
-        """Send a request and return its answer; `answered_in` is the answer's version where it differs."""
-        self.send(request, version, answered_in=answered_in)
+    def call(self, request: Any, version: int) -> Any:
+        """Send a request and return its answer."""
+        self.send(request, version)
         return self.receive()
 
-    def send(self, request: Any, version: int, *, answered_in: int | None = None, is_answered: bool = True) -> None:
+    def send(self, request: Any, version: int, *, is_answered: bool = True) -> None:
         """Send a request whose answer, if it has one, `receive` will return in its turn."""
         frame = self.frame(request, version)
         if is_answered:
-            answer_version = version if answered_in is None else answered_in
-            response_class = request.header.get_response_class()[None]
-            self._expected.append(_Expected(self._correlation_id, response_class, answer_version))
+            self._expect(request, version)
         self.send_bytes(frame)
 
+    def send_together(self, *requests: Any, version: int) -> None:
+        """Send several requests in one write; each will be answered in its turn."""
+        frames = []
+        for request in requests:
+            frames.append(self.frame(request, version))
+            self._expect(request, version)
+        self.send_bytes(b"".join(frames))
+
+    def _expect(self, request: Any, version: int) -> None:
+        response_class = request.header.get_response_class()[None]
+        self._expected.append(_Expected(self._correlation_id, response_class, version))
+
     def frame(self, request: Any, version: int) -> bytes:
-        """A request as it goes over the wire, with its size in front."""
+        """A request as it goes over the wire, with its size in front. Nothing is sent, no answer expected."""
         self._correlation_id += 1
         request.API_VERSION = version
         request.with_header(correlation_id=self._correlation_id, client_id="wire")
@@ -78,7 +88,7 @@ class WireClient:
             assert body[0] == 0, "the response header has tags"
             body = body[1:]
         response = response_class.decode(body, version=version)
-        assert bytes(response.encode(version=version)) == body, f"not a {response_class.__name__} of version {version}"
+        assert bytes(response.encode()) == body, f"not a {response_class.__name__} of version {version}"
         return response
 
     def receive_frame(self) -> bytes | None:

@@ -29,12 +29,12 @@ class StubShard:
 def test_counted_events_appear_in_the_exposition():
     metrics = Metrics()
     metrics.produce_records.inc(7)
-    metrics.requests.labels("Produce").inc()
+    metrics.fetch_bytes.labels("cache").inc(9)
 
     exposed = samples(metrics)
 
     assert exposed["diskless_produce_records_total",] == 7
-    assert exposed["diskless_requests_total", "Produce"] == 1
+    assert exposed["diskless_fetch_bytes_total", "cache"] == 9
 
 
 def test_a_shard_is_read_afresh_by_each_scrape():

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import islice
 
 from diskless_core.clock import Clock
-from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 
 
 class Operation(StrEnum):
@@ -138,7 +138,7 @@ class MemoryWalObjectStore(WalObjectStore):
     async def stop(self) -> None:
         """Nothing to do: what was stored is there for the next start, and for others meanwhile."""
 
-    async def put(self, key: str, data: bytes | bytearray) -> None:
+    async def put(self, key: str, data: ObjectData) -> None:
         kept = bytes(data)
         async with self._called(Operation.PUT):
             if kept != data:
@@ -146,7 +146,7 @@ class MemoryWalObjectStore(WalObjectStore):
             self.objects[key] = kept
             self._modified_ms[key] = self._clock.now_ms()
 
-    async def get(self, key: str, start: int, end: int) -> bytes | bytearray:
+    async def get(self, key: str, start: int, end: int) -> ObjectData:
         async with self._called(Operation.GET):
             try:
                 return self.objects[key][start:end]

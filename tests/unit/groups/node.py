@@ -69,12 +69,19 @@ class Topics:
 class Node:
     """One broker, as far as groups go."""
 
-    def __init__(self, log: SharedLog, topics: Topics, settings: GroupSettings, clock: AdjustableClock) -> None:
+    def __init__(
+        self,
+        log: SharedLog,
+        topics: Topics,
+        settings: GroupSettings,
+        clock: AdjustableClock,
+        store: MemoryCoordinatorStore,
+    ) -> None:
         self.shared_log = log
         self.topics = topics
         self.clock = clock
         self.log = log.node(1)
-        services = ShardServices(node_id=1, clock=clock, log=self.log, store=MemoryCoordinatorStore())
+        services = ShardServices(node_id=1, clock=clock, log=self.log, store=store)
         self.shard = Shard(SHARD, GroupsMachine(), services)
         self.groups = GroupCoordinator(self.shard, clock, settings)
 
@@ -214,9 +221,12 @@ async def running_node(
     topics: Topics | None = None,
     settings: GroupSettings = SETTINGS,
     clock: AdjustableClock | None = None,
+    store: MemoryCoordinatorStore | None = None,
 ) -> AsyncIterator[Node]:
     """A node that leads. Starting another one on the same log is what a restart is."""
-    node = Node(log or SharedLog(), topics or Topics(), settings, clock or AdjustableClock())
+    node = Node(
+        log or SharedLog(), topics or Topics(), settings, clock or AdjustableClock(), store or MemoryCoordinatorStore()
+    )
     await node.log.start()
     await node.shard.start()
     await node.groups.start()

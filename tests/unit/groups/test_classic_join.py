@@ -222,6 +222,14 @@ def test_a_full_group_sheds_who_rejoins_last_and_goes_on():
     assert len(script.group.roster) == 2
 
 
+def test_a_full_group_lets_its_members_ask_again():
+    script = Script(GroupSettings(max_size=2))
+    leader, _ = script.stable(2)
+    script.join(leader)
+    script.join()
+    assert script.join(leader) not in script.answers
+
+
 def test_a_new_member_whose_join_waits_too_long_is_given_up():
     script = Script(GroupSettings(new_member_join_timeout_ms=300_000))
     script.stable(1)

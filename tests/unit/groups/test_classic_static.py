@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from diskless_core.groups.effects import GroupState, Identity
+from diskless_core.groups.effects import GroupState, Identity, Timer, TimerKind
 from diskless_core.protocol.errors import ErrorCode
+from tests.unit.groups.script import Script
 
 
 def test_a_static_member_gets_in_without_a_second_join(script):
@@ -26,6 +27,20 @@ def test_a_static_follower_that_comes_back_keeps_its_assignment_without_a_rebala
     assert script.synced(again).assignment == f"assigned to {follower}".encode()
     assert answer.member_id in {one.member_id for one in script.stored[-1].members}
     assert script.session_ms(follower) is None
+
+
+def test_a_static_member_that_comes_back_still_owes_its_sync():
+    script = Script()
+    first, second = script.join(instance="i0"), script.join(instance="i1")
+    script.end_join_phase()
+    script.end_join_phase()
+    script.sync(script.joined(first).member_id, 1, instance="i0")
+    script.store()
+    back = script.join(instance="i1")
+    script.store()
+    assert script.joined(second).member_id != script.joined(back).member_id
+    script.expire(Timer(TimerKind.SYNC))
+    assert script.joined(back).member_id not in script.group.roster
 
 
 def test_a_static_leader_that_comes_back_is_kept_from_assigning_by_the_old_leaders_name(script):

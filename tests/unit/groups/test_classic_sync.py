@@ -136,6 +136,14 @@ def test_the_sync_timer_ends_with_the_last_sync(script, pair):
     assert SYNC not in script.timers
 
 
+def test_who_left_without_a_sync_is_not_waited_for_in_the_next_generation(script, pair):
+    leader, follower = pair
+    script.leave(follower)
+    script.join(leader)
+    script.sync(leader, 2)
+    assert SYNC not in script.timers
+
+
 # --- heartbeats -------------------------------------------------------------------------------------------------------
 
 

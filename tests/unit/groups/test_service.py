@@ -12,6 +12,7 @@ from diskless_core.groups.machine import GROUP_OFFSETS, GROUPS
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.unit.groups.node import SETTINGS, SHARD, AdjustableClock, Topics, running_node
 
 
@@ -36,6 +37,12 @@ async def test_a_member_lives_in_every_version(node, version):
     assert await node.beat(joined, min(version, 4)) == 0
     if version >= 7:
         assert joined.protocol_type == "consumer"
+
+
+async def test_a_member_of_version_0_has_its_session_timeout_to_rejoin(node):
+    joined = await node.join(0, session_timeout_ms=7_000)
+    await node.sync(joined, 0, **{joined.member_id: b"all"})
+    assert node.shard.state.committed(GROUPS, ("g",)).members[0].rebalance_timeout_ms == 7_000
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -276,6 +283,7 @@ async def test_a_living_group_does_not_expire(node):
     joined = await node.stable()
     await node.groups.expire_offsets()
     assert await node.beat(joined) == 0
+    assert node.shard.state.committed(GROUPS, ("g",)) is not None
     waiting = await node.ask(
         messages.JoinGroupRequest(
             group_id="h",
@@ -306,13 +314,14 @@ async def test_expiry_happens_by_itself():
 # --- leadership -------------------------------------------------------------------------------------------------------
 
 
-async def test_groups_and_offsets_survive_a_restart():
-    log, topics = SharedLog(), Topics()
+@pytest.mark.parametrize("keeps_store", [True, False])
+async def test_groups_and_offsets_survive_a_restart(keeps_store):
+    log, topics, store = SharedLog(), Topics(), MemoryCoordinatorStore()
     topics.create("t")
-    async with running_node(log, topics) as node:
+    async with running_node(log, topics, store=store) as node:
         joined = await node.stable()
         await node.commit({("t", 0): 7}, joined=joined)
-    async with running_node(log, topics) as node:
+    async with running_node(log, topics, store=store if keeps_store else None) as node:
         assert await node.beat(joined) == 0
         assert (await node.sync(joined)).assignment == b"all"
         assert (await node.fetch("t"))["t", 0][0] == 7
@@ -370,6 +379,13 @@ async def test_a_lost_write_costs_the_members_a_retry_only(node):
         return (await node.join()).error_code == 0
 
     await node.until(is_served)
+
+
+async def test_groups_of_an_earlier_term_are_not_asked(node):
+    joined = await node.stable()
+    # As if leadership was lost and won again with no other task having run in between.
+    node.shard._leadership.term += 1
+    assert (await node.join(member_id=joined.member_id)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_while_the_shard_loads_members_are_not_disturbed():

@@ -1,0 +1,201 @@
+"""`make bench`: measures a broker with one client beside it, and writes docs/benchmarks.md.
+
+Everything runs on one machine and competes for its cores. The baselines and ratios of the same run make figures of
+different machines comparable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import pstats
+import re
+import resource
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from diskless_core.cli.broker_process import BrokerProcess
+from diskless_core.clock import SystemClock
+from tests.benchmarks import load, machine
+from tests.benchmarks.machine import MIB
+
+GIB = 1 << 30
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+RECORD_BYTES = 1024
+SMALL_BYTES = 100
+SMALL_CONNECTIONS = 64
+IDLE_CONNECTIONS = 1_000
+PACE_BYTES_S = MIB
+PROFILE_LINES = 15
+
+
+@dataclass(slots=True)
+class Report:
+    """Figures in the order in which they were measured, shown at once."""
+
+    console: Console
+    rows: list[tuple[str, str]] = field(default_factory=list)
+    profile: str = ""
+
+    def add(self, name: str, value: str) -> None:
+        self.rows.append((name, value))
+        self.console.print(f"{name}: [bold]{value}[/bold]", highlight=False)
+
+    def markdown(self) -> str:
+        """The whole page."""
+        table = "\n".join(f"| {name} | {value} |" for name, value in self.rows)
+        return (
+            "# Benchmarks\n\n<!-- Written by `make bench`. -->\n\n"
+            f"{machine.describe()}; {datetime.now(UTC):%Y-%m-%d}. One broker with its default backends, fsync on, and "
+            "its clients on the same cores.\n\n"
+            f"| What | Figure |\n|---|---|\n{table}\n\n"
+            f"## Small requests: where the broker's time goes\n\n```text\n{self.profile}\n```\n"
+        )
+
+
+class Meter:
+    """What a broker process has used."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._process = psutil.Process(broker.pid)
+        self._status = Path(f"/proc/{broker.pid}/status")
+
+    def cpu_s(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def rss_mib(self) -> float:
+        return float(self._process.memory_info().rss) / MIB
+
+    def peak_rss_mib(self) -> float:
+        found = re.search(r"VmHWM:\s+(\d+) kB", self._status.read_text())
+        if found is None:
+            raise RuntimeError("the kernel does not tell the peak of resident memory")
+        return int(found[1]) / 1024
+
+
+@contextmanager
+def running_broker(
+    overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+) -> Iterator[BrokerProcess]:
+    """A broker on a folder of its own, stopped in the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder,
+        BrokerProcess(Path(folder), SystemClock(), overrides=overrides, environ=environ) as broker,
+    ):
+        broker.start()
+        yield broker
+        broker.stop()
+
+
+def measure_baselines(report: Report) -> tuple[float, float]:
+    """Disk and loopback, in MB/s."""
+    with tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder:
+        disk = machine.disk_write_mb_s(Path(folder))
+    loopback = machine.loopback_mb_s()
+    report.add("baseline: disk, four at a time, files of 8 MiB with fsync", f"{disk:,.0f} MB/s")
+    report.add("baseline: TCP over loopback", f"{loopback:,.0f} MB/s")
+    return disk, loopback
+
+
+def measure_bulk(report: Report, total: int, disk: float, loopback: float) -> None:
+    """Throughput and its price in CPU and memory, then what idle connections cost."""
+    with running_broker() as broker:
+        meter, topic = Meter(broker), load.create_topic(broker.bootstrap)
+        written = total // RECORD_BYTES // 1_000 * 1_000 * RECORD_BYTES
+        started = meter.cpu_s()
+        seconds = load.produce_bulk(broker.bootstrap, topic, total, RECORD_BYTES)
+        cpu, rate = meter.cpu_s() - started, written / seconds / 1e6
+        report.add("produce, 1 KiB records, 8 partitions, acks=all", f"{rate:,.0f} MB/s ({rate / disk:.2f} of disk)")
+        report.add("produce, CPU of the broker", f"{cpu / (written / GIB):.2f} s/GiB")
+
+        started = meter.cpu_s()
+        seconds = load.consume_bulk(broker.bootstrap, topic, written // RECORD_BYTES)
+        cpu, rate = meter.cpu_s() - started, written / seconds / 1e6
+        report.add("fetch, one consumer", f"{rate:,.0f} MB/s ({rate / loopback:.2f} of loopback)")
+        report.add("fetch, CPU of the broker", f"{cpu / (written / GIB):.2f} s/GiB")
+        report.add("peak resident memory under this load", f"{meter.peak_rss_mib():,.0f} MiB")
+
+        before = meter.rss_mib()
+        idle = load.open_idle(broker.bootstrap, IDLE_CONNECTIONS)
+        load.create_topic(broker.bootstrap)
+        after = meter.rss_mib()
+        report.add(f"resident memory with {IDLE_CONNECTIONS:,} idle connections more", f"{after:,.0f} MiB")
+        report.add("of that, each connection", f"{max(after - before, 0) * 1024 / IDLE_CONNECTIONS:.1f} KiB")
+        for connection in idle:
+            connection.close()
+
+
+def measure_small(report: Report, requests: int) -> None:
+    """Requests of one small record, first as they are, then under the profiler."""
+    with running_broker() as broker:
+        meter, topic = Meter(broker), load.create_topic(broker.bootstrap)
+        load.produce_small(broker.bootstrap, topic, SMALL_CONNECTIONS, requests // 10, SMALL_BYTES)
+        started = meter.cpu_s()
+        seconds = load.produce_small(broker.bootstrap, topic, SMALL_CONNECTIONS, requests, SMALL_BYTES)
+        cpu_us = (meter.cpu_s() - started) / requests * 1e6
+        report.add(f"requests of one 100-byte record, {SMALL_CONNECTIONS} connections", f"{requests / seconds:,.0f}/s")
+        report.add("CPU of the broker for each", f"{cpu_us:,.0f} µs")
+    with tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder:
+        dump = Path(folder) / "profile"
+        with running_broker(environ={"DISKLESS_PROFILE": str(dump)}) as broker:
+            topic = load.create_topic(broker.bootstrap)
+            load.produce_small(broker.bootstrap, topic, SMALL_CONNECTIONS, requests // 4, SMALL_BYTES)
+        report.profile = profile_excerpt(dump)
+
+
+def profile_excerpt(dump: Path) -> str:
+    """The functions with the most time of their own."""
+    text = io.StringIO()
+    pstats.Stats(str(dump), stream=text).strip_dirs().sort_stats("tottime").print_stats(PROFILE_LINES)
+    lines = text.getvalue().splitlines()
+    head = next(number for number, line in enumerate(lines) if line.lstrip().startswith("ncalls"))
+    return "\n".join(line.rstrip() for line in lines[head:]).rstrip()
+
+
+def measure_latency(report: Report, interval_ms: int, seconds: float) -> None:
+    """What a record waits at a modest rate when objects are gathered for the whole interval."""
+    overrides = {
+        "diskless.append.commit.interval.ms": str(interval_ms),
+        "diskless.append.linger.ms": str(interval_ms),
+    }
+    with running_broker(overrides) as broker:
+        topic = load.create_topic(broker.bootstrap)
+        load.produce_paced(broker.bootstrap, topic, PACE_BYTES_S, RECORD_BYTES, 1)
+        latency = load.produce_paced(broker.bootstrap, topic, PACE_BYTES_S, RECORD_BYTES, seconds)
+    report.add(
+        f"produce latency at 1 MiB/s, commit interval {interval_ms} ms",
+        f"p50 {latency.p50_ms:.0f} ms, p99 {latency.p99_ms:.0f} ms",
+    )
+
+
+def main() -> None:
+    """Measure everything and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=2048, help="how much to write and read in bulk")
+    parser.add_argument("--requests", type=int, default=64_000, help="how many small requests to send")
+    parser.add_argument("--seconds", type=float, default=15, help="how long to measure latency")
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
+    arguments = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * IDLE_CONNECTIONS)), hard))
+
+    report = Report(Console())
+    disk, loopback = measure_baselines(report)
+    measure_bulk(report, arguments.mib * MIB, disk, loopback)
+    measure_small(report, arguments.requests)
+    for interval_ms in (250, 10):
+        measure_latency(report, interval_ms, arguments.seconds)
+    arguments.out.write_text(report.markdown(), encoding="utf-8")
+    report.console.print(f"wrote {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Idempotent producers: what is a repetition, what is out of order, and what is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from diskless_core.protocol.errors import ErrorCode
+from tests.support.batches import batch_of, read_values
+from tests.support.requests import create_topic, fetch, list_offset, new_producer_id, produce, produce_request
+
+MAX_SEQUENCE = 2**31 - 1
+OUT_OF_ORDER = int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+@pytest.fixture
+def producer(wire, topic):
+    """Send a batch as an idempotent producer; error code and base offset come back."""
+    create_topic(wire, topic)
+    producer_id = new_producer_id(wire)
+
+    def send(sequence, *values, epoch=0, producer_id=producer_id):
+        batch = batch_of(*(values or (b"v",)), producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        answer = produce(wire, topic, batch)
+        return answer.error_code, answer.base_offset
+
+    return send
+
+
+def high_watermark(wire, topic):
+    return list_offset(wire, topic, -1).offset
+
+
+def test_producer_ids_are_unique(broker, wire):
+    with broker.connect() as other:
+        ids = [new_producer_id(client) for _ in range(5) for client in (wire, other)]
+
+    assert len(set(ids)) == 10
+
+
+def test_producer_ids_are_not_given_again_after_a_crash(new_broker):
+    broker = new_broker()
+    with broker.connect() as wire:
+        before = new_producer_id(wire)
+    broker.kill()
+    broker.start()
+    with broker.connect() as wire:
+        assert new_producer_id(wire) > before
+
+
+def test_each_of_the_last_five_batches_can_be_repeated(wire, topic, producer):
+    originals = [producer(number) for number in range(6)]
+
+    assert [producer(number) for number in range(1, 6)] == originals[1:]
+    assert [producer(number) for number in reversed(range(1, 6))] == originals[:0:-1]
+    assert high_watermark(wire, topic) == 6
+
+
+def test_a_batch_older_than_the_last_five_is_out_of_order(wire, topic, producer):
+    for number in range(6):
+        producer(number)
+
+    assert producer(0) == (OUT_OF_ORDER, -1)
+    assert high_watermark(wire, topic) == 6
+
+
+def test_a_gap_in_the_sequence_is_out_of_order_and_can_be_filled(wire, topic, producer):
+    producer(0)
+
+    assert producer(2) == (OUT_OF_ORDER, -1)
+    assert producer(1) == (0, 1)
+    assert producer(2) == (0, 2)
+
+
+def test_a_repetition_has_to_have_the_exact_range(producer):
+    producer(0, b"a", b"b")
+
+    assert producer(0, b"a") == (OUT_OF_ORDER, -1)
+    assert producer(1, b"b") == (OUT_OF_ORDER, -1)
+    assert producer(0, b"a", b"b") == (0, 0)
+
+
+def test_sequence_numbers_wrap_between_batches(producer):
+    assert producer(MAX_SEQUENCE) == (0, 0)
+    assert producer(0) == (0, 1)
+    assert producer(MAX_SEQUENCE) == (0, 0)
+
+
+def test_sequence_numbers_wrap_within_a_batch(wire, topic, producer):
+    assert producer(MAX_SEQUENCE - 1, b"a", b"b", b"c", b"d") == (0, 0)
+    assert producer(1) == (OUT_OF_ORDER, -1)
+    assert producer(2) == (0, 4)
+    assert producer(MAX_SEQUENCE - 1, b"a", b"b", b"c", b"d") == (0, 0)
+    assert high_watermark(wire, topic) == 5
+
+
+def test_a_lower_epoch_is_fenced(producer):
+    producer(0, epoch=3)
+
+    assert producer(1, epoch=2) == (int(ErrorCode.INVALID_PRODUCER_EPOCH), -1)
+    assert producer(0, epoch=2) == (int(ErrorCode.INVALID_PRODUCER_EPOCH), -1)
+
+
+def test_a_higher_epoch_starts_at_sequence_0(producer):
+    producer(0)
+    producer(1)
+
+    assert producer(2, epoch=1) == (OUT_OF_ORDER, -1)
+    assert producer(0, epoch=1) == (0, 2)
+    assert producer(1, epoch=1) == (0, 3)
+
+
+def test_an_unknown_producer_may_start_at_any_sequence(producer):
+    assert producer(41) == (0, 0)
+    assert producer(42) == (0, 1)
+
+
+def test_a_refused_batch_leaves_no_state_of_its_producer(wire, topic, producer):
+    producer_id = new_producer_id(wire)
+    bad = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=7)
+    assert produce(wire, topic, bad[:-1] + b"X").error_code == ErrorCode.CORRUPT_MESSAGE
+
+    assert producer(100, producer_id=producer_id) == (0, 0)
+
+
+def test_producers_and_partitions_do_not_disturb_each_other(wire, topic):
+    create_topic(wire, topic, 2)
+    first, second = new_producer_id(wire), new_producer_id(wire)
+
+    def send(producer_id, sequence, partition):
+        batch = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        answer = produce(wire, topic, batch, partition)
+        return answer.error_code, answer.base_offset
+
+    assert [send(first, 0, 0), send(second, 0, 0), send(first, 0, 1)] == [(0, 0), (0, 1), (0, 0)]
+    assert [send(first, 1, 0), send(second, 1, 0), send(first, 1, 1)] == [(0, 2), (0, 3), (0, 1)]
+
+
+def test_duplicates_within_one_object_get_the_original_offset(wire, topic):
+    create_topic(wire, topic)
+    producer_id = new_producer_id(wire)
+    batches = [
+        batch_of(b"%d" % number, producer_id=producer_id, producer_epoch=0, base_sequence=number) for number in range(3)
+    ]
+    sent = [batches[0], batches[1], batches[0], batches[2], batches[1]]
+
+    wire.send_together(*(produce_request(topic, {0: batch}) for batch in sent), version=9)
+    answers = [wire.receive().responses[0].partition_responses[0] for _ in sent]
+
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, 1), (0, 0), (0, 2), (0, 1)]
+    assert read_values(fetch(wire, topic, 0).records) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_repetitions_are_known_after_a_restart(new_broker, topic, how):
+    broker = new_broker()
+    with broker.connect() as wire:
+        create_topic(wire, topic)
+        producer_id = new_producer_id(wire)
+        batches = [batch_of(b"%d" % n, producer_id=producer_id, producer_epoch=0, base_sequence=n) for n in range(6)]
+        assert [produce(wire, topic, batch).base_offset for batch in batches] == list(range(6))
+    getattr(broker, how)()
+    broker.start()
+    with broker.connect() as wire:
+        assert [produce(wire, topic, batch).base_offset for batch in batches[1:]] == list(range(1, 6))
+        assert produce(wire, topic, batches[0]).error_code == OUT_OF_ORDER
+        assert read_values(fetch(wire, topic, 0).records) == [b"%d" % n for n in range(6)]
+
+
+def test_a_producer_that_was_silent_for_too_long_is_forgotten(new_broker, topic):
+    broker = new_broker({"producer.id.expiration.ms": "1"})
+    with broker.connect() as wire:
+        create_topic(wire, topic)
+        batch = batch_of(b"v", producer_id=new_producer_id(wire), producer_epoch=0, base_sequence=0)
+        offsets = [produce(wire, topic, batch).base_offset]
+        while offsets[-1] == offsets[0]:
+            offsets.append(produce(wire, topic, batch).base_offset)
+
+    assert offsets[-1] == 1

@@ -1,0 +1,188 @@
+"""Diskless shards on fakes: a node that can be killed, whose store can be set back, on a log that several nodes share."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.operations import CommitRules
+from diskless_core.coordinator.producer_state import NO_PRODUCER, last_sequence
+from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.plugin.coordinator_store import (
+    CoordinatorStore,
+    CoordinatorStoreError,
+    ShardStore,
+    TableChanges,
+    TableSpec,
+)
+from diskless_core.plugin.offset_assignment import OffsetAssignment
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+
+SHARD_ID = ShardId(ShardKind.DISKLESS, 0)
+TOPIC = b"T" * 16
+OTHER_TOPIC = b"U" * 16
+EXPIRATION_MS = 60_000
+BATCH_BYTES = 100
+
+
+class Sequential(OffsetAssignment):
+    """Offsets without gaps."""
+
+    def assign(self, next_offset: int, record_counts: Sequence[int]) -> Sequence[int]:
+        offsets = []
+        for count in record_counts:
+            offsets.append(next_offset)
+            next_offset += count
+        return offsets
+
+
+class FailingStore(CoordinatorStore):
+    """A memory store that refuses writes while `failing`, and whose content can be kept and set back."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryCoordinatorStore()
+        self.failing = False
+        self.writes = 0
+
+    def open(self, shard: ShardId, tables: Sequence[TableSpec]) -> ShardStore:
+        opened = self.memory.open(shard, tables)
+        write = opened.write
+
+        def guarded(changes: Mapping[str, TableChanges], applied_offset: int) -> None:
+            if self.failing:
+                raise CoordinatorStoreError("injected: the disk is full")
+            self.writes += 1
+            write(changes, applied_offset)
+
+        opened.write = guarded  # type: ignore[method-assign]
+        return opened
+
+    def copy(self) -> MemoryCoordinatorStore:
+        return copy.deepcopy(self.memory)
+
+
+class ShardNode:
+    """One node's replica of the shard. `start` after `kill` or `stop` is a new process on the same log."""
+
+    def __init__(
+        self,
+        shared: SharedLog,
+        clock: Clock,
+        node_id: int = 1,
+        *,
+        assignment: OffsetAssignment | None = None,
+        expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
+        self.shared = shared
+        self.clock = clock
+        self.node_id = node_id
+        self.store = FailingStore()
+        self.rules = CommitRules(assignment=assignment or Sequential(), producer_id_expiration_ms=expiration_ms)
+        self.log: FakeCoordinatorLog
+        self.shard: DisklessShard
+
+    async def start(self, *, lead: bool = True) -> DisklessShard:
+        self.log = self.shared.node(self.node_id)
+        await self.log.start()
+        services = ShardServices(node_id=self.node_id, clock=self.clock, log=self.log, store=self.store)
+        self.shard = DisklessShard(Shard(SHARD_ID, DisklessMachine(), services), self.rules)
+        await self.shard.shard.start()
+        if lead:
+            await self.shard.shard.until_leading()
+        return self.shard
+
+    async def stop(self) -> None:
+        await self.shard.shard.stop()
+        await self.log.stop()
+
+    async def kill(self) -> None:
+        """It ends here and now: nothing is flushed, nobody is answered."""
+        shard = self.shard.shard
+        for task in shard._tasks:
+            task.cancel()
+        await asyncio.gather(*shard._tasks, return_exceptions=True)
+        shard._step_down("killed")
+        shard._store._executor.shutdown(wait=False)
+        await self.log.stop()
+
+    @contextmanager
+    def failing_store(self) -> Any:
+        self.store.failing = True
+        try:
+            yield
+        finally:
+            self.store.failing = False
+
+    async def commit(self, request: CommitFile) -> list[BatchResult]:
+        """Commit as the broker's committer does: the same request again until there is an answer."""
+        while True:
+            try:
+                return await self.shard.commit_file(request)
+            except CoordinatorError:
+                await asyncio.sleep(0.05)
+
+    async def read_all(self, partition: PartitionKey, max_bytes: int = 1 << 20) -> list[Run]:
+        """Every run from the log start on, page by page as readers ask for them."""
+        offset, runs = 0, list[Run]()
+        while True:
+            found = await self.shard.find(partition, offset, max_bytes)
+            assert found.error is ErrorCode.NONE, found
+            if not found.runs:
+                assert offset == found.high_watermark
+                return runs
+            runs += found.runs
+            offset = runs[-1].last_offset + 1
+
+    def tables(self) -> dict[str, Any]:
+        """What the replica knows, resident tables only, for comparison with another replica."""
+        state = self.shard.shard.state
+        return {table.name: dict(state.rows(table)) for table in state.tables if table.resident}
+
+
+def batch(
+    partition: int = 0,
+    *,
+    topic: bytes = TOPIC,
+    at: int = 0,
+    size: int = BATCH_BYTES,
+    count: int = 1,
+    producer: tuple[int, int, int] | None = None,
+    max_timestamp: int = 0,
+    timestamp_type: int = 0,
+) -> CommitBatch:
+    """One batch; `producer` is id, epoch, base sequence."""
+    producer_id, epoch, base_sequence = producer or (NO_PRODUCER, -1, -1)
+    return CommitBatch(
+        topic_id=topic,
+        partition=partition,
+        byte_offset=at,
+        size=size,
+        record_count=count,
+        max_timestamp=max_timestamp,
+        timestamp_type=timestamp_type,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
+        last_sequence=last_sequence(base_sequence, count) if producer else -1,
+    )
+
+
+def commit_of(key: str, *batches: CommitBatch) -> CommitFile:
+    """An object of these batches, laid out one after the other from byte 16 on."""
+    position = 16
+    placed = []
+    for one in batches:
+        placed.append(one._replace(byte_offset=position))
+        position += one.size
+    return CommitFile(object_key=key, file_size=position, uploader_id=1, owner_ids=(0,), batches=placed)

@@ -1,0 +1,86 @@
+"""An event loop whose time is virtual: it jumps to the next timer, so that minutes pass in milliseconds, repeatably.
+
+Work for an executor runs inline. A loop that waits with no timer left would wait for ever, and fails instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from diskless_core.clock import draw_uuid
+
+T = TypeVar("T")
+
+START_MS = 1_700_000_000_000
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    """Sleeps by moving the loop's clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise AssertionError("everything waits and nothing will ever happen: a deadlock")
+        self.now_s += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """See the module. `executor_delay_s` says how long work for an executor takes, by default no time at all."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+        self.executor_delay_s: Callable[[], float] | None = None
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+    def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            result = func(*args)
+        except Exception as error:  # an executor hands every error on
+            outcome: Callable[[], None] = lambda error=error: None if future.done() else future.set_exception(error)  # type: ignore[misc]
+        else:
+            outcome = lambda: None if future.done() else future.set_result(result)  # noqa: E731
+        if self.executor_delay_s is None:
+            outcome()
+        else:
+            self.call_later(self.executor_delay_s(), outcome)
+        return future
+
+
+class VirtualClock:
+    """A `Clock` on a loop's virtual time, with seeded randomness and ids."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seed: int = 0) -> None:
+        self._loop = loop
+        self._random = random.Random(seed)
+        self.skew_ms = 0
+
+    def now_ms(self) -> int:
+        return START_MS + self.skew_ms + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    def new_uuid(self) -> uuid.UUID:
+        return draw_uuid(self._random)
+
+    def random(self) -> random.Random:
+        return self._random
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main())
