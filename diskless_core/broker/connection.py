@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 import structlog
 
 from diskless_core.broker.frame_pool import Frame, FramePool
+from diskless_core.metrics import Metrics
 
 RECEIVE_BYTES = 64 << 10
 MAX_CONCURRENT_REQUESTS = 256
@@ -54,12 +55,14 @@ class Server:
         max_frame_bytes: int,
         max_connections: int,
         wait_for_room: Callable[[Callable[[], None]], bool],
+        metrics: Metrics,
     ) -> None:
         self.dispatcher = dispatcher
         self.pool = pool
         self.max_frame_bytes = max_frame_bytes
         self.max_connections = max_connections
         self.wait_for_room = wait_for_room
+        self.metrics = metrics
         self.receive_buffer = bytearray(RECEIVE_BYTES + _SIZE_BYTES)
         self.connections: set[Connection] = set()
 
@@ -105,13 +108,17 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.last_active = self._loop.time()
         if len(self._server.connections) >= self._server.max_connections:
+            self._server.metrics.connections_refused.inc()
             _log.warning("a connection was refused: max.connections is reached", client=self.peer)
             self._transport.abort()
             return
         self._server.connections.add(self)
+        self._server.metrics.connections_accepted.inc()
+        self._server.metrics.connections.set(len(self._server.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the base class's signature
         self._server.connections.discard(self)
+        self._server.metrics.connections.set(len(self._server.connections))
         for task in self._tasks:
             task.cancel()
         if self._frame is not None:
@@ -127,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._loop.time()
+        self._server.metrics.received_bytes.inc(nbytes)
         if self._frame is None:
             self._cut(memoryview(self._server.receive_buffer)[: len(self._partial) + nbytes])
             return
@@ -148,7 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         while len(received) - position >= _SIZE_BYTES:
             size = int.from_bytes(received[position : position + _SIZE_BYTES], "big", signed=True)
             if not 0 < size <= self._server.max_frame_bytes:
-                self.close(f"a frame of {size} bytes is not accepted")
+                self._server.metrics.frames_refused.inc()
+                self.close(f"a frame of {size} bytes is not accepted, see socket.request.max.bytes")
                 return
             position += _SIZE_BYTES
             frame = self._server.pool.take(size)
@@ -214,6 +223,7 @@ class Connection(asyncio.BufferedProtocol):
             if answer is not None:
                 pieces += answer
         if pieces and self._transport is not None and not self.is_closing:
+            self._server.metrics.sent_bytes.inc(sum(map(len, pieces)))
             self._transport.writelines(pieces)
         if len(self._slots) < MAX_CONCURRENT_REQUESTS:
             self._resume("requests")

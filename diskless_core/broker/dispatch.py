@@ -25,6 +25,11 @@ Handler = Callable[["RequestContext", Any], Response | Awaitable[Response]]
 _log = structlog.get_logger(__name__)
 
 
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API that is served."""
+    return REQUESTS[api_key].request.__name__.removesuffix("Request")
+
+
 @dataclass(slots=True)
 class RequestContext:
     """One request's surroundings."""
@@ -57,6 +62,7 @@ class ApiDispatcher:
     def __init__(self, services: Services, handlers: Mapping[int, Handler]) -> None:
         self._services = services
         self._handlers = handlers
+        self._seconds = {key: services.metrics.request_seconds.labels(api=api_name(key)) for key in handlers}
 
     def dispatch(self, frame: Frame, connection: Connection) -> Answer | Awaitable[Answer]:
         started = self._services.clock.monotonic()
@@ -113,13 +119,13 @@ class ApiDispatcher:
     def _broken(self, header: RequestHeader, error: BaseException) -> CloseConnectionError:
         if isinstance(error, CloseConnectionError):
             return error
-        self._services.metrics.request_errors.labels(api=str(header.api_key)).inc()
-        _log.error("a request failed by a defect of the broker", api=header.api_key, exc_info=error)
+        name = api_name(header.api_key)
+        self._services.metrics.request_errors.labels(api=name).inc()
+        _log.error("a request failed by a defect of the broker", api=name, exc_info=error)
         return CloseConnectionError("the request could not be processed")
 
     def _encode(self, header: RequestHeader, response: Response, started: float) -> Answer:
-        metrics = self._services.metrics
-        metrics.request_seconds.labels(api=str(header.api_key)).observe(self._services.clock.monotonic() - started)
+        self._seconds[header.api_key].observe(self._services.clock.monotonic() - started)
         if response is None:
             return None
         version = 0 if header.api_key == ApiVersionsRequest.API_KEY and response.error_code else header.api_version

@@ -1,4 +1,4 @@
-"""The composition root: makes the parts of a broker from its configuration, starts them in order, stops them in reverse."""
+"""The composition root: makes the parts of a broker from its configuration, starts and stops them in order."""
 
 from __future__ import annotations
 
@@ -105,6 +105,7 @@ class Node:
             max_frame_bytes=self.config.socket_request_max_bytes,
             max_connections=self.config.max_connections,
             wait_for_room=services.writer.backlog.wait_if_full,
+            metrics=self.metrics,
         )
         listening = [await self._bind(listener, server) for listener in self.config.listeners]
         sweeper = asyncio.create_task(self._close_idle_connections(server), name="idle connections")
@@ -173,7 +174,7 @@ class Node:
             topics=topics,
             producer_ids=ProducerIds(coordinators.cluster, config.node_id),
             writer=writer,
-            fetcher=Fetcher(topics.coordinator_of, reader, purgatory, clock),
+            fetcher=Fetcher(topics.coordinator_of, reader, purgatory, clock, metrics),
             offsets=OffsetLookup(reader),
             groups=groups,
             endpoints=self.endpoints,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from diskless_core.broker.dispatch import api_name
 from diskless_core.broker.handlers import all_handlers
 from diskless_core.protocol import api_versions
-from diskless_core.protocol.messages import REQUESTS
 
 _HEAD = """# Protocol support
 
@@ -22,7 +22,7 @@ compression; versions 0 to 2 are refused, as by Apache Kafka 4. A request with a
 connection; only ApiVersions answers with the versions that it has.
 
 Fetch sessions are not kept: every Fetch is answered with session id 0, which tells the client to send full requests.
-There are no transactions yet: a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not retry.
+There are no transactions yet: a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 """
 
 
@@ -30,8 +30,7 @@ def render() -> str:
     """The page as Markdown."""
     served = all_handlers()
     rows = [
-        f"| {REQUESTS[key].request.__name__.removesuffix('Request')} | {key} | {_span(*supported[1:])} "
-        f"| {_span(oldest, newest)} |"
+        f"| {api_name(key)} | {key} | {_span(*supported[1:])} | {_span(oldest, newest)} |"
         for key, oldest, newest in api_versions.advertised(served)
         for supported in [api_versions.supported_versions(key)]
     ]

@@ -1,4 +1,4 @@
-"""What a transaction is laid over: the committed state, as in a replay, or the speculative one completed from the store."""
+"""What a transaction is laid over: the committed state, or the speculative one completed from the store."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from diskless_core.fetch import planner
 from diskless_core.fetch.completer import cut
 from diskless_core.fetch.object_reader import ObjectReader, ReadError
 from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
@@ -59,11 +60,14 @@ ShardFor = Callable[[PartitionKey], DisklessShard | None]
 class Fetcher:
     """All Fetch requests of a broker."""
 
-    def __init__(self, shard_for: ShardFor, reader: ObjectReader, purgatory: Purgatory, clock: Clock) -> None:
+    def __init__(
+        self, shard_for: ShardFor, reader: ObjectReader, purgatory: Purgatory, clock: Clock, metrics: Metrics
+    ) -> None:
         self._shard_for = shard_for
         self._reader = reader
         self._purgatory = purgatory
         self._clock = clock
+        self._waiting = metrics.fetch_waiting
 
     async def fetch(self, query: FetchQuery, starved: list[PartitionKey]) -> list[FetchedPartition]:
         """Answers in the order of the query.
@@ -76,7 +80,8 @@ class Fetcher:
         deadline = self._clock.monotonic() + query.max_wait_ms / 1000
         answers = await self._once(query, order)
         if not _is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
-            with self._purgatory.watch([wanted.key for wanted in query.partitions]) as watch:
+            keys = [wanted.key for wanted in query.partitions]
+            with self._waiting.track_inprogress(), self._purgatory.watch(keys) as watch:
                 answers = await self._once(query, order)
                 while not _is_enough(answers, query.min_bytes):
                     if not await watch.wait(deadline - self._clock.monotonic()):

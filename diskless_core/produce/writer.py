@@ -21,6 +21,7 @@ from diskless_core.produce.active_file import ActiveFile, SealedFile, Submission
 from diskless_core.produce.committer import Committer, Turn
 from diskless_core.produce.object_buffers import ObjectBuffers
 from diskless_core.produce.uploader import Uploader
+from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal import format as wal_format
 
 _MAX_IDLE_BYTES = 32 << 20
@@ -87,6 +88,7 @@ class WalWriter:
         self._committer = committer
         self._clock = clock
         self._on_uploaded = on_uploaded
+        self._metrics = metrics
         self._buffers = ObjectBuffers(_MAX_IDLE_BYTES)
         self._active = ActiveFile()
         self._lingered = False
@@ -158,11 +160,26 @@ class WalWriter:
         try:
             outcome = await self._outcome(key, sealed, turn)
             self.backlog.shrink(appended_bytes)
+            self._count(sealed, outcome)
             _settle(sealed, outcome)
             # What failed early must not let a later object pass those that are still under way.
             await turn.come()
         finally:
             turn.end()
+
+    def _count(self, sealed: SealedFile, outcome: Sequence[BatchResult] | Exception) -> None:
+        if isinstance(outcome, Exception):
+            self._metrics.wal_upload_failures.inc()
+            return
+        accepted = []
+        for batch, result in zip(sealed.batches, outcome, strict=True):
+            if result.error is ErrorCode.NONE:
+                accepted.append(batch)
+            else:
+                self._metrics.produce_rejections.labels(error=result.error.name).inc()
+        self._metrics.produce_batches.inc(len(accepted))
+        self._metrics.produce_records.inc(sum(batch.record_count for batch in accepted))
+        self._metrics.produce_bytes.inc(sum(batch.size for batch in accepted))
 
     async def _outcome(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult] | Exception:
         try:

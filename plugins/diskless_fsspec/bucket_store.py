@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
 
-from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import (
+    ObjectData,
+    ObjectInfo,
+    ObjectNotFoundError,
+    WalObjectStore,
+    WalObjectStoreError,
+)
 from diskless_fsspec.errors import http_status, response_code, translated
 from diskless_fsspec.keys import require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS

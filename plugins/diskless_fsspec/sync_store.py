@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import fsspec
 
 from diskless_core.clock import Clock
-from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import (
+    ObjectData,
+    ObjectInfo,
+    ObjectNotFoundError,
+    WalObjectStore,
+    WalObjectStoreError,
+)
 from diskless_fsspec.errors import translated
 from diskless_fsspec.keys import INCOMING, require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS, object_info, paged

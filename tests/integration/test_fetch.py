@@ -166,7 +166,7 @@ def test_one_batch_is_returned_even_over_budget(wire, topic, limits):
 
 def test_partitions_beyond_the_budget_are_empty_with_their_true_watermarks(wire, topic):
     create_topic(wire, topic, 3)
-    size = [fill(wire, topic, partition, count=partition + 1) for partition in range(3)][0]
+    size, _, _ = (fill(wire, topic, partition, count=partition + 1) for partition in range(3))
 
     answers = wire.call(fetch_request(topic, {0: 0, 1: 0, 2: 0}, max_bytes=size), 12).responses[0].partitions
 

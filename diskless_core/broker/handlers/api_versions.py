@@ -13,9 +13,8 @@ from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsRespo
 
 def handler_for(served: Collection[int]) -> Handler:
     """The handler of a listener that serves these api keys and ApiVersions."""
-    ApiVersion = ApiVersionsResponse.ApiVersion
     keys = [
-        ApiVersion(api_key=key, min_version=oldest, max_version=newest)
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=oldest, max_version=newest)
         for key, oldest, newest in api_versions.advertised({*served, ApiVersionsRequest.API_KEY})
     ]
 

@@ -98,6 +98,7 @@ def _plan(context: RequestContext, request: Any) -> _Plan:
                 try:
                     batch = validate(partition.records, info.rules, context.api_version, now_ms)
                 except InvalidBatchError as error:
+                    context.services.metrics.produce_rejections.labels(error=error.code.name).inc()
                     outcome = _Refusal(error.code, str(error))
                 else:
                     outcome = len(plan.batches)
@@ -133,10 +134,6 @@ def _submit(
                 outcome = all_failed(ErrorCode.KAFKA_STORAGE_ERROR)
             settle(outcome)
 
-    metrics = context.services.metrics
-    metrics.produce_batches.inc(len(plan.batches))
-    metrics.produce_records.inc(sum(batch.record_count for _, batch in plan.batches))
-    metrics.produce_bytes.inc(sum(len(batch.data) for _, batch in plan.batches))
     context.frame.hold()
     context.services.writer.append(Submission(batches=plan.batches, release=context.frame.release, settle=settled))
 

@@ -11,7 +11,13 @@ from enum import StrEnum
 from itertools import islice
 
 from diskless_core.clock import Clock
-from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import (
+    ObjectData,
+    ObjectInfo,
+    ObjectNotFoundError,
+    WalObjectStore,
+    WalObjectStoreError,
+)
 
 
 class Operation(StrEnum):
