@@ -45,7 +45,8 @@ def build_server(app: FastAPI, *, grace_s: int) -> EmbeddedServer:
 
 def build_app(metrics: Metrics, readiness: ReadinessCheck, plugins: PluginSource) -> FastAPI:
     """All routes. Those that import plugins run in threads, the others on the event loop."""
-    app = FastAPI(title="Diskless", summary="Health, metrics and plugins of one broker.")
+    # No pages of FastAPI's own: they load scripts from elsewhere.
+    app = FastAPI(title="Diskless", summary="Health, metrics and plugins of one broker.", docs_url=None, redoc_url=None)
     app.add_exception_handler(PluginError, _plugin_error)
     app.add_exception_handler(RequestValidationError, _malformed)
     _add_observation(app, metrics, readiness)

@@ -5,6 +5,10 @@ A frame goes back when the batches in it were joined into a WAL object. Whoever 
 
 from __future__ import annotations
 
+from mmap import mmap
+
+from diskless_core.pages import fresh_pages
+
 POOLED_FROM_BYTES = 64 << 10
 """Smaller frames are not worth the trouble."""
 
@@ -14,7 +18,7 @@ class FramePool:
 
     def __init__(self, max_idle_bytes: int) -> None:
         self._max_idle_bytes = max_idle_bytes
-        self._idle: dict[int, list[bytearray]] = {}
+        self._idle: dict[int, list[mmap]] = {}
         self.idle_bytes = 0
 
     def take(self, size: int) -> Frame:
@@ -26,9 +30,9 @@ class FramePool:
         if idle:
             self.idle_bytes -= capacity
             return Frame(idle.pop(), size, self)
-        return Frame(bytearray(capacity), size, self)
+        return Frame(fresh_pages(capacity), size, self)
 
-    def give_back(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: mmap) -> None:
         """Take a buffer in again, or let go of it when enough lie idle."""
         capacity = len(buffer)
         if self.idle_bytes + capacity <= self._max_idle_bytes:
@@ -41,7 +45,7 @@ class Frame:
 
     __slots__ = ("_buffer", "_holders", "_pool", "view")
 
-    def __init__(self, buffer: bytearray, size: int, pool: FramePool | None) -> None:
+    def __init__(self, buffer: bytearray | mmap, size: int, pool: FramePool | None) -> None:
         self._buffer = buffer
         self._pool = pool
         self._holders = 1
@@ -54,5 +58,5 @@ class Frame:
     def release(self) -> None:
         """One reader less; after the last one the memory serves another frame."""
         self._holders -= 1
-        if self._holders == 0 and self._pool is not None:
+        if self._holders == 0 and self._pool is not None and isinstance(self._buffer, mmap):
             self._pool.give_back(self._buffer)

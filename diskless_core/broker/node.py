@@ -141,6 +141,7 @@ class Node:
             )
         topics = Topics(coordinators.cluster, coordinators.diskless, _topic_defaults(config), clock)
         await topics.reconcile()
+        self._stack.push_async_callback(topics.stop)
         reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
         purgatory = Purgatory()
         for shard in coordinators.diskless.values():

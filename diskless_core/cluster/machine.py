@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from diskless_core.cluster import records
@@ -57,14 +58,14 @@ PLACEMENTS: Table[int] = Table(
     encode=lambda shard: (shard,),
     decode=lambda row: row[2],
 )
-CONFIGS: Table[str] = Table(
+CONFIGS: Table[Mapping[str, str]] = Table(
     spec=TableSpec(
         name="configs",
-        key=(Column("resource_type", ColumnType.INTEGER), Column("resource_name", ColumnType.TEXT), _NAME),
-        values=(Column("value", ColumnType.TEXT),),
+        key=(Column("resource_type", ColumnType.INTEGER), Column("resource_name", ColumnType.TEXT)),
+        values=(Column("settings", ColumnType.TEXT),),
     ),
-    encode=lambda value: (value,),
-    decode=lambda row: row[3],
+    encode=lambda settings: (json.dumps(settings, sort_keys=True),),
+    decode=lambda row: json.loads(row[2]),
 )
 NEXT_PRODUCER_ID: Table[int] = Table(
     spec=TableSpec(
@@ -121,13 +122,15 @@ def _topic_removed(record: TopicRemoved, tx: Transaction) -> None:
     tx.delete(TOPIC_IDS, (topic.name,))
     for partition in range(topic.partition_count):
         tx.delete(PLACEMENTS, (record.topic_id, partition))
-    for key in tx.keys(CONFIGS, (int(ResourceType.TOPIC), topic.name)):
-        tx.delete(CONFIGS, key)
+    tx.delete(CONFIGS, (int(ResourceType.TOPIC), topic.name))
 
 
 def _config_set(record: ConfigSet, tx: Transaction) -> None:
-    key = (int(record.resource_type), record.resource_name, record.name)
+    key = (int(record.resource_type), record.resource_name)
+    known = tx.get(CONFIGS, key)
+    settings = dict(known) if known is not None else {}
     if record.value is None:
-        tx.delete(CONFIGS, key)
+        settings.pop(record.name, None)
     else:
-        tx.put(CONFIGS, key, record.value)
+        settings[record.name] = record.value
+    tx.put(CONFIGS, key, settings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -20,10 +21,13 @@ from diskless_core.cluster.records import ClusterRecord, ResourceType
 from diskless_core.cluster.topic_configs import TopicDefaults
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.coordinator.tables import Writes
 from diskless_core.produce.validation import TopicRules
+
+REPAIR_INTERVAL_S = 0.5
 
 DeletionListener = Callable[[uuid.UUID, str], Awaitable[None]]
 
@@ -63,6 +67,7 @@ class Topics:
         self._by_name: dict[str, TopicInfo] = {}
         self._creating: dict[str, asyncio.Task[TopicInfo | Refusal]] = {}
         self._deletion_listeners: list[DeletionListener] = []
+        self._repair: asyncio.Task[None] | None = None
         cluster.on_commit(self._forget_changed)
 
     def on_deletion(self, listener: DeletionListener) -> None:
@@ -113,9 +118,7 @@ class Topics:
         topic = state.committed(TOPICS, (topic_id,))
         if topic is None:
             return None
-        configs = {
-            key[2]: value for key, value in state.rows(CONFIGS) if key[:2] == (int(ResourceType.TOPIC), topic.name)
-        }
+        configs = state.committed(CONFIGS, (int(ResourceType.TOPIC), topic.name)) or {}
         info = TopicInfo(
             name=topic.name,
             topic_id=uuid.UUID(bytes=topic_id),
@@ -127,9 +130,14 @@ class Topics:
         return info
 
     def _forget_changed(self, writes: Writes) -> None:
-        if TOPICS in writes or CONFIGS in writes:
-            self._by_id.clear()
-            self._by_name.clear()
+        for (topic_id,) in writes.get(TOPICS, ()):
+            info = self._by_id.pop(topic_id, None)
+            if info is not None:
+                self._by_name.pop(info.name, None)
+        for _, name in writes.get(CONFIGS, ()):
+            info = self._by_name.pop(name, None)
+            if info is not None:
+                self._by_id.pop(info.topic_id.bytes, None)
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -154,7 +162,8 @@ class Topics:
         if refusal is not None:
             return refusal
         info = self._described(new)
-        await self._create_partitions(info)
+        with self._repaired_if_interrupted():
+            await self._create_partitions(info)
         _log.info("topic created", topic=name, topic_id=str(info.topic_id), partitions=partition_count)
         return info
 
@@ -183,7 +192,8 @@ class Topics:
 
         if await self._cluster.submit(remove) is None:
             return False
-        await asyncio.gather(*(shard.delete_topic(info.topic_id) for shard in self._shards.values()))
+        with self._repaired_if_interrupted():
+            await asyncio.gather(*(shard.delete_topic(info.topic_id) for shard in self._shards.values()))
         await asyncio.gather(*(listener(info.topic_id, info.name) for listener in self._deletion_listeners))
         _log.info("topic deleted", topic=info.name, topic_id=str(info.topic_id))
         return True
@@ -201,6 +211,30 @@ class Topics:
             for topic_id in known:
                 if self._cluster.state.committed(TOPICS, (topic_id,)) is None:
                     await shard.delete_topic(uuid.UUID(bytes=topic_id))
+
+    async def stop(self) -> None:
+        """End the background repair, if there is one."""
+        if self._repair is not None:
+            self._repair.cancel()
+            await asyncio.gather(self._repair, return_exceptions=True)
+
+    @contextmanager
+    def _repaired_if_interrupted(self) -> Iterator[None]:
+        """The cluster shard has decided already: what a diskless shard did not confirm is done in the background."""
+        try:
+            yield
+        except CoordinatorError:
+            if self._repair is None or self._repair.done():
+                self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
+            raise
+
+    async def _reconcile_until_done(self) -> None:
+        while True:
+            try:
+                return await self.reconcile()
+            except CoordinatorError as error:
+                _log.warning("the topics of a shard are not up to date yet", error=str(error))
+                await asyncio.sleep(REPAIR_INTERVAL_S)
 
     async def _create_partitions(self, info: TopicInfo) -> None:
         missing: dict[int, list[int]] = {}

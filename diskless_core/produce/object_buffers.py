@@ -12,6 +12,8 @@ import mmap
 import weakref
 from collections import deque
 
+from diskless_core.pages import fresh_pages
+
 POOLED_FROM_BYTES = 256 << 10
 """Smaller objects get ordinary memory."""
 
@@ -29,7 +31,7 @@ class ObjectBuffers:
             return memoryview(bytearray(size))
         capacity = 1 << (size - 1).bit_length()
         idle = self._idle.setdefault(capacity, deque())
-        memory = idle.popleft() if idle else _fresh(capacity)
+        memory = idle.popleft() if idle else fresh_pages(capacity)
         window = (ctypes.c_char * capacity).from_buffer(memory)
         weakref.finalize(window, self._give_back, idle, memory).atexit = False
         return memoryview(window).cast("B")[:size]
@@ -38,10 +40,3 @@ class ObjectBuffers:
         """Runs when the last view is gone, in whichever thread that is."""
         if (len(idle) + 1) * len(memory) <= self._max_idle_bytes:
             idle.append(memory)
-
-
-def _fresh(capacity: int) -> mmap.mmap:
-    memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
