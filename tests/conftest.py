@@ -30,6 +30,8 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
 @pytest.fixture
 def broker(shared_broker: BrokerProcess) -> Iterator[BrokerProcess]:
     """The shared broker, which must live through the test and log no defect of its own meanwhile."""
+    if not shared_broker.is_running:
+        shared_broker.start()
     before = shared_broker.log.stat().st_size
     yield shared_broker
     assert shared_broker.is_running, shared_broker.log_tail()

@@ -59,7 +59,7 @@ def translated(error: Exception, doing: str) -> WalObjectStoreError:
     if isinstance(error, WalObjectStoreError):
         return error
     status, code, text = _response(error)
-    if code == "NoSuchBucket":
+    if code == "NoSuchBucket" or (isinstance(error, FileNotFoundError) and error.errno is None):
         return WalObjectStoreError(f"{doing}: there is no such bucket; create it or correct the url", retriable=False)
     if code in _CREDENTIAL_CODES or status in (401, 403) or _is_credentials(error):
         return WalObjectStoreError(f"{doing}: access denied ({code or text}); {_CREDENTIAL_ADVICE}", retriable=False)

@@ -1,4 +1,4 @@
-"""What a diskless shard has to answer, said as simply as possible: no log, no store, no runs, no grouping by partition."""
+"""What a diskless shard has to answer, said as simply as possible: no log, no store, no runs, no grouping."""
 
 from __future__ import annotations
 

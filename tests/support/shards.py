@@ -1,4 +1,4 @@
-"""Diskless shards on fakes: a node that can be killed, whose store can be set back, on a log that several nodes share."""
+"""Diskless shards on fakes: nodes that can be killed, whose store can be set back, on a log that they share."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import random
 import selectors
 import uuid
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from diskless_core.clock import draw_uuid
@@ -45,18 +46,27 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.now_s
 
     def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        future: asyncio.Future[T] = self.create_future()
+        answer: asyncio.Future[T] = self.create_future()
+        finished: Future[T] = Future()
         try:
-            result = func(*args)
+            finished.set_result(func(*args))
         except Exception as error:  # an executor hands every error on
-            outcome: Callable[[], None] = lambda error=error: None if future.done() else future.set_exception(error)  # type: ignore[misc]
-        else:
-            outcome = lambda: None if future.done() else future.set_result(result)  # noqa: E731
+            finished.set_exception(error)
+
+        def hand_on() -> None:
+            if answer.done():
+                return
+            error = finished.exception()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(finished.result())
+
         if self.executor_delay_s is None:
-            outcome()
+            hand_on()
         else:
-            self.call_later(self.executor_delay_s(), outcome)
-        return future
+            self.call_later(self.executor_delay_s(), hand_on)
+        return answer
 
 
 class VirtualClock:

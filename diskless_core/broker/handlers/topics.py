@@ -15,6 +15,9 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import CreateTopicsResponse, DeleteTopicsResponse
 
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""As in Apache Kafka's controller: what one CreateTopics may ask for, over all its topics."""
+
 _UNSET = -1
 _DELETE_BY_ID_SINCE = 6
 _DYNAMIC_TOPIC_CONFIG = 1
@@ -26,26 +29,29 @@ DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 
 async def create_topics(context: RequestContext, request: Any) -> Any:
     """Handle CreateTopics: each topic by itself, answered when it can be written to."""
-    named = Counter(topic.name for topic in request.topics)
+    times_named = Counter(topic.name for topic in request.topics)
+    too_many = sum(_partition_count(topic, context) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
     answers = []
-    for name, times in named.items():
-        if times > 1:
-            outcome: TopicInfo | Refusal = Refusal(code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        outcome: TopicInfo | Refusal
+        if times_named[name] > 1:
+            outcome = Refusal(code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
+        elif too_many:
+            outcome = Refusal(
+                code=ErrorCode.POLICY_VIOLATION,
+                message=f"A request may ask for {MAX_PARTITIONS_PER_REQUEST} partitions at most.",
+            )
         else:
-            topic = next(topic for topic in request.topics if topic.name == name)
             outcome = await _create(context, topic, validate_only=request.validate_only)
         answers.append(_created(name, outcome))
     return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
 
 
 async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -> TopicInfo | Refusal:
-    config = context.services.config
     refusal = operations.check_topic_name(topic.name) or _check_counts(topic, context)
     if refusal is not None:
         return refusal
-    count = len(topic.assignments) or (
-        config.num_partitions if topic.num_partitions == _UNSET else topic.num_partitions
-    )
+    count = _partition_count(topic, context)
     try:
         configs = topic_configs.check({entry.name: entry.value for entry in topic.configs})
         return await context.services.topics.create(topic.name, count, configs, validate_only=validate_only)
@@ -53,6 +59,12 @@ async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -
         return Refusal(code=ErrorCode.INVALID_CONFIG, message=str(error))
     except CoordinatorError as error:
         return Refusal(code=error.code, message=str(error))
+
+
+def _partition_count(topic: Any, context: RequestContext) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return context.services.config.num_partitions if topic.num_partitions == _UNSET else max(topic.num_partitions, 0)
 
 
 def _check_counts(topic: Any, context: RequestContext) -> Refusal | None:

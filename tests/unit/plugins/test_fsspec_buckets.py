@@ -233,6 +233,7 @@ class NoCredentialsError(Exception):
         (CodedError(403), False),
         (OSError("Forbidden: b/o\nno access"), False),
         (NoCredentialsError("Unable to locate credentials"), False),
+        (FileNotFoundError("b/nope/o"), False),
         (PermissionError("no"), False),
         (ValueError("Bad Request"), False),
         (ConnectionResetError("reset"), True),
