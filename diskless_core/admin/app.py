@@ -67,7 +67,7 @@ def _add_observation(app: FastAPI, metrics: Metrics, readiness: ReadinessCheck) 
 
     @app.get("/health/ready", responses={503: {"model": models.Readiness}})
     async def ready(response: Response) -> models.Readiness:
-        """Clients can be served: coordinator shards have leaders, the object store answers."""
+        """Clients can be served: this broker leads its coordinator shards, and the object store takes writes."""
         reasons = list(readiness())
         if reasons:
             response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE

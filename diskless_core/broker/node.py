@@ -67,6 +67,7 @@ class Node:
         self._stack = AsyncExitStack()
         self._coordinators: Coordinators | None = None
         self._server: Server | None = None
+        self._uploader: Uploader | None = None
 
     async def start(self) -> None:
         """Start everything, the listeners last.
@@ -89,7 +90,10 @@ class Node:
         """Why this broker should get no traffic now; empty when it should."""
         if self._coordinators is None or self._server is None:
             return ["the broker is starting or stopping"]
-        return [f"{shard.id} is not led by this node" for shard in self._coordinators.all() if not shard.leading]
+        reasons = [f"{shard.id} is not led by this node" for shard in self._coordinators.all() if not shard.leading]
+        if self._uploader is not None and self._uploader.failing is not None:
+            reasons.append(f"the object store refuses writes: {self._uploader.failing}")
+        return reasons
 
     # --- starting ------------------------------------------------------------------------------------------------
 
@@ -155,9 +159,10 @@ class Node:
                 shard_of=topics.shard_of,
             )
         )
+        uploader = self._uploader = Uploader(objects, config.diskless_append_upload_parallelism, metrics)
         writer = WalWriter(
             _writer_settings(config, objects),
-            Uploader(objects, config.diskless_append_upload_parallelism, metrics),
+            uploader,
             committer,
             clock,
             metrics,

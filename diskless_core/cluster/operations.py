@@ -24,6 +24,9 @@ ClusterCommand = Command[ClusterRecord]
 
 PRODUCER_ID_BLOCK = 1000
 MAX_TOPIC_NAME = 249
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""As in Apache Kafka's controller."""
+
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -35,6 +38,24 @@ class NewTopic:
     name: str
     shards: Sequence[int]
     configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """A topic that is to have more partitions.
+
+    Attributes:
+        count: how many it is to have in all.
+        assignments: the brokers that the client wants for each new one, None where it leaves that to the cluster.
+        node_id: the only broker that it can ask for.
+        shard_count: how many diskless shards there are to place them on.
+    """
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None
+    node_id: int
+    shard_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +115,57 @@ def check_new_topic(command: ClusterCommand, name: str) -> Refusal | None:
                     message=f"Topic '{name}' collides with existing topic: {other}",
                 )
     return None
+
+
+def add_partitions(command: ClusterCommand, growth: Growth, *, validate_only: bool) -> Refusal | None:
+    """Give a topic more partitions, all of them or none."""
+    topic_id = command.get(TOPIC_IDS, (growth.name,))
+    topic = command.get(TOPICS, (topic_id,)) if topic_id is not None else None
+    if topic_id is None or topic is None:
+        return Refusal(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=f"The topic '{growth.name}' does not exist.")
+    refusal = _check_growth(growth, topic.partition_count)
+    if refusal is None and not validate_only:
+        for partition in range(topic.partition_count, growth.count):
+            shard = shard_of_new_partition(partition, growth.shard_count)
+            command.emit(PartitionPlaced(topic_id=topic_id, partition=partition, shard=shard))
+    return refusal
+
+
+def _check_growth(growth: Growth, present: int) -> Refusal | None:
+    if growth.count == present:
+        return Refusal(code=ErrorCode.INVALID_PARTITIONS, message=f"Topic already has {present} partition(s).")
+    if growth.count < present:
+        return Refusal(
+            code=ErrorCode.INVALID_PARTITIONS,
+            message=f"The topic {growth.name} currently has {present} partition(s); "
+            f"{growth.count} would not be an increase.",
+        )
+    added = growth.count - present
+    if added > MAX_PARTITIONS_PER_REQUEST:
+        return Refusal(
+            code=ErrorCode.POLICY_VIOLATION,
+            message=f"A request may ask for {MAX_PARTITIONS_PER_REQUEST} partitions at most.",
+        )
+    if growth.assignments is None:
+        return None
+    if len(growth.assignments) != added:
+        return Refusal(
+            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            message=f"Attempted to add {added} additional partition(s), but only "
+            f"{len(growth.assignments)} assignment(s) were specified.",
+        )
+    if any(list(brokers) != [growth.node_id] for brokers in growth.assignments):
+        return Refusal(
+            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            message=f"The manual partition assignment includes brokers other than {growth.node_id}, "
+            "the only one registered.",
+        )
+    return None
+
+
+def shard_of_new_partition(partition: int, shard_count: int) -> int:
+    """Where a partition that is created now will belong (KIP-1164, "Partitioning")."""
+    return partition % shard_count
 
 
 def remove_topic(command: ClusterCommand, topic_id: bytes) -> str | None:

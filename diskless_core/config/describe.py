@@ -57,6 +57,15 @@ def describe_settings(model: type[BaseModel], prefix: str = "") -> Sequence[Sett
     ]
 
 
+def configured(settings: BaseModel) -> Mapping[str, str | None]:
+    """The values that were given, by property, as one would write them; None where the value is secret."""
+    fields = {name: field for name, field in type(settings).model_fields.items() if name in settings.model_fields_set}
+    texts = {name: None if is_secret(field) else _text(getattr(settings, name)) for name, field in fields.items()}
+    return {
+        field.alias or name: texts[name] for name, field in fields.items() if is_secret(field) or texts[name] is not None
+    }
+
+
 def _describe(name: str, field: FieldInfo, schema: JsonSchema) -> SettingDescription:
     secret = is_secret(field)
     default = None if field.is_required() or secret else _text(field.get_default(call_default_factory=False))

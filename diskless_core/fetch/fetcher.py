@@ -92,11 +92,22 @@ class Fetcher:
 
     async def _once(self, query: FetchQuery, order: Sequence[int]) -> list[FetchedPartition]:
         found = await self._find(query)
+        broken: dict[int, ErrorCode] = {}
+        while True:
+            known = len(broken)
+            answers = await self._read(found, query, order, broken)
+            starved = any(answer.starved for answer in answers) and not any(answer.records for answer in answers)
+            if not starved or len(broken) == known:
+                return answers
+
+    async def _read(
+        self, found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int], broken: dict[int, ErrorCode]
+    ) -> list[FetchedPartition]:
+        """Share the budget out among the partitions that are not known to be `broken`, and note those that are."""
+        order = [index for index in order if index not in broken]
         chosen = _choose(found, query, order)
         runs = [run for index in order for run in chosen[index]]
-        if not runs:
-            return [_empty(answer) for answer in found]
-        contents = iter(zip(runs, await self._reader.read(runs), strict=True))
+        contents = iter(zip(runs, await self._reader.read(runs), strict=True)) if runs else iter(())
         answers = [_empty(answer) for answer in found]
         left = query.max_bytes
         granted = False
@@ -105,7 +116,7 @@ class Fetcher:
             read = [next(contents) for _ in chosen[index]]
             sound, failure = _sound_prefix(read)
             if failure is not None and not sound:
-                answer.error = await self._failed(wanted, failure)
+                broken[index] = await self._failed(wanted, failure)
                 continue
             limit = min(left, wanted.max_bytes)
             answer.records = cut(sound, wanted.offset, limit, at_least_one=not granted)
@@ -113,6 +124,8 @@ class Fetcher:
             answer.starved = not answer.records and bool(found[index].runs)
             granted = granted or bool(answer.records)
             left -= answer.size_bytes
+        for index, error in broken.items():
+            answers[index].error = error
         return answers
 
     async def _find(self, query: FetchQuery) -> list[FoundRuns]:

@@ -18,13 +18,18 @@ _log = structlog.get_logger(__name__)
 
 
 class Uploader:
-    """Uploads with bounded parallelism. A retriable error is retried for ever, with capped back-off and jitter."""
+    """Uploads with bounded parallelism. A retriable error is retried for ever, with capped back-off and jitter.
+
+    Attributes:
+        failing: why the last attempt of any upload failed, None after one that succeeded.
+    """
 
     def __init__(self, store: WalObjectStore, parallelism: int, metrics: Metrics) -> None:
         self._store = store
         self._slots = asyncio.Semaphore(parallelism)
         self._metrics = metrics
         self._in_flight = 0
+        self.failing: str | None = None
 
     @property
     def in_flight(self) -> int:
@@ -56,11 +61,13 @@ class Uploader:
         ):
             with attempt:
                 await self._store.put(key, data)
+        self.failing = None
 
     def _report(self, key: str) -> Callable[[RetryCallState], None]:
         def report(state: RetryCallState) -> None:
             self._metrics.wal_upload_retries.inc()
             error = state.outcome.exception() if state.outcome is not None else None
+            self.failing = str(error)
             _log.warning(
                 "an upload failed and is tried again", object=key, attempt=state.attempt_number, error=str(error)
             )

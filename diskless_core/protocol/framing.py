@@ -87,14 +87,17 @@ def _is_valid(api_key: int, version: int) -> bool:
 
 
 def decode_request(request_class: type[ApiMessage], version: int, frame: memoryview, pos: int) -> Any:
-    """The request whose body is `frame[pos:]`. Records in it are slices of the frame, which has to outlive them.
+    """The request whose body `frame[pos:]` begins with. Records in it are slices of the frame, which has to outlive them.
+
+    Bytes behind the request are ignored, as Apache Kafka does: librdkafka leaves some when it asks for the metadata of
+    all topics (its bug 5049).
 
     Raises:
         FrameError: the body is malformed, or the request has no such version.
     """
-    check_structure(request_class, version, frame, pos)
+    end = check_structure(request_class, version, frame, pos)
     try:
-        return request_class.decode(frame[pos:], version=version)
+        return request_class.decode(frame[pos:end], version=version)
     except UnicodeDecodeError as error:
         raise FrameError(f"{request_class.__name__} v{version} has a string that is not UTF-8") from error
 

@@ -68,10 +68,13 @@ def decode_record(data: bytes | bytearray | memoryview) -> Any:
 
 def _decode(record_class: type[CompiledRecord], version: int, view: memoryview, pos: int) -> Any:
     try:
-        check_structure(record_class, version, view, pos)
-        return record_class.decode_body(view[pos:], version)[0]
+        end = check_structure(record_class, version, view, pos)
+        record = record_class.decode_body(view[pos:], version)[0]
     except (FrameError, UnicodeDecodeError) as error:
         raise RecordFormatError(str(error)) from error
+    if end != len(view):
+        raise RecordFormatError(f"{record_class.__name__} v{version} has trailing bytes")
+    return record
 
 
 def encode_group_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:

@@ -48,8 +48,10 @@ class FrameError(Exception):
     """A frame is malformed. Its connection can't be trusted to be in step any more."""
 
 
-def check_structure(message_class: MessageClass, version: int, frame: memoryview, pos: int) -> None:
-    """Check that `frame[pos:]` is exactly one message: every length, count and tagged section within bounds.
+def check_structure(message_class: MessageClass, version: int, frame: memoryview, pos: int) -> int:
+    """Check that `frame[pos:]` begins with a message, every length, count and tagged section of it within bounds.
+
+    Returns the position behind the message.
 
     What passes decodes without an error but for strings that are not UTF-8, in time linear to its size.
 
@@ -64,9 +66,9 @@ def check_structure(message_class: MessageClass, version: int, frame: memoryview
         stop = end + 1
     except VarintError as error:
         raise FrameError(f"{message_class.__name__} v{version} is malformed: {error}") from error
-    if stop != end:
-        problem = "is truncated" if stop > end else "has trailing bytes"
-        raise FrameError(f"{message_class.__name__} v{version} {problem}")
+    if stop > end:
+        raise FrameError(f"{message_class.__name__} v{version} is truncated")
+    return stop
 
 
 def check_tagged_section(data: memoryview, pos: int, end: int, work: Work, known: Mapping[int, Check]) -> int:

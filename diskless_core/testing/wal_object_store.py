@@ -7,9 +7,7 @@ pytest-asyncio.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import ClassVar
 
@@ -17,48 +15,21 @@ import pytest
 import pytest_asyncio
 
 from diskless_core.clock import SystemClock
-from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore
-
-KEY = "prefix/ab/0000000000000001-object"
-
-TIMEOUT_S = 60.0
-"""How long a test waits for what has to happen."""
-
-MEBIBYTE = 1024 * 1024
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
+from diskless_core.testing.wal_object_store_tools import (
+    KEY,
+    MEBIBYTE,
+    TIMEOUT_S,
+    ObjectBackDoor,
+    body,
+    end_of,
+    listed,
+    pages,
+    read_whole,
+    size_listed,
+)
 
 _MODIFIED_TOLERANCE_MS = 10_000
-
-
-class ObjectBackDoor(ABC):
-    """Access to the place behind a store without the store, so that no method is tested with itself. It may block."""
-
-    @abstractmethod
-    def write(self, key: str, data: bytes) -> None:
-        """Store an object."""
-
-    @abstractmethod
-    def read(self, key: str) -> bytes | None:
-        """The object's bytes, or None when there is none."""
-
-
-def body(size_bytes: int, seed: int = 0) -> bytes:
-    """Bytes that repeat nowhere, the same for the same seed."""
-    blocks = (hashlib.sha256(b"%d %d" % (seed, number)).digest() for number in range(size_bytes // 32 + 1))
-    return b"".join(blocks)[:size_bytes]
-
-
-async def listed(store: WalObjectStore, prefix: str = "") -> dict[str, ObjectInfo]:
-    """Everything that a listing gives. An object may come more than once, with the same description."""
-    found: dict[str, ObjectInfo] = {}
-    async with asyncio.timeout(TIMEOUT_S):
-        async for page in store.list(prefix):
-            found |= {info.key: info for info in page}
-    return found
-
-
-async def read_whole(store: WalObjectStore, key: str) -> bytes:
-    """Read an object of unknown size."""
-    return bytes(await store.get(key, 0, 2**40))
 
 
 class WalObjectStoreContract:
@@ -250,10 +221,10 @@ class WalObjectStoreContract:
         async with asyncio.timeout(TIMEOUT_S):
             writing = asyncio.create_task(started.put(KEY, data))
             while not writing.done():
-                assert (await self.size_listed(started)) in (None, size)
-                assert (await self.end_of(started, size)) in (None, data[-1000:])
+                assert (await size_listed(started)) in (None, size)
+                assert (await end_of(started, size)) in (None, data[-1000:])
             await writing
-        assert await self.size_listed(started) == size
+        assert await size_listed(started) == size
 
     @pytest.mark.asyncio
     async def test_while_an_object_is_replaced_readers_see_the_old_or_the_new_one_whole(
@@ -348,7 +319,7 @@ class WalObjectStoreContract:
         self, started: WalObjectStore, back_door: ObjectBackDoor
     ) -> None:
         keys = self.more_than_a_page(back_door)
-        async with aclosing(_generator(started, "paged/")) as pages:
+        async with aclosing(pages(started, "paged/")) as pages:
             assert await anext(pages)
         assert set(await listed(started, "paged/")) == keys
 
@@ -426,20 +397,3 @@ class WalObjectStoreContract:
         for key in keys:
             back_door.write(key, b"x")
         return keys
-
-    async def size_listed(self, store: WalObjectStore) -> int | None:
-        """The size that a listing tells of `KEY`."""
-        found = (await listed(store, KEY)).get(KEY)
-        return None if found is None else found.size_bytes
-
-    async def end_of(self, store: WalObjectStore, size_bytes: int) -> bytes | None:
-        """The last 1,000 bytes of `KEY`, and None as long as there is no such object."""
-        try:
-            return bytes(await store.get(KEY, size_bytes - 1000, size_bytes))
-        except ObjectNotFoundError:
-            return None
-
-
-async def _generator(store: WalObjectStore, prefix: str) -> AsyncGenerator[list[ObjectInfo], None]:
-    async for page in store.list(prefix):
-        yield list(page)

@@ -86,6 +86,8 @@ class Member(ABC):
 class Client(ABC):
     """One library. All calls block and fail after `TIMEOUT_S`."""
 
+    sends_null_headers = True
+
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
@@ -93,7 +95,7 @@ class Client(ABC):
     def produce(
         self, topic: str, records: Sequence[Sent], *, codec: str = "none", idempotent: bool = False, acks: int = -1
     ) -> list[int]:
-        """Produce in one go and wait for all acknowledgements; the offsets, -1 where acks=0 knows none."""
+        """Produce in one go and wait for all acknowledgements; the offsets, which mean nothing with acks=0."""
 
     @abstractmethod
     def read(self, topic: str, count: int, partitions: Sequence[int] = (0,)) -> list[Got]:
@@ -148,7 +150,7 @@ class Confluent(Client):
             def delivered(error: Any, message: Any) -> None:
                 if error is not None:
                     raise confluent_kafka.KafkaException(error)
-                offsets[index] = -1 if acks == 0 else message.offset()
+                offsets[index] = message.offset()
 
             return delivered
 
@@ -240,6 +242,8 @@ class _ConfluentMember(Member):
 
 class KafkaPython(Client):
     """kafka-python."""
+
+    sends_null_headers = False
 
     def produce(
         self, topic: str, records: Sequence[Sent], *, codec: str = "none", idempotent: bool = False, acks: int = -1

@@ -55,26 +55,6 @@ def test_members_share_the_partitions_and_every_record_is_consumed_once(client, 
     assert sorted(int(record.value) for record in consumed) == list(range(400))
 
 
-def test_a_member_that_dies_is_replaced_after_its_session(broker, wire, topic):
-    create_topic(wire, topic, PARTITIONS)
-    client = CLIENTS["confluent-kafka"](broker.bootstrap)
-    produce_numbers(client, topic, 0, 100)
-    consumed = []
-    survivor = client.join(topic, f"group-of-{topic}")
-    silent = client.join(topic, f"group-of-{topic}")
-    try:
-        consume_until(
-            lambda: [len(member.assignment()) for member in (survivor, silent)] == [2, 2], consumed, survivor, silent
-        )
-        consume_until(lambda: len(consumed) >= 100, consumed, survivor, silent)
-        silent.close()
-        consume_until(lambda: len(survivor.assignment()) == PARTITIONS, consumed, survivor)
-    finally:
-        survivor.close()
-
-    assert sorted(int(record.value) for record in consumed) == list(range(100))
-
-
 @pytest.mark.parametrize("library", CLIENTS)
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_committed_offsets_survive_the_broker(new_broker, topic, library, how):

@@ -20,7 +20,8 @@ from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
-from diskless_core.testing.wal_object_store import ObjectBackDoor, WalObjectStoreContract
+from diskless_core.testing.wal_object_store import WalObjectStoreContract
+from diskless_core.testing.wal_object_store_tools import ObjectBackDoor
 from diskless_fsspec.config import FsspecSettings
 from diskless_fsspec.factory import make_store
 from diskless_fsspec.local_store import LocalObjectStore

@@ -5,15 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 
-import pytest
-
-from diskless_core.coordinator import entries
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.entries import Claim
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
-from diskless_core.testing.fakes.log import AppendFault, SharedLog
-from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
-from tests.support.virtual_time import VirtualClock, VirtualTimeLoop, run
+from diskless_core.testing.fakes.log import SharedLog
+from tests.support.shards import TOPIC, ShardNode, batch, commit_of
+from tests.support.virtual_time import VirtualClock, run
 
 P0 = PartitionKey(TOPIC, 0)
 TOPIC_ID = uuid.UUID(bytes=TOPIC)

@@ -1,3 +1,5 @@
+"""Fixtures for the tests of consumer groups."""
+
 from __future__ import annotations
 
 import pytest

@@ -12,7 +12,7 @@ import pytest
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.testing.wal_object_store import listed
+from diskless_core.testing.wal_object_store_tools import listed
 from diskless_fsspec.local_store import LocalObjectStore
 
 CLOCK = SystemClock()

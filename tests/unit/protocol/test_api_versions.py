@@ -1,3 +1,5 @@
+"""Which versions are advertised and which are answered."""
+
 from __future__ import annotations
 
 import pytest

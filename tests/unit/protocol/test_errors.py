@@ -1,3 +1,5 @@
+"""Error codes have Kafka's names and numbers."""
+
 from __future__ import annotations
 
 from kio.schema.errors import ErrorCode as KioErrorCode

@@ -1,3 +1,5 @@
+"""Frames: headers, guarded decoding, responses whose records are spliced in."""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,5 @@
+"""Every message in every version: there and back, and against an independent codec."""
+
 from __future__ import annotations
 
 import subprocess

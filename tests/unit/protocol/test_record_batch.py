@@ -1,3 +1,5 @@
+"""Record batches: read in place, patched, built, and corrupt ones told apart."""
+
 from __future__ import annotations
 
 import struct

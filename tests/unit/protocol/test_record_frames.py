@@ -1,3 +1,5 @@
+"""Records in KRaft's framing, and those of `__consumer_offsets`."""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,5 @@
+"""The guard in front of the decoder: what it lets through, what it refuses, and how fast."""
+
 from __future__ import annotations
 
 import struct
@@ -80,11 +82,15 @@ def test_null_is_refused_where_the_version_does_not_allow_it() -> None:
     refused(messages.HeartbeatRequest, 0, struct.pack(">h", -1) + b"\0" * 20, "GroupId is malformed")
 
 
-def test_a_truncated_string_and_trailing_bytes_are_refused() -> None:
+def test_a_truncated_string_is_refused() -> None:
     whole = metadata_v9(compact(b"topic") + NO_TAGS)
     decode_request(messages.MetadataRequest, 9, memoryview(whole), 0)
     refused(messages.MetadataRequest, 9, whole[:4], "truncated")
-    refused(messages.MetadataRequest, 9, whole + b"\0", "trailing")
+
+
+def test_bytes_behind_a_request_are_ignored_as_librdkafka_needs_it() -> None:
+    for_all_topics = memoryview(b"\0\0\0\0\x01\0\0")
+    assert decode_request(messages.MetadataRequest, 13, for_all_topics, 0).topics is None
 
 
 def test_a_string_that_is_not_utf8_is_refused() -> None:

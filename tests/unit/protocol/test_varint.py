@@ -1,3 +1,5 @@
+"""Unsigned varints: every length, and what is refused."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,0 +1,146 @@
+"""What AlterConfigs and IncrementalAlterConfigs do to the settings of a topic, a broker, or all brokers. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from diskless_core.cluster import topic_configs
+from diskless_core.cluster.config_model import ConfigType
+from diskless_core.cluster.machine import CONFIGS, TOPIC_IDS
+from diskless_core.cluster.operations import ClusterCommand, Refusal
+from diskless_core.cluster.records import ConfigSet, ResourceType
+from diskless_core.cluster.topic_configs import InvalidTopicConfigError, TopicConfig
+from diskless_core.protocol.errors import ErrorCode
+
+ALL_BROKERS = ""
+"""The name of the resource whose settings hold for every broker that has none of its own."""
+
+
+class AlterOperation(IntEnum):
+    """Kafka's AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """What to do to one setting. `operation` is an AlterOperation, or a number that a client made up."""
+
+    name: str
+    value: str | None
+    operation: int = AlterOperation.SET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """What to do to the settings of one resource.
+
+    Attributes:
+        replace: whether those that are not named are removed (AlterConfigs) or stay.
+    """
+
+    resource_type: int
+    resource_name: str
+    changes: Sequence[ConfigChange]
+    replace: bool = False
+
+
+def check_alteration(alteration: Alteration, node_id: int) -> Refusal | None:
+    """What can be said against it without knowing any settings."""
+    times_named = Counter(change.name for change in alteration.changes)
+    if any(times > 1 for times in times_named.values()):
+        return _invalid("Error due to duplicate config keys")
+    nulls = [one.name for one in alteration.changes if one.value is None and one.operation != AlterOperation.DELETE]
+    if nulls:
+        return _invalid(f"Null value not supported for : {', '.join(nulls)}")
+    unknown = [one.operation for one in alteration.changes if one.operation not in list(AlterOperation)]
+    if unknown:
+        return _invalid(f"Unknown operation type {unknown[0]}")
+    if alteration.resource_type == ResourceType.BROKER:
+        return _check_broker(alteration, node_id)
+    if alteration.resource_type != ResourceType.TOPIC:
+        return _invalid(f"Settings of resource type {alteration.resource_type} cannot be altered here.")
+    return None
+
+
+def _check_broker(alteration: Alteration, node_id: int) -> Refusal | None:
+    name = alteration.resource_name
+    if name not in (ALL_BROKERS, str(node_id)):
+        if not name.lstrip("-").isdecimal():
+            return _invalid(f"Node id must be an integer, but it is: {name}")
+        return _invalid(f"Unexpected broker id, expected {node_id}, but received {name}")
+    return None
+
+
+def alter(
+    command: ClusterCommand, alteration: Alteration, broker_properties: Collection[str], *, validate_only: bool
+) -> Refusal | None:
+    """Change the settings of a resource, all as asked or none. `alteration` has passed `check_alteration`."""
+    resource_type, name = ResourceType(alteration.resource_type), alteration.resource_name
+    if resource_type is ResourceType.TOPIC and command.get(TOPIC_IDS, (name,)) is None:
+        return Refusal(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=f"The topic '{name}' does not exist.")
+    current = command.get(CONFIGS, (int(resource_type), name)) or {}
+    known = topic_configs.CONFIGS if resource_type is ResourceType.TOPIC else topic_configs.FOLLOWED
+    strange = [change.name for change in alteration.changes if change.name not in {*known, *current}]
+    if strange:
+        fixed = [] if resource_type is ResourceType.TOPIC else [one for one in strange if one in broker_properties]
+        return _strange(strange, fixed, resource_type)
+    try:
+        changed = _changed(current, alteration, known)
+    except InvalidTopicConfigError as error:
+        return Refusal(code=ErrorCode.INVALID_CONFIG, message=str(error))
+    if not validate_only:
+        for key, value in changed.items():
+            command.emit(ConfigSet(resource_type=resource_type, resource_name=name, name=key, value=value))
+    return None
+
+
+def _strange(strange: Sequence[str], fixed: Sequence[str], resource_type: ResourceType) -> Refusal:
+    if fixed:
+        return _invalid(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
+    kind = resource_type.name.lower()
+    return Refusal(code=ErrorCode.INVALID_CONFIG, message=f"Unknown {kind} config name: {', '.join(strange)}")
+
+
+def _changed(
+    current: Mapping[str, str], alteration: Alteration, known: Mapping[str, TopicConfig]
+) -> Mapping[str, str | None]:
+    """The settings that will have another value; None for those that go."""
+    wanted: dict[str, str | None] = dict.fromkeys(current) if alteration.replace else {}
+    for change in alteration.changes:
+        value = _applied(current, change, known)
+        if value is not None:
+            topic_configs.check_value(change.name, known[change.name], value)
+        wanted[change.name] = value
+    return {name: value for name, value in wanted.items() if value != current.get(name)}
+
+
+def _applied(current: Mapping[str, str], change: ConfigChange, known: Mapping[str, TopicConfig]) -> str | None:
+    match change.operation:
+        case AlterOperation.DELETE:
+            return None
+        case AlterOperation.SET:
+            return change.value
+    config = known[change.name]
+    if config.type is not ConfigType.LIST:
+        operation = AlterOperation(change.operation).name
+        raise InvalidTopicConfigError(f"Can't {operation} to key {change.name} because its type is not LIST.")
+    elements = _elements(current.get(change.name, config.default))
+    named = _elements(change.value or "")
+    if change.operation == AlterOperation.APPEND:
+        return ",".join([*elements, *(one for one in named if one not in elements)])
+    return ",".join(one for one in elements if one not in named)
+
+
+def _elements(value: str) -> list[str]:
+    return [element.strip() for element in value.split(",")] if value else []
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(code=ErrorCode.INVALID_REQUEST, message=message)

@@ -1,0 +1,74 @@
+"""The settings of topics and brokers as they are now, and their alteration through the cluster shard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from diskless_core.cluster import config_changes, config_layers
+from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration
+from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings
+from diskless_core.cluster.config_model import ConfigEntry
+from diskless_core.cluster.machine import CONFIGS
+from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.records import ClusterRecord, ResourceType
+from diskless_core.coordinator.runtime import Shard
+
+_log = structlog.get_logger(__name__)
+
+
+class Configs:
+    """What each setting's value is and why, from what this node knows now."""
+
+    def __init__(self, cluster: Shard[ClusterRecord], settings: BrokerSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    def topic_defaults(self) -> dict[str, str]:
+        """The value that each setting has in a topic without one of its own."""
+        return config_layers.topic_defaults(self._layers())
+
+    def of_topic(self, name: str) -> Sequence[ConfigEntry]:
+        """All settings of a topic."""
+        own = self._cluster.state.committed(CONFIGS, (int(ResourceType.TOPIC), name)) or {}
+        return list(config_layers.topic_entries(own, self._layers()))
+
+    def of_broker(self) -> Sequence[ConfigEntry]:
+        """All settings of this broker."""
+        return list(config_layers.broker_entries(self._layers()))
+
+    def of_all_brokers(self) -> Sequence[ConfigEntry]:
+        """The settings that were altered for every broker."""
+        return list(config_layers.default_broker_entries(self._layers()))
+
+    async def alter(self, alteration: Alteration, *, validate_only: bool) -> Refusal | None:
+        """Change the settings of a resource, all as asked or none; in force when this returns.
+
+        Raises:
+            CoordinatorError: no definite answer.
+        """
+        refusal = config_changes.check_alteration(alteration, self._settings.node_id)
+        if refusal is not None:
+            return refusal
+        refusal = await self._cluster.submit(
+            lambda command: config_changes.alter(
+                command, alteration, self._settings.described, validate_only=validate_only
+            )
+        )
+        if refusal is None and not validate_only:
+            _log.info(
+                "settings altered",
+                resource_type=ResourceType(alteration.resource_type).name,
+                resource=alteration.resource_name,
+                settings=[change.name for change in alteration.changes],
+            )
+        return refusal
+
+    def _layers(self) -> BrokerLayers:
+        state = self._cluster.state
+        return BrokerLayers(
+            settings=self._settings,
+            dynamic=state.committed(CONFIGS, (int(ResourceType.BROKER), str(self._settings.node_id))) or {},
+            dynamic_default=state.committed(CONFIGS, (int(ResourceType.BROKER), ALL_BROKERS)) or {},
+        )

@@ -1,0 +1,172 @@
+"""The whole way of a batch in one process: writer, uploader, committer, shard, fetcher on fakes, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diskless_core.coordinator.commands import BatchResult, PartitionKey, TimestampType
+from diskless_core.fetch.fetcher import FetchedPartition, Fetcher, FetchPartition, FetchQuery
+from diskless_core.fetch.object_cache import ObjectCache
+from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.offset_assignment import OffsetAssignment
+from diskless_core.produce.active_file import Submission
+from diskless_core.produce.committer import Committer, CommitterServices
+from diskless_core.produce.uploader import Uploader
+from diskless_core.produce.validation import TopicRules, validate
+from diskless_core.produce.writer import WalWriter, WriterSettings
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import RecordData
+from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from tests.support.shards import TOPIC, ShardNode
+from tests.support.virtual_time import START_MS, VirtualClock
+
+RULES = TopicRules(
+    max_message_bytes=1 << 20,
+    timestamp_type=TimestampType.CREATE_TIME,
+    timestamp_before_max_ms=2**63 - 1,
+    timestamp_after_max_ms=2**63 - 1,
+)
+PARTITIONS = 4
+
+
+def key_of(partition: int) -> PartitionKey:
+    return PartitionKey(TOPIC, partition)
+
+
+class UnevenStore(MemoryWalObjectStore):
+    """Each put takes as long as `delay_of` says, in seconds, for the number of the put."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.delay_of: Callable[[int], float] = lambda _: 0.0
+        self.puts = 0
+
+    async def put(self, key: str, data: bytes | bytearray) -> None:
+        number, self.puts = self.puts, self.puts + 1
+        await asyncio.sleep(self.delay_of(number))
+        await super().put(key, data)
+
+
+class ProducePath:
+    """Produce and Fetch without sockets. Use it as an asynchronous context manager."""
+
+    def __init__(
+        self,
+        *,
+        assignment: OffsetAssignment | None = None,
+        linger_ms: int = 0,
+        buffer_max_bytes: int = 1 << 20,
+        inflight_max_bytes: int = 1 << 30,
+        cache_bytes: int = 1 << 20,
+    ) -> None:
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.metrics = Metrics()
+        self.shared = SharedLog()
+        self.node = ShardNode(self.shared, self.clock, assignment=assignment)
+        self.objects = UnevenStore(self.clock)
+        self.reader = ObjectReader(self.objects, ObjectCache(cache_bytes, self.metrics), self.metrics)
+        self.purgatory = Purgatory()
+        self.fetcher = Fetcher(
+            lambda key: self.node.shard if key.topic_id == TOPIC else None,
+            self.reader,
+            self.purgatory,
+            self.clock,
+            self.metrics,
+        )
+        self.released = 0
+        self.settings = WriterSettings(
+            commit_interval_ms=250,
+            linger_ms=linger_ms,
+            buffer_max_bytes=buffer_max_bytes,
+            inflight_max_bytes=inflight_max_bytes,
+            object_prefix="wal",
+        )
+        self.writer: WalWriter
+
+    async def __aenter__(self) -> ProducePath:
+        shard = await self.node.start()
+        shard.on_commit(self.purgatory.wake)
+        await shard.create_partitions(self.clock.new_uuid().__class__(bytes=TOPIC), "t", range(PARTITIONS))
+        committer = Committer(
+            CommitterServices(
+                node_id=1,
+                clock=self.clock,
+                metrics=self.metrics,
+                shards={0: shard},
+                shard_of=lambda key: 0 if key.topic_id == TOPIC else None,
+            )
+        )
+        uploader = Uploader(self.objects, 4, self.metrics)
+        self.writer = WalWriter(
+            self.settings, uploader, committer, self.clock, self.metrics, on_uploaded=self.reader.uploaded
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.abort()
+        await self.node.stop()
+
+    def produce(self, *batches: tuple[int, bytes], rules: TopicRules = RULES) -> asyncio.Future[Sequence[BatchResult]]:
+        """Append one request of (partition, batch); the answer comes when it is settled."""
+        answer: asyncio.Future[Sequence[BatchResult]] = asyncio.get_running_loop().create_future()
+
+        def settle(outcome: Sequence[BatchResult] | BaseException) -> None:
+            if isinstance(outcome, BaseException):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result(outcome)
+
+        def release() -> None:
+            self.released += 1
+
+        valid = [
+            (key_of(partition), validate(memoryview(batch), rules, 9, self.clock.now_ms()))
+            for partition, batch in batches
+        ]
+        self.writer.append(Submission(batches=valid, release=release, settle=settle))
+        return answer
+
+    async def fetch(
+        self, *wanted: tuple[int, int], max_bytes: int = 1 << 20, starved: list[PartitionKey] | None = None, **more: int
+    ) -> list[FetchedPartition]:
+        """Fetch (partition, offset) pairs."""
+        query = FetchQuery(
+            partitions=[FetchPartition(key=key_of(p), offset=offset, max_bytes=1 << 20) for p, offset in wanted],
+            max_bytes=max_bytes,
+            min_bytes=more.get("min_bytes", 1),
+            max_wait_ms=more.get("max_wait_ms", 0),
+        )
+        return await self.fetcher.fetch(query, starved if starved is not None else [])
+
+    async def read(self, partition: int) -> list[tuple[int, bytes | None]]:
+        """Offset and value of every record, as consumers get them."""
+        offset, found = 0, list[tuple[int, bytes | None]]()
+        while True:
+            [answer] = await self.fetch((partition, offset))
+            records = records_of(answer)
+            if not records:
+                assert offset == answer.high_watermark, answer
+                return found
+            found += records
+            offset = found[-1][0] + 1
+
+
+def records_of(answer: FetchedPartition) -> list[tuple[int, bytes | None]]:
+    found = []
+    for data in answer.records:
+        for position, header in record_batch.walk(data):
+            batch = data[position : position + header.size]
+            assert record_batch.crc_is_valid(batch, 0, header)
+            found += [(record.offset, record.value) for record in record_batch.records(batch)]
+    return found
+
+
+def batch_of(*values: bytes, timestamp_ms: int = START_MS, **more: Any) -> bytes:
+    return record_batch.build(
+        [RecordData(key=None, value=value) for value in values], timestamp_ms=timestamp_ms, **more
+    )

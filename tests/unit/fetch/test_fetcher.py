@@ -1,0 +1,161 @@
+"""What a Fetch returns: budgets, broken partitions, waiting."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.testing.fakes.objects import Operation
+from tests.support.produce_path import ProducePath, batch_of, key_of, records_of
+from tests.support.virtual_time import run
+
+
+async def fill(path: ProducePath, *partitions: int) -> list[str]:
+    """One batch in an object of its own for each; the objects' keys."""
+    keys = []
+    for partition in partitions:
+        before = set(path.objects.objects)
+        await path.produce((partition, batch_of(b"value of %d" % partition)))
+        keys += set(path.objects.objects) - before
+    return keys
+
+
+@pytest.mark.parametrize("damage", ["missing", "corrupt"])
+def test_a_broken_partition_takes_nothing_from_the_others(damage: str) -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            broken, _ = await fill(path, 0, 1)
+            if damage == "missing":
+                del path.objects.objects[broken]
+            else:
+                path.objects.objects[broken] = bytes(len(path.objects.objects[broken]))
+            for max_bytes in (1 << 20, 1):
+                first, second = await path.fetch((0, 0), (1, 0), max_bytes=max_bytes)
+                assert first.error is (
+                    ErrorCode.KAFKA_STORAGE_ERROR if damage == "missing" else ErrorCode.CORRUPT_MESSAGE
+                )
+                assert records_of(second) == [(0, b"value of 1")]
+
+    run(main)
+
+
+def test_all_partitions_broken_is_answered_for_each() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await fill(path, 0, 1)
+            path.objects.objects.clear()
+            answers = await path.fetch((0, 0), (1, 0), max_bytes=1, max_wait_ms=500)
+            assert [answer.error for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+    run(main)
+
+
+def test_what_the_budget_did_not_reach_comes_first_the_next_time() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            await fill(path, 0, 1, 2)
+            starved: list[PartitionKey] = []
+            served = []
+            for _ in range(3):
+                answers = await path.fetch((0, 0), (1, 0), (2, 0), max_bytes=1, starved=starved)
+                assert [answer.high_watermark for answer in answers] == [1, 1, 1]
+                served += [index for index, answer in enumerate(answers) if answer.records]
+            assert sorted(served) == [0, 1, 2]
+
+    run(main)
+
+
+def test_a_caught_up_partition_does_not_use_up_the_grant() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            await fill(path, 0, 1)
+            caught_up, behind = await path.fetch((0, 1), (1, 0), max_bytes=1)
+            assert (caught_up.error, records_of(caught_up)) == (ErrorCode.NONE, [])
+            assert records_of(behind) == [(0, b"value of 1")]
+
+    run(main)
+
+
+def test_an_offset_inside_a_batch_returns_that_whole_batch() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            await path.produce((0, batch_of(b"a", b"b", b"c")))
+            await path.produce((0, batch_of(b"d")))
+            [answer] = await path.fetch((0, 1))
+            assert [offset for offset, _ in records_of(answer)] == [0, 1, 2, 3]
+
+    run(main)
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 100])
+def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            await fill(path, 0)
+            [answer] = await path.fetch((0, offset), max_wait_ms=1000)
+            assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(main)
+
+
+def test_a_fetch_at_the_end_waits_for_a_commit_and_not_longer() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with ProducePath() as path:
+            waiting = asyncio.create_task(path.fetch((0, 0), (1, 0), max_wait_ms=5000))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            await path.produce((2, batch_of(b"elsewhere")))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            await path.produce((1, batch_of(b"here")))
+            _, answer = await waiting
+            assert records_of(answer) == [(0, b"here")]
+            begun = loop.time()
+            [empty] = await path.fetch((3, 0), max_wait_ms=5000)
+            assert (empty.error, records_of(empty)) == (ErrorCode.NONE, [])
+            assert 4.9 < loop.time() - begun < 5.1
+
+    run(main)
+
+
+def test_too_few_bytes_are_returned_when_the_time_is_over_however_often_something_is_committed() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with ProducePath() as path:
+            begun = loop.time()
+            waiting = asyncio.create_task(path.fetch((0, 0), min_bytes=1 << 20, max_wait_ms=500))
+            while not waiting.done():
+                assert loop.time() - begun < 1
+                await path.produce((0, batch_of(b"x")))
+                await asyncio.sleep(0.01)
+            [answer] = await waiting
+            assert len(records_of(answer)) > 10
+
+    run(main)
+
+
+def test_a_store_that_fails_for_a_moment_is_answered_retriably_and_works_again() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await fill(path, 0)
+            path.objects.fail_next(Operation.GET)
+            [answer] = await path.fetch((0, 0))
+            assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
+            [answer] = await path.fetch((0, 0))
+            assert records_of(answer) == [(0, b"value of 0")]
+
+    run(main)
+
+
+def test_a_topic_that_is_not_there_is_said_to_be_unknown() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            assert key_of(9) not in path.node.shard.heads()
+            [answer] = await path.fetch((9, 0))
+            assert answer.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(main)
