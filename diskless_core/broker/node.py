@@ -15,14 +15,13 @@ from diskless_core.broker.handlers import all_handlers
 from diskless_core.broker.services import Endpoint, Services
 from diskless_core.clock import Clock, uuid_text
 from diskless_core.cluster import operations
+from diskless_core.cluster.config_layers import BrokerSettings
+from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.producer_ids import ProducerIds
-from diskless_core.cluster.topic_configs import TopicDefaults
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.config.broker import TimestampType as ConfiguredTimestampType
 from diskless_core.config.listeners import Listener
 from diskless_core.config.load import LoadedConfig
-from diskless_core.coordinator.commands import TimestampType
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.runtime import ShardServices
 from diskless_core.fetch.fetcher import Fetcher
@@ -43,6 +42,9 @@ from diskless_core.produce.writer import WalWriter, WriterSettings
 
 DRAIN_S = 5.0
 """How long a clean shutdown waits for requests under way, once everything that was produced is committed."""
+
+COMMIT_S = 30.0
+"""How long a clean shutdown waits for what was produced to be committed: the object store may be down for ever."""
 
 _MAX_IDLE_FRAME_BYTES = 64 << 20
 _BACKLOG_CONNECTIONS = 1024
@@ -143,7 +145,8 @@ class Node:
                 f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
                 f"change cluster.id or log.dirs"
             )
-        topics = Topics(coordinators.cluster, coordinators.diskless, _topic_defaults(config), clock)
+        configs = Configs(coordinators.cluster, BrokerSettings.of(config))
+        topics = Topics(coordinators.cluster, coordinators.diskless, configs, clock)
         await topics.reconcile()
         self._stack.push_async_callback(topics.stop)
         reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
@@ -178,6 +181,7 @@ class Node:
             clock=clock,
             metrics=metrics,
             topics=topics,
+            configs=configs,
             producer_ids=ProducerIds(coordinators.cluster, config.node_id),
             writer=writer,
             fetcher=Fetcher(topics.coordinator_of, reader, purgatory, clock, metrics),
@@ -237,7 +241,12 @@ class Node:
             connection.stop_reading()
         services.purgatory.close()
         await services.groups.stop()
-        await services.writer.drain()
+        try:
+            async with asyncio.timeout(COMMIT_S):
+                await services.writer.drain()
+        except TimeoutError:
+            _log.warning("what could not be stored in time is given up: its producers have no answer and send it again")
+            services.writer.abort()
         deadline = self._clock.monotonic() + DRAIN_S
         while any(not connection.is_idle for connection in server.connections):
             if self._clock.monotonic() > deadline:
@@ -246,16 +255,6 @@ class Node:
             await asyncio.sleep(0.01)
         for connection in list(server.connections):
             connection.close()
-
-
-def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
-    log_append_time = config.log_message_timestamp_type is ConfiguredTimestampType.LOG_APPEND_TIME
-    return TopicDefaults(
-        message_max_bytes=config.message_max_bytes,
-        timestamp_type=TimestampType.LOG_APPEND_TIME if log_append_time else TimestampType.CREATE_TIME,
-        timestamp_before_max_ms=config.log_message_timestamp_before_max_ms,
-        timestamp_after_max_ms=config.log_message_timestamp_after_max_ms,
-    )
 
 
 def _writer_settings(config: BrokerConfig, objects: WalObjectStore) -> WriterSettings:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from diskless_core.clock import Clock
+from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
@@ -35,6 +36,7 @@ class Services:
     clock: Clock
     metrics: Metrics
     topics: Topics
+    configs: Configs
     producer_ids: ProducerIds
     writer: WalWriter
     fetcher: Fetcher

@@ -21,6 +21,7 @@ from diskless_core.broker.node import Node, StartError
 from diskless_core.cli.common import ConfigOption, OverrideOption, discover_plugins, fail, load_or_exit
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import LoadedConfig
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.plugin.config import secret_values
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
@@ -30,6 +31,15 @@ from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 PROFILE_VARIABLE = "DISKLESS_PROFILE"
 """A file that gets a cProfile of the event loop's thread when the broker ends."""
+
+_START_ERRORS = (
+    StartError,
+    PluginError,
+    CoordinatorError,
+    CoordinatorLogError,
+    CoordinatorStoreError,
+    WalObjectStoreError,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -61,7 +71,7 @@ def serve(
         if profile is not None:
             profile.enable()
         uvloop.run(_run(loaded, plugins, ready_file))
-    except (StartError, PluginError, CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError) as error:
+    except _START_ERRORS as error:
         fail(str(error))
     finally:
         if profile is not None and profile_path is not None:

@@ -24,9 +24,6 @@ ClusterCommand = Command[ClusterRecord]
 
 PRODUCER_ID_BLOCK = 1000
 MAX_TOPIC_NAME = 249
-MAX_PARTITIONS_PER_REQUEST = 10_000
-"""As in Apache Kafka's controller."""
-
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -141,11 +138,6 @@ def _check_growth(growth: Growth, present: int) -> Refusal | None:
             f"{growth.count} would not be an increase.",
         )
     added = growth.count - present
-    if added > MAX_PARTITIONS_PER_REQUEST:
-        return Refusal(
-            code=ErrorCode.POLICY_VIOLATION,
-            message=f"A request may ask for {MAX_PARTITIONS_PER_REQUEST} partitions at most.",
-        )
     if growth.assignments is None:
         return None
     if len(growth.assignments) != added:

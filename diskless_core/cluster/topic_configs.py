@@ -5,14 +5,18 @@ Apache Kafka's names. What has no meaning here is refused with the reason instea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from diskless_core.cluster.config_model import ConfigType
 from diskless_core.coordinator.commands import TimestampType
 from diskless_core.produce.validation import TopicRules
 
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
 _TIMESTAMP_TYPES = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
@@ -23,14 +27,33 @@ class InvalidTopicConfigError(ValueError):
     """A setting is unknown, or its value is not one that it takes. The message is meant for the client."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefaults:
-    """The broker's settings that hold for a topic that has none of its own."""
+class BrokerSynonym(NamedTuple):
+    """A broker's setting that a topic without one of its own follows, in units that are `unit` times the topic's."""
 
-    message_max_bytes: int
-    timestamp_type: TimestampType
-    timestamp_before_max_ms: int
-    timestamp_after_max_ms: int
+    name: str
+    unit: int = 1
+
+    def in_topic_unit(self, value: str) -> str:
+        """The broker's value as the topic would write it; negative numbers have a meaning of their own."""
+        return value if self.unit == 1 or int(value) < 0 else str(int(value) * self.unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """One setting.
+
+    Attributes:
+        check: raises InvalidTopicConfigError for a value that it does not take.
+        follows: the broker's settings that hold where the topic has none, the first that is set. None of them has
+            to be set: the last one then has a default.
+        default: what holds where the broker has no setting for it.
+    """
+
+    type: ConfigType
+    help: str
+    check: Callable[[str], None]
+    follows: Sequence[BrokerSynonym] = ()
+    default: str = ""
 
 
 def _number(lowest: int, highest: int) -> Callable[[str], None]:
@@ -53,18 +76,76 @@ def _one_of(*values: str) -> Callable[[str], None]:
     return check
 
 
-CHECKS: Mapping[str, Callable[[str], None]] = {
-    "cleanup.policy": _one_of("delete"),
-    "compression.type": _one_of("producer"),
-    "max.message.bytes": _number(0, _MAX_INT),
-    "message.timestamp.after.max.ms": _number(0, _MAX_LONG),
-    "message.timestamp.before.max.ms": _number(0, _MAX_LONG),
-    "message.timestamp.type": _one_of(*_TIMESTAMP_TYPES),
-    "retention.bytes": _number(-1, _MAX_LONG),
-    "retention.ms": _number(-1, _MAX_LONG),
-    "segment.bytes": _number(1024 * 1024, _MAX_INT),
-    "segment.ms": _number(1, _MAX_LONG),
+CONFIGS: Mapping[str, TopicConfig] = {
+    "cleanup.policy": TopicConfig(
+        type=ConfigType.LIST,
+        help="What becomes of old records. They can only be deleted; there are no compacted topics.",
+        check=_one_of("delete"),
+        default="delete",
+    ),
+    "compression.type": TopicConfig(
+        type=ConfigType.STRING,
+        help="How batches are stored: always as the producer compressed them.",
+        check=_one_of("producer"),
+        default="producer",
+    ),
+    "max.message.bytes": TopicConfig(
+        type=ConfigType.INT,
+        help="Size of the largest record batch accepted, in bytes, compressed as sent.",
+        check=_number(0, _MAX_INT),
+        follows=(BrokerSynonym("message.max.bytes"),),
+    ),
+    "message.timestamp.after.max.ms": TopicConfig(
+        type=ConfigType.LONG,
+        help="How far a CreateTime may lie in the future when the broker gets it, in milliseconds.",
+        check=_number(0, _MAX_LONG),
+        follows=(BrokerSynonym("log.message.timestamp.after.max.ms"),),
+    ),
+    "message.timestamp.before.max.ms": TopicConfig(
+        type=ConfigType.LONG,
+        help="How far a CreateTime may lie in the past when the broker gets it, in milliseconds.",
+        check=_number(0, _MAX_LONG),
+        follows=(BrokerSynonym("log.message.timestamp.before.max.ms"),),
+    ),
+    "message.timestamp.type": TopicConfig(
+        type=ConfigType.STRING,
+        help="Whether a record has the producer's timestamp (CreateTime) or that of its commit (LogAppendTime).",
+        check=_one_of(*_TIMESTAMP_TYPES),
+        follows=(BrokerSynonym("log.message.timestamp.type"),),
+    ),
+    "retention.bytes": TopicConfig(
+        type=ConfigType.LONG,
+        help="Size of a partition above which its oldest batches go, in bytes; -1 is no limit.",
+        check=_number(-1, _MAX_LONG),
+        follows=(BrokerSynonym("log.retention.bytes"),),
+    ),
+    "retention.ms": TopicConfig(
+        type=ConfigType.LONG,
+        help="How long records are kept, in milliseconds; -1 is for ever.",
+        check=_number(-1, _MAX_LONG),
+        follows=(
+            BrokerSynonym("log.retention.ms"),
+            BrokerSynonym("log.retention.minutes", _MINUTE_MS),
+            BrokerSynonym("log.retention.hours", _HOUR_MS),
+        ),
+    ),
+    "segment.bytes": TopicConfig(
+        type=ConfigType.INT,
+        help="Size of the segments that compaction makes, in bytes.",
+        check=_number(1024 * 1024, _MAX_INT),
+        default=str(1024**3),
+    ),
+    "segment.ms": TopicConfig(
+        type=ConfigType.LONG,
+        help="Longest time that one segment made by compaction covers, in milliseconds.",
+        check=_number(1, _MAX_LONG),
+        default=str(7 * 24 * _HOUR_MS),
+    ),
 }
+"""All settings of a topic by name."""
+
+FOLLOWED: Mapping[str, TopicConfig] = {config.follows[0].name: config for config in CONFIGS.values() if config.follows}
+"""The settings of a broker that are its topics' defaults: the finest one, where a topic follows several."""
 
 
 def check(configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -75,24 +156,32 @@ def check(configs: Mapping[str, str | None]) -> dict[str, str]:
     """
     checked: dict[str, str] = {}
     for name, value in configs.items():
-        if name not in CHECKS:
+        if name not in CONFIGS:
             raise InvalidTopicConfigError(f"Unknown topic config name: {name}")
         if value is None:
             raise InvalidTopicConfigError(f"Null value not supported for topic configs: {name}")
-        try:
-            CHECKS[name](value)
-        except InvalidTopicConfigError as error:
-            raise InvalidTopicConfigError(f"Invalid value {value} for configuration {name}: {error}") from None
-        checked[name] = value
+        checked[name] = check_value(name, CONFIGS[name], value)
     return checked
 
 
-def rules(configs: Mapping[str, str], defaults: TopicDefaults) -> TopicRules:
-    """What a topic's batches are judged by, from its checked settings."""
-    timestamp_type = configs.get("message.timestamp.type")
+def check_value(name: str, config: TopicConfig, value: str) -> str:
+    """A value that `config` takes, under whatever name the client knows it.
+
+    Raises:
+        InvalidTopicConfigError: it does not take it.
+    """
+    try:
+        config.check(value)
+    except InvalidTopicConfigError as error:
+        raise InvalidTopicConfigError(f"Invalid value {value} for configuration {name}: {error}") from None
+    return value
+
+
+def rules(configs: Mapping[str, str]) -> TopicRules:
+    """What a topic's batches are judged by, from all its settings, defaults included."""
     return TopicRules(
-        max_message_bytes=int(configs.get("max.message.bytes", defaults.message_max_bytes)),
-        timestamp_type=_TIMESTAMP_TYPES[timestamp_type] if timestamp_type else defaults.timestamp_type,
-        timestamp_before_max_ms=int(configs.get("message.timestamp.before.max.ms", defaults.timestamp_before_max_ms)),
-        timestamp_after_max_ms=int(configs.get("message.timestamp.after.max.ms", defaults.timestamp_after_max_ms)),
+        max_message_bytes=int(configs["max.message.bytes"]),
+        timestamp_type=_TIMESTAMP_TYPES[configs["message.timestamp.type"]],
+        timestamp_before_max_ms=int(configs["message.timestamp.before.max.ms"]),
+        timestamp_after_max_ms=int(configs["message.timestamp.after.max.ms"]),
     )

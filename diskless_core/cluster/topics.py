@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.cluster import operations, topic_configs
+from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.machine import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
-from diskless_core.cluster.operations import NewTopic, Refusal
+from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
-from diskless_core.cluster.topic_configs import TopicDefaults
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.coordinator.tables import Writes
@@ -36,12 +36,19 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic as clients see it, with its own settings and the rules that follow from them."""
+    """A topic as clients see it.
+
+    Attributes:
+        configs: its own settings.
+        effective_configs: all settings by name, with the broker's where it has none of its own.
+        rules: what follows from them for the batches that are produced to it.
+    """
 
     name: str
     topic_id: uuid.UUID
     partition_count: int
     configs: Mapping[str, str]
+    effective_configs: Mapping[str, str]
     rules: TopicRules
 
     def key(self, partition: int) -> PartitionKey | None:
@@ -56,12 +63,12 @@ class Topics:
         self,
         cluster: Shard[ClusterRecord],
         shards: Mapping[int, DisklessShard],
-        defaults: TopicDefaults,
+        configs: Configs,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._shards = shards
-        self._defaults = defaults
+        self._configs = configs
         self._clock = clock
         self._by_id: dict[bytes, TopicInfo] = {}
         self._by_name: dict[str, TopicInfo] = {}
@@ -119,13 +126,7 @@ class Topics:
         if topic is None:
             return None
         configs = state.committed(CONFIGS, (int(ResourceType.TOPIC), topic.name)) or {}
-        info = TopicInfo(
-            name=topic.name,
-            topic_id=uuid.UUID(bytes=topic_id),
-            partition_count=topic.partition_count,
-            configs=configs,
-            rules=topic_configs.rules(configs, self._defaults),
-        )
+        info = self._info(topic_id, topic.name, topic.partition_count, configs)
         self._by_id[topic_id] = self._by_name[topic.name] = info
         return info
 
@@ -134,7 +135,11 @@ class Topics:
             info = self._by_id.pop(topic_id, None)
             if info is not None:
                 self._by_name.pop(info.name, None)
-        for _, name in writes.get(CONFIGS, ()):
+        for resource_type, name in writes.get(CONFIGS, ()):
+            if resource_type == ResourceType.BROKER:  # every topic may follow it
+                self._by_id.clear()
+                self._by_name.clear()
+                return
             info = self._by_name.pop(name, None)
             if info is not None:
                 self._by_id.pop(info.topic_id.bytes, None)
@@ -152,13 +157,16 @@ class Topics:
         new = NewTopic(
             topic_id=self._clock.new_uuid().bytes,
             name=name,
-            shards=[partition % len(self._shards) for partition in range(partition_count)],
+            shards=[
+                operations.shard_of_new_partition(partition, len(self._shards)) for partition in range(partition_count)
+            ],
             configs=configs,
         )
         if validate_only:
             refusal = await self._cluster.submit(lambda command: operations.check_new_topic(command, name))
             return refusal or self._described(new)
-        refusal = await self._cluster.submit(lambda command: operations.create_topic(command, new))
+        with self._repaired_if_interrupted(OutcomeUnknownError):
+            refusal = await self._cluster.submit(lambda command: operations.create_topic(command, new))
         if refusal is not None:
             return refusal
         info = self._described(new)
@@ -179,6 +187,37 @@ class Topics:
         created = await asyncio.shield(task)
         return self.by_name(name) or created
 
+    async def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        node_id: int,
+        *,
+        validate_only: bool = False,
+    ) -> Refusal | None:
+        """Let a topic have `count` partitions, and wait until the new ones can be written to.
+
+        Args:
+            assignments: the brokers that the client wants for each new partition; None leaves that to the cluster.
+            node_id: the only broker that may be among them.
+
+        Raises:
+            CoordinatorError: no definite answer.
+        """
+        growth = Growth(name=name, count=count, assignments=assignments, node_id=node_id, shard_count=len(self._shards))
+        with self._repaired_if_interrupted(OutcomeUnknownError):
+            refusal = await self._cluster.submit(
+                lambda command: operations.add_partitions(command, growth, validate_only=validate_only)
+            )
+        info = self.by_name(name)
+        if refusal is not None or validate_only or info is None:
+            return refusal
+        with self._repaired_if_interrupted():
+            await self._create_partitions(info)
+        _log.info("partitions added", topic=name, partitions=count)
+        return None
+
     async def delete(self, info: TopicInfo) -> bool:
         """Delete a topic by its id; False when it is gone already.
 
@@ -190,7 +229,9 @@ class Topics:
         def remove(command: Command[ClusterRecord]) -> str | None:
             return operations.remove_topic(command, topic_id)
 
-        if await self._cluster.submit(remove) is None:
+        with self._repaired_if_interrupted(OutcomeUnknownError):
+            removed = await self._cluster.submit(remove)
+        if removed is None:
             return False
         with self._repaired_if_interrupted():
             await asyncio.gather(*(shard.delete_topic(info.topic_id) for shard in self._shards.values()))
@@ -219,11 +260,11 @@ class Topics:
             await asyncio.gather(self._repair, return_exceptions=True)
 
     @contextmanager
-    def _repaired_if_interrupted(self) -> Iterator[None]:
-        """The cluster shard has decided already: what a diskless shard did not confirm is done in the background."""
+    def _repaired_if_interrupted(self, error: type[CoordinatorError] = CoordinatorError) -> Iterator[None]:
+        """The cluster shard has decided, or may have: what a diskless shard lacks then is done in the background."""
         try:
             yield
-        except CoordinatorError:
+        except error:
             if self._repair is None or self._repair.done():
                 self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
             raise
@@ -231,6 +272,7 @@ class Topics:
     async def _reconcile_until_done(self) -> None:
         while True:
             try:
+                await self._cluster.barrier()  # now it is known what became of the interrupted command
                 return await self.reconcile()
             except CoordinatorError as error:
                 _log.warning("the topics of a shard are not up to date yet", error=str(error))
@@ -251,10 +293,15 @@ class Topics:
         )
 
     def _described(self, new: NewTopic) -> TopicInfo:
+        return self._info(new.topic_id, new.name, len(new.shards), new.configs)
+
+    def _info(self, topic_id: bytes, name: str, partition_count: int, configs: Mapping[str, str]) -> TopicInfo:
+        effective = {**self._configs.topic_defaults(), **configs}
         return TopicInfo(
-            name=new.name,
-            topic_id=uuid.UUID(bytes=new.topic_id),
-            partition_count=len(new.shards),
-            configs=new.configs,
-            rules=topic_configs.rules(new.configs, self._defaults),
+            name=name,
+            topic_id=uuid.UUID(bytes=topic_id),
+            partition_count=partition_count,
+            configs=configs,
+            effective_configs=effective,
+            rules=topic_configs.rules(effective),
         )

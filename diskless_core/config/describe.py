@@ -62,7 +62,9 @@ def configured(settings: BaseModel) -> Mapping[str, str | None]:
     fields = {name: field for name, field in type(settings).model_fields.items() if name in settings.model_fields_set}
     texts = {name: None if is_secret(field) else _text(getattr(settings, name)) for name, field in fields.items()}
     return {
-        field.alias or name: texts[name] for name, field in fields.items() if is_secret(field) or texts[name] is not None
+        field.alias or name: texts[name]
+        for name, field in fields.items()
+        if is_secret(field) or texts[name] is not None
     }
 
 

@@ -9,13 +9,22 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from diskless_core.coordinator import operations
-from diskless_core.coordinator.commands import BatchResult, CommitFile, FoundRuns, PartitionKey, Run
+from diskless_core.coordinator.commands import (
+    BatchResult,
+    CommitFile,
+    DeletedRecords,
+    FoundRuns,
+    PartitionKey,
+    Run,
+)
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.records import DisklessRecord
 from diskless_core.coordinator.runs import PAGE_RUNS, RecentRuns, stored_runs, within_budget
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.coordinator.state import FILES, PARTITIONS, PartitionHead
 from diskless_core.coordinator.tables import Writes
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode
 
 CommitListener = Callable[[Sequence[PartitionKey]], None]
@@ -61,6 +70,45 @@ class DisklessShard:
             prefetch=[(FILES, (request.object_key,))],
         )
 
+    async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:
+        """DisklessDeleteRecords: the partition begins at `offset` now, -1 standing for the high watermark.
+
+        At or below the log start it changes nothing; above the high watermark it is OFFSET_OUT_OF_RANGE. A batch that
+        contains `offset` is kept. The rows and objects behind what is deleted go later.
+
+        Raises:
+            CoordinatorError: no answer; it may have happened.
+        """
+        bytes_before = await self._bytes_before(partition, offset)
+        return await self.shard.submit(
+            lambda command: operations.delete_records(command, partition, offset, bytes_before)
+        )
+
+    async def _bytes_before(self, partition: PartitionKey, offset: int) -> int | None:
+        head = self.head(partition)
+        if head is None or offset > head.next_offset:
+            return None
+        if offset <= head.log_start_offset:
+            return head.log_start_bytes
+        if offset == head.next_offset:
+            return head.appended_bytes
+        try:
+            runs = await self.runs_from(partition, offset)
+        except CoordinatorStoreError as error:
+            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
+        return runs[0].bytes_before if runs else head.appended_bytes
+
+    async def forget_files(self, object_keys: Sequence[str]) -> None:
+        """Forget dead objects that the object store has confirmed to be gone.
+
+        Raises:
+            CoordinatorError: no answer; it can be asked again.
+        """
+        await self.shard.submit(
+            lambda command: operations.forget_files(command, object_keys),
+            prefetch=[(FILES, (object_key,)) for object_key in object_keys],
+        )
+
     def head(self, partition: PartitionKey) -> PartitionHead | None:
         """What this node knows of a partition now; None when it is not there."""
         return self.shard.state.committed(PARTITIONS, partition)
@@ -97,6 +145,8 @@ class DisklessShard:
         head = self.head(partition)
         if head is None:
             return FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if offset < head.log_start_offset:
+            return _found(head, (), ErrorCode.OFFSET_OUT_OF_RANGE)
         return _found(head, within_budget(runs, max_bytes))
 
     async def runs_from(self, partition: PartitionKey, offset: int) -> Sequence[Run]:

@@ -91,7 +91,10 @@ def unpack_results(data: bytes) -> list[BatchResult]:
 
 
 class Run(NamedTuple):
-    """Adjacent batches of one partition in one object, with adjacent offsets; readers walk the batch headers."""
+    """Adjacent batches of one partition in one object, with adjacent offsets; readers walk the batch headers.
+
+    `bytes_before` is the size of everything that was appended to the partition before it, deleted or not.
+    """
 
     base_offset: int
     last_offset: int
@@ -101,6 +104,14 @@ class Run(NamedTuple):
     append_time: int
     max_timestamp: int
     timestamp_type: int
+    bytes_before: int = 0
+
+
+class DeletedRecords(NamedTuple):
+    """Where a partition begins after DeleteRecords; -1 with an error."""
+
+    error: ErrorCode
+    log_start_offset: int = NO_OFFSET
 
 
 class FoundRuns(NamedTuple):

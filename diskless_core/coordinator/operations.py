@@ -13,13 +13,20 @@ from diskless_core.coordinator.commands import (
     BatchResult,
     CommitBatch,
     CommitFile,
+    DeletedRecords,
     PartitionKey,
     TimestampType,
     unpack_results,
 )
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.producer_state import NO_PRODUCER, ProducerWindow, WindowBatch
-from diskless_core.coordinator.records import DisklessRecord, PartitionCreated, TopicDeleted
+from diskless_core.coordinator.records import (
+    DisklessRecord,
+    FileDeleted,
+    PartitionCreated,
+    RecordsDeleted,
+    TopicDeleted,
+)
 from diskless_core.coordinator.state import FILES, PARTITIONS, PRODUCERS, TOPICS, PartitionHead, results_of
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.protocol.errors import ErrorCode
@@ -27,6 +34,9 @@ from diskless_core.protocol.file_committed import CommittedBatch, DuplicateBatch
 from diskless_core.protocol.record_batch import MAGIC
 
 DisklessCommand = Command[DisklessRecord]
+
+HIGH_WATERMARK = -1
+"""As the offset of DeleteRecords: delete everything that is committed."""
 
 _PENDING_OFFSET = -1
 
@@ -56,6 +66,47 @@ def delete_topic(command: DisklessCommand, topic_id: bytes) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_ID
     command.emit(TopicDeleted(topic_id=topic_id))
     return ErrorCode.NONE
+
+
+def delete_records(
+    command: DisklessCommand, partition: PartitionKey, offset: int, bytes_before: int | None
+) -> DeletedRecords:
+    """Let a partition begin at `offset`, or at the high watermark; it never moves back.
+
+    Args:
+        bytes_before: what was appended before the run that contains `offset`, or the next one; None when there was no
+            such offset yet.
+    """
+    head = command.get(PARTITIONS, partition)
+    if head is None:
+        return DeletedRecords(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    target = head.next_offset if offset == HIGH_WATERMARK else offset
+    if target == head.next_offset:
+        bytes_before = head.appended_bytes
+    if target < 0 or bytes_before is None or target > head.next_offset:
+        return DeletedRecords(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if target <= head.log_start_offset:
+        return DeletedRecords(ErrorCode.NONE, head.log_start_offset)
+    command.emit(
+        RecordsDeleted(
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            log_start_offset=target,
+            log_start_bytes=bytes_before,
+        )
+    )
+    return DeletedRecords(ErrorCode.NONE, target)
+
+
+def forget_files(command: DisklessCommand, object_keys: Sequence[str]) -> None:
+    """Forget objects that are gone from the object store; those with live runs, or unknown, stay as they are.
+
+    Wants the row of each in FILES prefetched.
+    """
+    for object_key in object_keys:
+        file = command.get(FILES, (object_key,))
+        if file is not None and not file.live_runs:
+            command.emit(FileDeleted(object_key=object_key))
 
 
 def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRules) -> list[BatchResult]:

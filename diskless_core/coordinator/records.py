@@ -28,14 +28,22 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsDeleted:
-    """The partition begins at `log_start_offset` now."""
+    """The partition begins at `log_start_offset` now; `log_start_bytes` were appended before the runs that remain."""
 
     topic_id: bytes
     partition: int
     log_start_offset: int
+    log_start_bytes: int = 0
 
 
-DisklessRecord = PartitionCreated | TopicDeleted | RecordsDeleted | FileCommitted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDeleted:
+    """The object is gone from the object store, and nothing of it has to be known any more."""
+
+    object_key: str
+
+
+DisklessRecord = PartitionCreated | TopicDeleted | RecordsDeleted | FileCommitted | FileDeleted
 
 
 def encode(record: DisklessRecord) -> RecordData:
@@ -66,7 +74,10 @@ def decode(data: RecordData) -> DisklessRecord:
                 topic_id=message.topic_id.bytes,
                 partition=message.partition_index,
                 log_start_offset=message.new_log_start_offset,
+                log_start_bytes=message.log_start_bytes,
             )
+        case messages.DisklessFileDeletedRecord():
+            return FileDeleted(object_key=message.object_key)
     raise record_frames.RecordFormatError(f"a {type(message).__name__} does not belong to a diskless shard")
 
 
@@ -90,5 +101,8 @@ def _encode_value(record: DisklessRecord) -> bytes:
                     topic_id=uuid.UUID(bytes=record.topic_id),
                     partition_index=record.partition,
                     new_log_start_offset=record.log_start_offset,
+                    log_start_bytes=record.log_start_bytes,
                 )
             )
+        case FileDeleted():
+            return record_frames.encode_record(messages.DisklessFileDeletedRecord(object_key=record.object_key))

@@ -39,8 +39,7 @@ from diskless_core.plugin.coordinator_store import (
 )
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
-from diskless_core.protocol.record_batch import CorruptBatchError, RecordData
-from diskless_core.protocol.record_frames import RecordFormatError
+from diskless_core.protocol.record_batch import RecordData
 
 R = TypeVar("R")
 Operation = Callable[[Command[RecordT]], R]
@@ -101,7 +100,7 @@ class Shard(Generic[RecordT]):
         self._appending = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[Callable[[Writes], None]] = []
-        self._unreadable = False
+        self._failure: str | None = None
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -139,15 +138,22 @@ class Shard(Generic[RecordT]):
         try:
             await loop()
         except Exception as error:
-            self._log.critical("a defect ended the shard's work on this node: restart the broker", exc_info=True)
+            self._failure = f"{self.id} stands still from log offset {self._next_offset} on: {error!r}"
+            self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()
-            self._step_down(f"a defect: {error!r}")
+            self._step_down(self._failure)
 
     async def until_leading(self) -> None:
-        """Wait until this node leads the shard."""
+        """Wait until this node leads the shard.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
         while not self.leading:
+            if self._failure is not None:
+                raise CoordinatorError(self._failure)
             self._leadership.changed.clear()
             await self._leadership.changed.wait()
 
@@ -237,6 +243,18 @@ class Shard(Generic[RecordT]):
         """The committed value of a row of any table, from memory or the store."""
         return await self._flusher.prefetch(table, key)
 
+    async def flush(self) -> None:
+        """Give the store everything that is committed.
+
+        Raises:
+            CoordinatorStoreError: it did not take it; it is tried again by itself.
+        """
+        await self._flusher.flush()
+
+    async def change_store(self, work: Callable[[ShardStore], R]) -> R:
+        """Run `work` with the store; it may change rows that are nowhere in memory and never put there again."""
+        return await self._store.read(work)
+
     async def read_store(self, work: Callable[[ShardStore], R]) -> R:
         """Run `work` with the store, which may lag behind memory: see `State.in_memory`."""
         return await self._store.read(work)
@@ -284,18 +302,13 @@ class Shard(Generic[RecordT]):
             except CoordinatorLogError as error:
                 self._step_down(f"reading the log failed: {error}")
                 await self._back_off()
-            except (RecordFormatError, CorruptBatchError) as error:
-                self._unreadable = True
-                self._step_down(f"the log cannot be understood from offset {self._next_offset} on")
-                self._log.error("the shard stands still: was its log written by a newer version?", error=str(error))
-                return
 
     def _take(self, batch: LogBatch) -> None:
         own = self._pipeline.oldest_handed_over
         if own is not None and self._is_accepted_own(own) and own.is_read_back_as(batch.data):
-            self._pipeline.read_back()
             self._acceptance = self._acceptance.advanced()
             self._apply(own.writes, batch.next_offset, own.sequence)
+            self._pipeline.read_back()
             if not own.done.done():
                 own.done.set_result(None)
             return
@@ -344,7 +357,7 @@ class Shard(Generic[RecordT]):
 
     async def _campaign(self) -> None:
         """Claim, and claim again whenever leadership was lost, for as long as the log hints at this node."""
-        while not self._unreadable:
+        while True:
             if self._leadership.term is None and self._leadership.claim is None:
                 await self._append_claim()
             while self._leadership.term is not None or self._leadership.claim is not None:

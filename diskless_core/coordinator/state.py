@@ -1,6 +1,7 @@
 """The state of a diskless shard, and the only code that changes it: `replay` (KIP-1164, "Local state machine").
 
-Resident: topics, partition heads and producer windows. Batch runs and files live in the store.
+Resident: topics, partition heads and producer windows. Batch runs and files live in the store, and so does what
+`trimming` has to do there: replay cannot read those rows, so it only notes which have become garbage.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from diskless_core.coordinator.commands import (
     pack_results,
 )
 from diskless_core.coordinator.producer_state import NO_PRODUCER, ProducerWindow, WindowBatch
-from diskless_core.coordinator.records import DisklessRecord, PartitionCreated, RecordsDeleted, TopicDeleted
+from diskless_core.coordinator.records import (
+    DisklessRecord,
+    FileDeleted,
+    PartitionCreated,
+    RecordsDeleted,
+    TopicDeleted,
+)
 from diskless_core.coordinator.tables import Key, Table, Transaction
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol.errors import ErrorCode
@@ -37,29 +44,51 @@ class Topic(NamedTuple):
 
 
 class PartitionHead(NamedTuple):
-    """Where a partition begins and ends. `max_timestamp_offset` is in the run that has the greatest timestamp."""
+    """Where a partition begins and ends, in offsets and in bytes counted from its first record ever.
+
+    `max_timestamp_offset` is in the run that has, or had, the greatest timestamp.
+    """
 
     log_start_offset: int = 0
     next_offset: int = 0
     max_timestamp: int = NO_MAX_TIMESTAMP
     max_timestamp_offset: int = -1
+    log_start_bytes: int = 0
+    appended_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batches in the runs that are not wholly deleted."""
+        return self.appended_bytes - self.log_start_bytes
 
 
 class FileState(NamedTuple):
-    """A committed (or wholly refused) object."""
+    """A committed (or wholly refused) object. `live_runs` have not been trimmed yet; at 0 the object is dead."""
 
     object_format: int
     size: int
     uploader_id: int
     owner_ids: tuple[int, ...]
     committed_at: int
-    batch_count: int
+    live_runs: int
     digest: bytes
     results: bytes
 
 
+class DeadFile(NamedTuple):
+    """An object none of whose batches in this shard is live. Times in milliseconds; `dead_at` is when it was noticed."""
+
+    dead_at: int
+    committed_at: int
+    owner_ids: tuple[int, ...]
+
+
 def _integers(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, ColumnType.INTEGER) for name in names)
+
+
+def _text(owner_ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, owner_ids))
 
 
 def _owner_ids(column: str) -> tuple[int, ...]:
@@ -81,7 +110,7 @@ PARTITIONS: Table[PartitionHead] = Table(
     spec=TableSpec(
         name="partitions",
         key=(_TOPIC_ID, *_integers("partition")),
-        values=_integers("log_start_offset", "next_offset", "max_timestamp", "max_timestamp_offset"),
+        values=_integers(*PartitionHead._fields),
     ),
     encode=lambda head: head,
     decode=lambda row: PartitionHead._make(row[2:]),
@@ -102,7 +131,7 @@ BATCHES: Table[Run] = Table(
         values=(
             *_integers("last_offset"),
             Column("object_key", ColumnType.TEXT),
-            *_integers("byte_offset", "byte_size", "append_time", "max_timestamp", "timestamp_type"),
+            *_integers("byte_offset", "byte_size", "append_time", "max_timestamp", "timestamp_type", "bytes_before"),
         ),
     ),
     encode=lambda run: run[1:],
@@ -116,21 +145,38 @@ FILES: Table[FileState] = Table(
         values=(
             *_integers("object_format", "size", "uploader_id"),
             Column("owner_ids", ColumnType.TEXT),
-            *_integers("committed_at", "batch_count"),
+            *_integers("committed_at", "live_runs"),
             Column("digest", ColumnType.BLOB),
             Column("results", ColumnType.BLOB),
         ),
     ),
-    encode=lambda file: (*file[:3], ",".join(map(str, file.owner_ids)), *file[4:]),
+    encode=lambda file: (*file[:3], _text(file.owner_ids), *file[4:]),
     decode=lambda row: FileState._make((*row[1:4], _owner_ids(row[4]), *row[5:])),
     resident=False,
 )
+DEAD_FILES: Table[DeadFile] = Table(
+    spec=TableSpec(
+        name="dead_files",
+        key=(Column("object_key", ColumnType.TEXT),),
+        values=(*_integers("dead_at", "committed_at"), Column("owner_ids", ColumnType.TEXT)),
+    ),
+    encode=lambda dead: (dead.dead_at, dead.committed_at, _text(dead.owner_ids)),
+    decode=lambda row: DeadFile(row[1], row[2], _owner_ids(row[3])),
+    resident=False,
+)
+TRIMS: Table[int] = Table(
+    spec=TableSpec(name="trims", key=(_TOPIC_ID, *_integers("partition")), values=_integers("before_offset")),
+    encode=lambda before_offset: (before_offset,),
+    decode=lambda row: int(row[2]),
+    resident=False,
+)
+"""Partitions with runs that end below an offset and are garbage. Replay puts a row, the trimmer removes it."""
 
 
 class DisklessMachine:
     """A shard of `__diskless_metadata`."""
 
-    tables: Sequence[Table[Any]] = (TOPICS, PARTITIONS, PRODUCERS, BATCHES, FILES)
+    tables: Sequence[Table[Any]] = (TOPICS, PARTITIONS, PRODUCERS, BATCHES, FILES, DEAD_FILES, TRIMS)
 
     def encode(self, record: DisklessRecord) -> RecordData:
         return records.encode(record)
@@ -148,6 +194,9 @@ class DisklessMachine:
                 _topic_deleted(record, tx)
             case RecordsDeleted():
                 _records_deleted(record, tx)
+            case FileDeleted():
+                tx.delete(FILES, (record.object_key,))
+                tx.delete(DEAD_FILES, (record.object_key,))
 
 
 def _partition_created(record: PartitionCreated, tx: Transaction) -> None:
@@ -162,37 +211,56 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
         return
     tx.delete(TOPICS, (record.topic_id,))
     for partition in topic.partitions:
-        tx.delete(PARTITIONS, PartitionKey(record.topic_id, partition))
-    for key in tx.keys(PRODUCERS, (record.topic_id,)):
-        tx.delete(PRODUCERS, key)
+        key = PartitionKey(record.topic_id, partition)
+        head = tx.get(PARTITIONS, key)
+        if head is not None:
+            tx.put(TRIMS, key, head.next_offset)
+        tx.delete(PARTITIONS, key)
+    for producer in tx.keys(PRODUCERS, (record.topic_id,)):
+        tx.delete(PRODUCERS, producer)
 
 
 def _records_deleted(record: RecordsDeleted, tx: Transaction) -> None:
     key = PartitionKey(record.topic_id, record.partition)
     head = tx.get(PARTITIONS, key)
-    if head is not None:
-        tx.put(PARTITIONS, key, head._replace(log_start_offset=max(head.log_start_offset, record.log_start_offset)))
+    if head is None or record.log_start_offset <= head.log_start_offset:
+        return
+    tx.put(
+        PARTITIONS,
+        key,
+        head._replace(log_start_offset=record.log_start_offset, log_start_bytes=record.log_start_bytes),
+    )
+    tx.put(TRIMS, key, record.log_start_offset)
 
 
 def _file_committed(record: FileCommitted, tx: Transaction) -> None:
+    live_runs = 0
     for topic_id, partitions in record.topics:
         for partition, batches in partitions:
-            _append(PartitionKey(topic_id, partition), record.object_key, batches, tx)
-    tx.put(FILES, (record.object_key,), _file_state(record))
+            live_runs += _append(PartitionKey(topic_id, partition), record.object_key, batches, tx)
+    tx.put(FILES, (record.object_key,), _file_state(record, live_runs))
+    if not live_runs:
+        dead = DeadFile(record.committed_at, record.committed_at, tuple(record.owner_ids))
+        tx.put(DEAD_FILES, (record.object_key,), dead)
 
 
-def _append(key: PartitionKey, object_key: str, batches: Sequence[CommittedBatch], tx: Transaction) -> None:
+def _append(key: PartitionKey, object_key: str, batches: Sequence[CommittedBatch], tx: Transaction) -> int:
+    """Append one partition's batches; the number of runs that they make."""
     head = tx.get(PARTITIONS, key)
     if head is None:
-        return
+        return 0
+    runs = 0
     for run in coalesce(object_key, batches):
-        tx.put(BATCHES, (*key, run.base_offset), run)
+        tx.put(BATCHES, (*key, run.base_offset), run._replace(bytes_before=head.appended_bytes))
+        head = head._replace(appended_bytes=head.appended_bytes + run.byte_size)
         if run.max_timestamp > head.max_timestamp:
             head = head._replace(max_timestamp=run.max_timestamp, max_timestamp_offset=run.base_offset)
+        runs += 1
     tx.put(PARTITIONS, key, head._replace(next_offset=batches[-1].last_offset + 1))
     for batch in batches:
         if batch.producer_id != NO_PRODUCER:
             _extend_window((*key, batch.producer_id), batch, tx)
+    return runs
 
 
 def _extend_window(key: Key, batch: CommittedBatch, tx: Transaction) -> None:
@@ -233,14 +301,14 @@ def coalesce(object_key: str, batches: Sequence[CommittedBatch]) -> Iterator[Run
         yield run
 
 
-def _file_state(record: FileCommitted) -> FileState:
+def _file_state(record: FileCommitted, live_runs: int) -> FileState:
     return FileState(
         object_format=record.object_format,
         size=record.file_size,
         uploader_id=record.uploader_broker_id,
         owner_ids=tuple(record.owner_ids),
         committed_at=record.committed_at,
-        batch_count=len(record.batch_order),
+        live_runs=live_runs,
         digest=record.content_digest,
         results=pack_results(results_of(record)),
     )

@@ -69,6 +69,13 @@ class ObjectCache:
             self._evict()
         self._metrics.cache_bytes.set(self.size_bytes)
 
+    def forget(self, object_key: str) -> None:
+        """Let go of all chunks of an object that was deleted."""
+        for chunk in self._by_object.pop(object_key, ()):
+            del self._chunks[object_key, chunk.start, chunk.end]
+            self.size_bytes -= len(chunk.data)
+        self._metrics.cache_bytes.set(self.size_bytes)
+
     def _evict(self) -> None:
         _, chunk = self._chunks.popitem(last=False)
         self.size_bytes -= len(chunk.data)

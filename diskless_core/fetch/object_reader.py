@@ -36,6 +36,10 @@ class ObjectReader:
         """Keep what was just uploaded: whoever reads the tail wants it next. From now on the reader owns `data`."""
         self._cache.put(Chunk(object_key, 0, data, is_sound=True))
 
+    def deleted(self, object_key: str) -> None:
+        """Let go of an object that is no more."""
+        self._cache.forget(object_key)
+
     def cached(self, run: Run) -> memoryview | None:
         """A run's batches, if they are in memory and sound."""
         chunk = self._cache.find(run.object_key, run.byte_offset, run.byte_offset + run.byte_size)

@@ -74,30 +74,41 @@ class OffsetLookup:
                 continue
             view = await self._read(run)
             for position, header in record_batch.walk(view):
-                if header.max_timestamp < timestamp:
+                if header.max_timestamp < timestamp or header.last_offset < head.log_start_offset:
                     continue
-                found = record_batch.first_offset_at_or_after(view[position : position + header.size], timestamp)
+                batch = view[position : position + header.size]
+                found = record_batch.first_offset_at_or_after(batch, timestamp, head.log_start_offset)
                 if found is not None:
-                    return ListedOffset(offset=max(found[0], head.log_start_offset), timestamp=found[1])
+                    return ListedOffset(offset=found[0], timestamp=found[1])
         return ListedOffset()
 
     async def _of_max_timestamp(
         self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead
     ) -> ListedOffset:
+        best = ListedOffset()
         newest: Run | None = None
         async for run in _runs(shard, partition, head, from_offset=head.max_timestamp_offset):
+            if run.base_offset < head.log_start_offset:
+                best = await self._latest_of(run, head.log_start_offset)
+                continue
             if newest is None or run.max_timestamp > newest.max_timestamp:
                 newest = run
             if run.max_timestamp == head.max_timestamp:
                 break
-        if newest is None:
-            return ListedOffset()
+        if newest is not None and newest.max_timestamp > best.timestamp:
+            return await self._latest_of(newest, head.log_start_offset)
+        return best
+
+    async def _latest_of(self, run: Run, from_offset: int) -> ListedOffset:
+        """The latest of a run's records, of those at `from_offset` or later."""
         best = ListedOffset()
-        view = await self._read(newest)
+        view = await self._read(run)
         for position, header in record_batch.walk(view):
-            if header.max_timestamp > best.timestamp:
-                offset, timestamp = record_batch.max_timestamp_record(view[position : position + header.size])
-                best = ListedOffset(offset=offset, timestamp=timestamp)
+            if header.max_timestamp > best.timestamp and header.last_offset >= from_offset:
+                batch = view[position : position + header.size]
+                offset, timestamp = record_batch.max_timestamp_record(batch, from_offset)
+                if timestamp > best.timestamp:
+                    best = ListedOffset(offset=offset, timestamp=timestamp)
         return best
 
     async def _read(self, run: Run) -> memoryview:

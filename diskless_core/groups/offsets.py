@@ -66,7 +66,7 @@ def expired_offsets(
     group of consumers does not subscribe to, from the commit. A client's own expiry time goes before either. While a
     group rebalances, or does not say what it subscribes to, nothing goes.
     """
-    in_use = _topics_in_use(group)
+    in_use = topics_in_use(group)
     if in_use is None:
         return []
     became_empty_ms = _became_empty_ms(group, persisted)
@@ -90,7 +90,7 @@ def _became_empty_ms(group: ClassicGroup | None, persisted: PersistedGroup | Non
     return persisted.state_timestamp_ms
 
 
-def _topics_in_use(group: ClassicGroup | None) -> frozenset[str] | None:
+def topics_in_use(group: ClassicGroup | None) -> frozenset[str] | None:
     """Topics whose offsets must stay; None when all must."""
     if group is None or group.protocol_type is None or group.state is GroupState.EMPTY:
         return frozenset()

@@ -99,9 +99,18 @@ class GroupRegistry:
         """Drop a group from memory if nobody is in it or expected."""
         group = self._groups.get(group_id)
         if group is not None and is_idle(group):
-            del self._groups[group_id]
-            group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self.perform(group)
+            self._forget(group)
+
+    def forget_if_empty(self, group_id: str) -> None:
+        """Drop a group from memory if nobody is in it. Who was given an id for it will be a stranger."""
+        group = self._groups.get(group_id)
+        if group is not None and group.state is GroupState.EMPTY:
+            self._forget(group)
+
+    def _forget(self, group: ClassicGroup) -> None:
+        del self._groups[group.group_id]
+        group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.perform(group)
 
     def __iter__(self) -> Iterator[str]:
         """The ids of all groups."""

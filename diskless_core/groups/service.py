@@ -15,6 +15,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.runtime import Shard
+from diskless_core.groups.administration import GroupAdministration
 from diskless_core.groups.effects import NO_MEMBER_ID, Identity, Join, JoinAnswer, Sync, SyncAnswer
 from diskless_core.groups.machine import GroupsRecord
 from diskless_core.groups.offset_commit import OffsetCommitter
@@ -48,6 +49,9 @@ class GroupCoordinator:
     """Coordinates the groups of one shard while this node leads it; otherwise answers where to go.
 
     Each request method takes the decoded request and its version and returns the response message.
+
+    Attributes:
+        administration: answers the requests of those who look after groups.
     """
 
     def __init__(self, shard: Shard[GroupsRecord], clock: Clock, settings: GroupSettings) -> None:
@@ -57,6 +61,7 @@ class GroupCoordinator:
         self._committer = OffsetCommitter(shard, self._registry, settings)
         self._fetcher = OffsetFetcher(shard, self._registry)
         self._retention = OffsetRetention(shard, self._registry, settings)
+        self.administration = GroupAdministration(shard, self._registry)
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

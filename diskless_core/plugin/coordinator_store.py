@@ -108,7 +108,7 @@ class ShardStore(StoreView):
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[StoreView]:
-        """A point-in-time view, readable from any one thread while writes go on. Later writes are invisible in it."""
+        """A view of the point in time of this call, readable from any one thread while writes go on."""
 
     @abstractmethod
     def clear(self) -> None:

@@ -87,7 +87,7 @@ def _is_valid(api_key: int, version: int) -> bool:
 
 
 def decode_request(request_class: type[ApiMessage], version: int, frame: memoryview, pos: int) -> Any:
-    """The request whose body `frame[pos:]` begins with. Records in it are slices of the frame, which has to outlive them.
+    """The request that `frame[pos:]` begins with. Records in it are slices of the frame, which has to outlive them.
 
     Bytes behind the request are ignored, as Apache Kafka does: librdkafka leaves some when it asks for the metadata of
     all topics (its bug 5049).

@@ -142,6 +142,7 @@ class Confluent(Client):
                 "acks": acks,
                 "linger.ms": 5,
                 "message.max.bytes": 10_000_000,
+                "log_level": 2,
             }
         )
         offsets: dict[int, int] = {}
@@ -284,7 +285,6 @@ class KafkaPython(Client):
 
     def join(self, topic: str, group: str) -> Member:
         consumer = kafka.KafkaConsumer(
-            topic,
             bootstrap_servers=self.bootstrap,
             group_id=group,
             enable_auto_commit=False,
@@ -292,6 +292,10 @@ class KafkaPython(Client):
             session_timeout_ms=6000,
             heartbeat_interval_ms=200,
         )
+        consumer.subscribe([topic])
+        # A member that learns of its topic's partitions only after it joined has to join again, and kafka-python 3.0
+        # loses the assignment when a poll's time is over just then. This waits for the metadata.
+        consumer.topics()
         return _KafkaPythonMember(consumer, topic)
 
     def begin_transactions(self) -> None:

@@ -23,6 +23,22 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, 
 from kafka.protocol.producer import InitProducerIdRequest
 
 from diskless_core.protocol.errors import ErrorCode
+from tests.support.admin_requests import (
+    SET,
+    TOPIC,
+    alter_configs_request,
+    create_partitions_request,
+    delete_groups_request,
+    describe_cluster_request,
+    describe_configs_request,
+    describe_groups_request,
+    describe_producers_request,
+    grown,
+    incremental_request,
+    list_config_resources_request,
+    list_groups_request,
+    offset_delete_request,
+)
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic, fetch_request, new_topic, produce_request
 
@@ -44,6 +60,17 @@ SERVED = {
     20: (1, 6),
     22: (0, 5),
     23: (2, 4),
+    15: (0, 6),
+    16: (0, 5),
+    32: (1, 4),
+    33: (0, 2),
+    37: (0, 3),
+    42: (0, 2),
+    44: (0, 1),
+    47: (0, 0),
+    60: (0, 2),
+    61: (0, 0),
+    74: (0, 1),
     75: (0, 0),
 }
 """What Apache Kafka 4.1 advertises of the APIs that are served here."""
@@ -195,11 +222,32 @@ REQUESTS: dict[int, Callable[[Place, int], Any]] = {
     20: _delete_topics,
     22: _init_producer_id,
     23: _offset_for_leader_epoch,
+    15: lambda place, _: describe_groups_request(place.group, operations=True),
+    16: lambda place, _: list_groups_request(["Empty"], ["classic"]),
+    32: lambda place, _: describe_configs_request(TOPIC, place.topic),
+    33: lambda place, _: alter_configs_request(TOPIC, place.topic, {"retention.ms": "5"}),
+    37: lambda place, version: create_partitions_request(grown(place.topic, 2 + version)),
+    42: lambda place, _: delete_groups_request(place.group),
+    44: lambda place, _: incremental_request(TOPIC, place.topic, ("retention.ms", SET, "5")),
+    47: lambda place, _: offset_delete_request(place.group, {place.topic: [0]}),
+    60: lambda place, _: describe_cluster_request(operations=True),
+    61: lambda place, _: describe_producers_request(place.topic, 0),
+    74: lambda place, _: list_config_resources_request(),
     75: _describe_topic_partitions,
 }
 
 UNKNOWN_MEMBER = {25}
-EXPECTED_ERRORS = {11: {0, 79}, 12: UNKNOWN_MEMBER, 13: {0} | UNKNOWN_MEMBER, 14: UNKNOWN_MEMBER, 20: {3}}
+UNKNOWN_GROUP = {69}
+EXPECTED_ERRORS = {
+    11: {0, 79},
+    12: UNKNOWN_MEMBER,
+    13: {0} | UNKNOWN_MEMBER,
+    14: UNKNOWN_MEMBER,
+    15: {0} | UNKNOWN_GROUP,
+    20: {3},
+    42: UNKNOWN_GROUP,
+    47: UNKNOWN_GROUP,
+}
 """Error codes that the plausible request gets, where it is not 0."""
 
 

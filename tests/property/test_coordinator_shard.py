@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import random
 import uuid
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -56,6 +57,9 @@ class Shards(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
         loop = self.runner.get_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        store_delays = random.Random(0)
+        loop.executor_delay_s = lambda: store_delays.choice([0.0, 0.0, 0.01, 0.4])
         self.clock = VirtualClock(loop)
         self.shared = SharedLog()
         self.nodes = {node_id: ShardNode(self.shared, self.clock, node_id) for node_id in NODES}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.produce.active_file import Submission
@@ -164,12 +165,10 @@ def test_a_coordinator_store_that_cannot_be_read_delays_commits_and_loses_none()
 
             def failing_get(table: str, key: tuple[object, ...]) -> object:
                 if next(failures, False):
-                    from diskless_core.plugin.coordinator_store import CoordinatorStoreError
-
                     raise CoordinatorStoreError("injected: the disk is unreadable")
-                return get(table, key)  # type: ignore[arg-type]
+                return get(table, key)
 
-            store.get = failing_get  # type: ignore[method-assign,assignment]
+            store.get = failing_get
             [result] = await asyncio.wait_for(path.produce((0, batch_of(b"a"))), 10)
             assert result.error is ErrorCode.NONE
             assert await path.read(0) == [(0, b"a")]
@@ -315,5 +314,20 @@ def test_whatever_the_delays_each_partition_has_a_producers_batches_in_order_and
                     assert expected[partition][result.base_offset] == value
             for partition, values in expected.items():
                 assert await path.read(partition) == list(enumerate(values))
+
+    run(main)
+
+
+def test_a_store_that_stays_down_does_not_keep_a_broker_from_ending() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            with path.objects.failing(Operation.PUT):
+                answer = path.produce((0, batch_of(b"a")))
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(path.writer.drain(), 60)
+                path.writer.abort()
+                await asyncio.wait_for(path.writer.drain(), 1)
+            assert not answer.done()
+            assert await path.read(0) == []
 
     run(main)

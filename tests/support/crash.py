@@ -139,9 +139,7 @@ class SteadyProducer:
         if error is not None:
             self.failed.append(error)
             return
-        self.acknowledged.append(
-            Acknowledged(message.partition(), message.offset(), message.key(), message.value())  # type: ignore[arg-type]
-        )
+        self.acknowledged.append(Acknowledged(message.partition(), message.offset(), message.key(), message.value()))
 
 
 def wait_for_acknowledgements(producers: list[SteadyProducer], count: int, timeout_s: float = 30.0) -> None:
@@ -171,7 +169,7 @@ def read_everything(bootstrap: str, topic: str) -> dict[int, list[Message]]:
             }
             for message in consumer.consume(1000, 0.5):
                 assert message.error() is None, message.error()
-                read[message.partition()].append(message)  # type: ignore[index]
+                read[message.partition()].append(message)
         return read
     finally:
         consumer.close()

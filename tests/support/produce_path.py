@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,7 +92,7 @@ class ProducePath:
     async def __aenter__(self) -> ProducePath:
         shard = await self.node.start()
         shard.on_commit(self.purgatory.wake)
-        await shard.create_partitions(self.clock.new_uuid().__class__(bytes=TOPIC), "t", range(PARTITIONS))
+        await shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", range(PARTITIONS))
         committer = Committer(
             CommitterServices(
                 node_id=1,

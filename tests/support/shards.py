@@ -65,7 +65,7 @@ class FailingStore(CoordinatorStore):
             self.writes += 1
             write(changes, applied_offset)
 
-        opened.write = guarded  # type: ignore[method-assign]
+        opened.write = guarded
         return opened
 
     def copy(self) -> MemoryCoordinatorStore:

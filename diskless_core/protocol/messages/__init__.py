@@ -17,6 +17,8 @@ from kafka.protocol.admin import (
     CreateTopicsResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeClusterRequest,
@@ -91,6 +93,8 @@ __all__ = [
     "CreateTopicsResponse",
     "DeleteGroupsRequest",
     "DeleteGroupsResponse",
+    "DeleteRecordsRequest",
+    "DeleteRecordsResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
     "DescribeClusterRequest",
@@ -114,6 +118,7 @@ __all__ = [
     "DisklessDescribeFilesRequest",
     "DisklessDescribeFilesResponse",
     "DisklessFileCommittedRecord",
+    "DisklessFileDeletedRecord",
     "DisklessFindBatchesRequest",
     "DisklessFindBatchesResponse",
     "DisklessListOffsetsRequest",
@@ -285,6 +290,10 @@ class DisklessRecordsDeletedRecord(CompiledRecord, ApiData, load_json=__name__):
     """KIP-1164: the start of a partition moved up."""
 
 
+class DisklessFileDeletedRecord(CompiledRecord, ApiData, load_json=__name__):
+    """Extension: a WAL object is gone from the object store and forgotten."""
+
+
 class CoordinatorEntryRecord(CompiledRecord, ApiData, load_json=__name__):
     """Extension: term and sequence, first in each entry of a coordinator log."""
 
@@ -343,6 +352,7 @@ KAFKA_APIS = _by_key(
     Api(ApiVersionsRequest, ApiVersionsResponse),
     Api(CreateTopicsRequest, CreateTopicsResponse),
     Api(DeleteTopicsRequest, DeleteTopicsResponse),
+    Api(DeleteRecordsRequest, DeleteRecordsResponse),
     Api(InitProducerIdRequest, InitProducerIdResponse),
     Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     Api(DescribeGroupsRequest, DescribeGroupsResponse),
@@ -390,6 +400,7 @@ METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
         CoordinatorClaimRecord,
         CoordinatorNoOpRecord,
         ClusterNamedRecord,
+        DisklessFileDeletedRecord,
     )
 }
 """Records in KRaft's framing, by api key."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from diskless_core.broker.handlers import group_administration as administration
 from diskless_core.broker.handlers import groups as handlers
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.runtime import Shard, ShardServices
@@ -32,6 +33,10 @@ HANDLERS = {
     messages.LeaveGroupRequest: (handlers.leave_group, messages.LeaveGroupResponse),
     messages.OffsetCommitRequest: (handlers.offset_commit, messages.OffsetCommitResponse),
     messages.OffsetFetchRequest: (handlers.offset_fetch, messages.OffsetFetchResponse),
+    messages.ListGroupsRequest: (administration.list_groups, messages.ListGroupsResponse),
+    messages.DescribeGroupsRequest: (administration.describe_groups, messages.DescribeGroupsResponse),
+    messages.DeleteGroupsRequest: (administration.delete_groups, messages.DeleteGroupsResponse),
+    messages.OffsetDeleteRequest: (administration.offset_delete, messages.OffsetDeleteResponse),
 }
 
 

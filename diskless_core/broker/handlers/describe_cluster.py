@@ -1,0 +1,58 @@
+"""DescribeCluster: this broker, which is the controller too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import DescribeClusterResponse
+
+_BROKERS = 1
+_CONTROLLERS = 2
+_ALL_CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
+"""Kafka's AclOperation codes for a cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, the configs', IDEMPOTENT_WRITE."""
+
+
+def describe_cluster(context: RequestContext, request: Any) -> Any:
+    """Handle DescribeCluster. Without an authorizer everything is allowed, and so it is shown."""
+    services = context.services
+    if request.endpoint_type != _BROKERS:
+        return _refused(request.endpoint_type)
+    endpoint = services.advertised(context.listener)
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=int(ErrorCode.NONE),
+        error_message=None,
+        endpoint_type=_BROKERS,
+        cluster_id=services.cluster_id,
+        controller_id=endpoint.node_id,
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=endpoint.node_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=services.config.broker_rack,
+                is_fenced=False,
+            )
+        ],
+        authorized_operations=_ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else None,
+    )
+
+
+def _refused(endpoint_type: int) -> Any:
+    if endpoint_type == _CONTROLLERS:
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+    else:
+        error, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=int(error),
+        error_message=message,
+        endpoint_type=_BROKERS,
+        cluster_id="",
+        controller_id=-1,
+        brokers=[],
+        authorized_operations=None,
+    )

@@ -1,0 +1,112 @@
+"""CreatePartitions and DescribeProducers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.broker.handlers.topics import MAX_PARTITIONS_PER_REQUEST
+from diskless_core.cluster import producers
+from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.producers import Producer
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import CreatePartitionsResponse, DescribeProducersResponse
+
+_NONE = -1
+
+CreatedResult = CreatePartitionsResponse.CreatePartitionsTopicResult
+ProducersTopic = DescribeProducersResponse.TopicResponse
+ProducersPartition = ProducersTopic.PartitionResponse
+
+
+async def create_partitions(context: RequestContext, request: Any) -> Any:
+    """Handle CreatePartitions: each topic by itself, answered when the new partitions can be written to."""
+    times_named = Counter(topic.name for topic in request.topics)
+    too_many = sum(_added(context, topic) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
+    results = []
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        if times_named[name] > 1:
+            outcome: Refusal | None = Refusal(code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
+        elif too_many:
+            outcome = Refusal(
+                code=ErrorCode.POLICY_VIOLATION,
+                message=f"A request may ask for {MAX_PARTITIONS_PER_REQUEST} partitions at most.",
+            )
+        else:
+            outcome = await _create(context, topic, validate_only=request.validate_only)
+        results.append(
+            CreatedResult(
+                name=name,
+                error_code=int(outcome.code if outcome is not None else ErrorCode.NONE),
+                error_message=outcome.message if outcome is not None else None,
+            )
+        )
+    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+
+def _added(context: RequestContext, topic: Any) -> int:
+    present = context.services.topics.partition_count(topic.name)
+    return max(topic.count - present, 0) if present is not None else 0
+
+
+async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -> Refusal | None:
+    assignments = None if topic.assignments is None else [list(one.broker_ids) for one in topic.assignments]
+    services = context.services
+    try:
+        return await services.topics.add_partitions(
+            topic.name, topic.count, assignments, services.config.node_id, validate_only=validate_only
+        )
+    except CoordinatorError as error:
+        return Refusal(code=error.code, message=str(error))
+
+
+def describe_producers(context: RequestContext, request: Any) -> Any:
+    """Handle DescribeProducers: the idempotent producers whose sequence numbers are remembered."""
+    topics = context.services.topics
+    keys: dict[tuple[str, int], PartitionKey] = {}
+    for topic in request.topics:
+        info = topics.by_name(topic.name)
+        for partition in topic.partition_indexes:
+            key = info.key(partition) if info is not None else None
+            if key is not None:
+                keys[topic.name, partition] = key
+    found = producers.describe(
+        keys.values(), topics, context.services.clock.now_ms(), context.services.config.producer_id_expiration_ms
+    )
+    return DescribeProducersResponse(
+        throttle_time_ms=0,
+        topics=[
+            ProducersTopic(
+                name=topic.name,
+                partitions=[
+                    _partition(partition, found.get(keys[topic.name, partition]))
+                    if (topic.name, partition) in keys
+                    else _partition(partition, None)
+                    for partition in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _partition(index: int, found: list[Producer] | None) -> Any:
+    return ProducersPartition(
+        partition_index=index,
+        error_code=int(ErrorCode.NONE if found is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        error_message=None if found is not None else "This server does not host this topic-partition.",
+        active_producers=[
+            ProducersPartition.ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_append_time,
+                coordinator_epoch=_NONE,
+                current_txn_start_offset=_NONE,
+            )
+            for producer in found or ()
+        ],
+    )

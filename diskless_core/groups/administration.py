@@ -1,0 +1,213 @@
+"""What an administrator asks of groups: to list and describe them, to delete them, or some of their offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.machine import Command
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.groups.classic import ClassicGroup
+from diskless_core.groups.effects import GroupState
+from diskless_core.groups.machine import GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord, OffsetRecord
+from diskless_core.groups.offsets import CONSUMER_PROTOCOL_TYPE, topics_in_use
+from diskless_core.groups.registry import GroupRegistry
+from diskless_core.groups.roster import Member
+from diskless_core.groups.topics import TopicCatalog
+from diskless_core.protocol import messages
+from diskless_core.protocol.errors import ErrorCode
+
+_NOT_FOUND_SINCE = 6
+_TYPE = "classic"
+_ALL_GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
+"""Kafka's AclOperation codes for a group: READ, DELETE, DESCRIBE, and the configs'."""
+
+DescribedGroup = messages.DescribeGroupsResponse.DescribedGroup
+OffsetsTopic = messages.OffsetDeleteResponse.OffsetDeleteResponseTopic
+
+
+class GroupAdministration:
+    """Answers ListGroups, DescribeGroups, DeleteGroups and OffsetDelete."""
+
+    def __init__(self, shard: Shard[GroupsRecord], registry: GroupRegistry) -> None:
+        self._shard = shard
+        self._registry = registry
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    async def list(self, request: Any) -> Any:
+        """All groups in one of the states and of one of the types, written in any case; no filter lets all pass."""
+        try:
+            await self._registry.require_loaded()
+        except CoordinatorError as error:
+            return messages.ListGroupsResponse(throttle_time_ms=0, error_code=error.code, groups=[])
+        states = {state.lower() for state in request.states_filter or ()}
+        types = {kind.lower() for kind in request.types_filter or ()}
+        groups = [group for group_id in sorted(self._registry) if (group := self._find(group_id)) is not None]
+        return messages.ListGroupsResponse(
+            throttle_time_ms=0,
+            error_code=0,
+            groups=[
+                messages.ListGroupsResponse.ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=_TYPE,
+                )
+                for group in groups
+                if (not states or group.state.lower() in states) and (not types or _TYPE in types)
+            ],
+        )
+
+    async def describe(self, request: Any, version: int) -> Any:
+        """Each group with its members. One that does not exist is a dead one; since version 6 also an error."""
+        operations = _ALL_GROUP_OPERATIONS if request.include_authorized_operations else None
+        try:
+            await self._registry.require_loaded()
+        except CoordinatorError as error:
+            groups = [_described(group_id, operations, error=error.code) for group_id in request.groups]
+        else:
+            groups = [self._describe(group_id, operations, version) for group_id in request.groups]
+        return messages.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
+
+    def _describe(self, group_id: str, operations: Collection[int] | None, version: int) -> Any:
+        group = self._find(group_id)
+        if group is not None:
+            return _described(group_id, operations, group)
+        if version < _NOT_FOUND_SINCE:
+            return _described(group_id, operations, state=GroupState.DEAD)
+        return _described(
+            group_id,
+            operations,
+            state=GroupState.DEAD,
+            error=ErrorCode.GROUP_ID_NOT_FOUND,
+            message=f"Group {group_id} not found.",
+        )
+
+    def _find(self, group_id: str) -> ClassicGroup | None:
+        group = self._registry.find(group_id)
+        return group if group is not None and group.state is not GroupState.DEAD else None
+
+    # --- deleting ------------------------------------------------------------------------------------------------
+
+    async def delete(self, request: Any) -> Any:
+        """Delete groups without members, their offsets too. Answered once that is committed to the shard."""
+        group_ids = list(dict.fromkeys(request.groups_names))
+        errors = await asyncio.gather(*(self._delete(group_id) for group_id in group_ids))
+        result_class = messages.DeleteGroupsResponse.DeletableGroupResult
+        return messages.DeleteGroupsResponse(
+            throttle_time_ms=0,
+            results=[
+                result_class(group_id=group_id, error_code=error)
+                for group_id, error in zip(group_ids, errors, strict=True)
+            ],
+        )
+
+    async def _delete(self, group_id: str) -> ErrorCode:
+        try:
+            await self._registry.require_loaded()
+            error = await self._shard.submit(partial(self._delete_group, group_id))
+        except CoordinatorError as failure:
+            return failure.code
+        if error is ErrorCode.NONE:
+            self._registry.forget_if_empty(group_id)
+        return error
+
+    def _delete_group(self, group_id: str, command: Command[GroupsRecord]) -> ErrorCode:
+        offsets = list(command.tx.keys(GROUP_OFFSETS, (group_id,)))
+        group = self._find(group_id)
+        if group is None and not offsets:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group is not None and group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        for _, topic, partition in offsets:
+            command.emit(OffsetRecord(group_id=group_id, topic=topic, partition=partition, value=None))
+        if command.get(GROUPS, (group_id,)) is not None:
+            command.emit(GroupRecord(group_id=group_id, value=None))
+        return ErrorCode.NONE
+
+    async def delete_offsets(self, request: Any, topics: TopicCatalog) -> Any:
+        """Delete committed offsets of topics that nobody in the group subscribes to. One without offset is fine."""
+        group_id = request.group_id
+        if not group_id:
+            return messages.OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, throttle_time_ms=0, topics=[])
+        known = [topic for topic in request.topics if topics.partition_count(topic.name) is not None]
+        try:
+            await self._registry.require_loaded()
+            outcome = await self._shard.submit(partial(self._delete_offsets, group_id, known))
+        except CoordinatorError as failure:
+            outcome = failure.code
+        if isinstance(outcome, ErrorCode):
+            return messages.OffsetDeleteResponse(error_code=outcome, throttle_time_ms=0, topics=[])
+        errors = {topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in request.topics} | outcome
+        return messages.OffsetDeleteResponse(
+            error_code=0, throttle_time_ms=0, topics=[_offsets_deleted(topic, errors) for topic in request.topics]
+        )
+
+    def _delete_offsets(
+        self, group_id: str, topics: Sequence[Any], command: Command[GroupsRecord]
+    ) -> dict[str, ErrorCode] | ErrorCode:
+        group = self._find(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP
+        in_use = topics_in_use(group)
+        errors = {}
+        for topic in topics:
+            is_subscribed = in_use is None or topic.name in in_use
+            errors[topic.name] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
+            for partition in [] if is_subscribed else topic.partitions:
+                index = partition.partition_index
+                if command.get(GROUP_OFFSETS, (group_id, topic.name, index)) is not None:
+                    command.emit(OffsetRecord(group_id=group_id, topic=topic.name, partition=index, value=None))
+        return errors
+
+
+def _described(
+    group_id: str,
+    operations: Collection[int] | None,
+    group: ClassicGroup | None = None,
+    *,
+    state: str = "",
+    error: ErrorCode = ErrorCode.NONE,
+    message: str | None = None,
+) -> Any:
+    protocol = group.protocol if group is not None and group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=group.state.value if group is not None else str(state),
+        protocol_type=(group.protocol_type or "") if group is not None else "",
+        protocol_data=protocol or "",
+        members=[_member(member, protocol) for member in group.roster] if group is not None else [],
+        authorized_operations=operations,
+    )
+
+
+def _member(member: Member, protocol: str | None) -> Any:
+    """A member; what it subscribes to and has been assigned counts only in a stable group."""
+    return DescribedGroup.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(protocol),
+        member_assignment=member.assignment,
+    )
+
+
+def _offsets_deleted(topic: Any, errors: dict[str, ErrorCode]) -> Any:
+    return OffsetsTopic(
+        name=topic.name,
+        partitions=[
+            OffsetsTopic.OffsetDeleteResponsePartition(
+                partition_index=one.partition_index, error_code=errors[topic.name]
+            )
+            for one in topic.partitions
+        ],
+    )

@@ -1,0 +1,1 @@
+"""WAL objects in one SQLite file, and offsets that are always even."""

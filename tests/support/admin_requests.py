@@ -1,0 +1,144 @@
+"""Administrators' requests that tests send over a `WireClient`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    DeleteGroupsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    DescribeProducersRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer.group import OffsetDeleteRequest
+
+from tests.support.wire import WireClient
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+_Grown = CreatePartitionsRequest.CreatePartitionsTopic
+
+
+def grown(topic: str, count: int, assignments: Sequence[Sequence[int]] | None = None) -> Any:
+    """A topic for CreatePartitions."""
+    wanted = None
+    if assignments is not None:
+        wanted = [_Grown.CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in assignments]
+    return _Grown(name=topic, count=count, assignments=wanted)
+
+
+def create_partitions_request(*topics: Any, validate_only: bool = False) -> Any:
+    return CreatePartitionsRequest(topics=list(topics), timeout_ms=10_000, validate_only=validate_only)
+
+
+def create_partitions(
+    wire: WireClient, *topics: Any, validate_only: bool = False, version: int = 3
+) -> list[tuple[int, str | None]]:
+    """Error code and message for each topic."""
+    response = wire.call(create_partitions_request(*topics, validate_only=validate_only), version)
+    return [(result.error_code, result.error_message) for result in response.results]
+
+
+def describe_cluster_request(*, operations: bool = False, endpoint_type: int = 1) -> Any:
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=operations, endpoint_type=endpoint_type, include_fenced_brokers=False
+    )
+
+
+def describe_configs_request(
+    resource_type: int,
+    name: str,
+    keys: Sequence[str] | None = None,
+    *,
+    synonyms: bool = True,
+    documentation: bool = True,
+) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=list(keys) if keys is not None else None
+    )
+    return DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms, include_documentation=documentation)
+
+
+def describe_configs(
+    wire: WireClient, resource_type: int, name: str, keys: Sequence[str] | None = None, version: int = 4
+) -> dict[str, Any]:
+    """All settings of a resource by name."""
+    [result] = wire.call(describe_configs_request(resource_type, name, keys), version).results
+    assert result.error_code == 0, result.error_message
+    return {config.name: config for config in result.configs}
+
+
+def alter_configs_request(
+    resource_type: int, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
+) -> Any:
+    resource_class = AlterConfigsRequest.AlterConfigsResource
+    entries = [resource_class.AlterableConfig(name=key, value=value) for key, value in configs.items()]
+    resource = resource_class(resource_type=resource_type, resource_name=name, configs=entries)
+    return AlterConfigsRequest(resources=[resource], validate_only=validate_only)
+
+
+def incremental_request(
+    resource_type: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> Any:
+    resource_class = IncrementalAlterConfigsRequest.AlterConfigsResource
+    entries = [
+        resource_class.AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    ]
+    resource = resource_class(resource_type=resource_type, resource_name=name, configs=entries)
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+
+
+def alter(
+    wire: WireClient,
+    resource_type: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+    version: int = 1,
+) -> tuple[int, str | None]:
+    """IncrementalAlterConfigs of one resource: error code and message."""
+    request = incremental_request(resource_type, name, *changes, validate_only=validate_only)
+    [answer] = wire.call(request, version).responses
+    return answer.error_code, answer.error_message
+
+
+def list_config_resources_request(*types: int) -> Any:
+    return ListConfigResourcesRequest(resource_types=list(types))
+
+
+def describe_producers_request(topic: str, *partitions: int) -> Any:
+    asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(partitions))
+    return DescribeProducersRequest(topics=[asked])
+
+
+def list_groups_request(states: Sequence[str] = (), types: Sequence[str] = ()) -> Any:
+    return ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+
+
+def describe_groups_request(*groups: str, operations: bool = False) -> Any:
+    return DescribeGroupsRequest(groups=list(groups), include_authorized_operations=operations)
+
+
+def delete_groups_request(*groups: str) -> Any:
+    return DeleteGroupsRequest(groups_names=list(groups))
+
+
+def offset_delete_request(group: str, partitions: Mapping[str, Sequence[int]]) -> Any:
+    topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    topics = [
+        topic_class(
+            name=topic,
+            partitions=[topic_class.OffsetDeleteRequestPartition(partition_index=index) for index in indexes],
+        )
+        for topic, indexes in partitions.items()
+    ]
+    return OffsetDeleteRequest(group_id=group, topics=topics)

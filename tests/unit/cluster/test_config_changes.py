@@ -1,0 +1,147 @@
+"""Alterations of settings, as the cluster shard decides them."""
+
+from __future__ import annotations
+
+import pytest
+
+from diskless_core.cluster import config_changes
+from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, AlterOperation, ConfigChange
+from diskless_core.cluster.records import ResourceType
+from diskless_core.protocol.errors import ErrorCode
+from tests.unit.cluster.cluster_state import ClusterState
+
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+NODE_ID = 1
+BROKER_PROPERTIES = ("log.retention.ms", "message.max.bytes", "listeners", "log.retention.hours")
+
+
+@pytest.fixture
+def cluster():
+    state = ClusterState()
+    state.create_topic("t", configs={"retention.ms": "7", "segment.ms": "9"})
+    return state
+
+
+def alter(cluster, *changes, kind=ResourceType.TOPIC, name="t", replace=False, validate_only=False):
+    alteration = Alteration(
+        resource_type=int(kind),
+        resource_name=name,
+        changes=[ConfigChange(key, value, operation) for key, operation, value in changes],
+        replace=replace,
+    )
+    refusal = config_changes.check_alteration(alteration, NODE_ID)
+    return refusal or cluster.run(
+        lambda command: config_changes.alter(command, alteration, BROKER_PROPERTIES, validate_only=validate_only)
+    )
+
+
+def test_settings_are_set_and_deleted_and_others_stay(cluster):
+    assert alter(cluster, ("retention.bytes", SET, "5"), ("segment.ms", DELETE, None)) is None
+
+    assert cluster.configs(ResourceType.TOPIC, "t") == {"retention.ms": "7", "retention.bytes": "5"}
+
+
+def test_a_replacement_removes_what_it_does_not_name(cluster):
+    assert alter(cluster, ("retention.bytes", SET, "5"), ("segment.ms", SET, "10"), replace=True) is None
+    assert cluster.configs(ResourceType.TOPIC, "t") == {"retention.bytes": "5", "segment.ms": "10"}
+
+    assert alter(cluster, replace=True) is None
+    assert cluster.configs(ResourceType.TOPIC, "t") == {}
+
+
+def test_deleting_what_is_not_set_is_no_error(cluster):
+    assert alter(cluster, ("retention.bytes", DELETE, None)) is None
+
+
+def test_lists_are_appended_to_and_subtracted_from(cluster):
+    assert alter(cluster, ("cleanup.policy", APPEND, "delete")) is None
+    assert cluster.configs(ResourceType.TOPIC, "t")["cleanup.policy"] == "delete"
+
+    assert alter(cluster, ("cleanup.policy", SUBTRACT, "compact")) is None
+    assert cluster.configs(ResourceType.TOPIC, "t")["cleanup.policy"] == "delete"
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        (("cleanup.policy", APPEND, "compact"), "delete,compact"),
+        (("cleanup.policy", SUBTRACT, "delete"), "cleanup.policy"),
+        (("retention.ms", APPEND, "1"), "Can't APPEND to key retention.ms because its type is not LIST."),
+        (("retention.ms", SUBTRACT, "1"), "Can't SUBTRACT"),
+        (("retention.ms", SET, "soon"), "soon"),
+        (("retention.ms", SET, "-2"), "-2"),
+        (("retention.mss", SET, "1"), "Unknown topic config name: retention.mss"),
+        (("retention.mss", DELETE, None), "retention.mss"),
+        (("log.retention.ms", SET, "1"), "log.retention.ms"),
+    ],
+)
+def test_what_a_topic_does_not_take_is_an_invalid_config_and_changes_nothing(cluster, change, hint):
+    before = cluster.configs(ResourceType.TOPIC, "t")
+
+    refusal = alter(cluster, ("retention.bytes", SET, "5"), change)
+
+    assert refusal.code is ErrorCode.INVALID_CONFIG
+    assert hint in refusal.message
+    assert cluster.configs(ResourceType.TOPIC, "t") == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], "duplicate"),
+        ([("retention.ms", SET, None)], "Null value not supported for : retention.ms"),
+        ([("cleanup.policy", APPEND, None)], "Null value"),
+        ([("retention.ms", 9, "1")], "Unknown operation type 9"),
+    ],
+)
+def test_what_makes_no_sense_is_an_invalid_request(cluster, changes, hint):
+    refusal = alter(cluster, *changes)
+
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+    assert hint in refusal.message
+
+
+def test_validate_only_changes_nothing_and_finds_what_altering_would(cluster):
+    assert alter(cluster, ("retention.ms", SET, "1"), validate_only=True) is None
+    assert alter(cluster, ("retention.ms", SET, "x"), validate_only=True).code is ErrorCode.INVALID_CONFIG
+
+    assert cluster.configs(ResourceType.TOPIC, "t")["retention.ms"] == "7"
+
+
+def test_an_unknown_topic_has_no_settings_to_alter(cluster):
+    assert alter(cluster, ("retention.ms", SET, "1"), name="u").code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cluster.configs(ResourceType.TOPIC, "u") == {}
+
+
+@pytest.mark.parametrize("name", [ALL_BROKERS, str(NODE_ID)])
+def test_a_brokers_settings_that_topics_follow_can_be_altered(cluster, name):
+    kind = ResourceType.BROKER
+    assert alter(cluster, ("log.retention.ms", SET, "1"), ("message.max.bytes", SET, "2"), kind=kind, name=name) is None
+    assert cluster.configs(kind, name) == {"log.retention.ms": "1", "message.max.bytes": "2"}
+
+    assert alter(cluster, ("log.retention.ms", DELETE, None), kind=kind, name=name) is None
+    assert cluster.configs(kind, name) == {"message.max.bytes": "2"}
+
+
+@pytest.mark.parametrize("prop", ["listeners", "log.retention.hours"])
+def test_a_brokers_other_settings_need_a_restart(cluster, prop):
+    refusal = alter(cluster, (prop, SET, "1"), kind=ResourceType.BROKER, name=ALL_BROKERS)
+
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+    assert refusal.message == f"Cannot update these configs dynamically: Set({prop})"
+
+
+@pytest.mark.parametrize("change", [("log.retention.mss", SET, "1"), ("message.max.bytes", SET, "-1")])
+def test_what_a_broker_does_not_take_is_an_invalid_config(cluster, change):
+    assert alter(cluster, change, kind=ResourceType.BROKER, name="1").code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"),
+    [(4, "2", "expected 1, but received 2"), (4, "one", "must be an integer"), (8, "1", "type 8"), (0, "x", "type 0")],
+)
+def test_resources_that_are_not_here_are_refused(cluster, kind, name, hint):
+    refusal = alter(cluster, kind=kind, name=name)
+
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+    assert hint in refusal.message

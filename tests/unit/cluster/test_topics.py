@@ -1,0 +1,215 @@
+"""Topics across the cluster's shard and the Diskless shards, when something goes wrong between the two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from diskless_core.cluster.config_layers import BrokerSettings
+from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.machine import ClusterMachine
+from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.producer_ids import ProducerIds
+from diskless_core.cluster.records import ClusterRecord
+from diskless_core.cluster.topics import TopicInfo, Topics
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.operations import CommitRules
+from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.testing.fakes.log import AppendFault, SharedLog
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from tests.support.shards import EXPIRATION_MS, Sequential
+from tests.support.virtual_time import VirtualClock, run
+
+CLUSTER = ShardId(ShardKind.CLUSTER, 0)
+DISKLESS = ShardId(ShardKind.DISKLESS, 0)
+
+
+class ClusterNode:
+    """The topics of one node, on one cluster shard and one Diskless shard."""
+
+    def __init__(self, shared: SharedLog) -> None:
+        self.shared = shared
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        log = shared.node(1)
+        self.log = log
+        services = ShardServices(node_id=1, clock=self.clock, log=log, store=MemoryCoordinatorStore())
+        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
+        self.cluster: Shard[ClusterRecord] = Shard(CLUSTER, ClusterMachine(), services)
+        self.diskless = DisklessShard(Shard(DISKLESS, DisklessMachine(), services), rules)
+        configs = Configs(self.cluster, BrokerSettings.of(BrokerConfig()))
+        self.topics = Topics(self.cluster, {0: self.diskless}, configs, self.clock)
+        self.producer_ids = ProducerIds(self.cluster, 1)
+
+    async def start(self) -> None:
+        await self.log.start()
+        for shard in (self.cluster, self.diskless.shard):
+            await shard.start()
+            await shard.until_leading()
+        await self.topics.reconcile()
+
+    async def stop(self) -> None:
+        await self.topics.stop()
+        for shard in (self.cluster, self.diskless.shard):
+            await shard.stop()
+        await self.log.stop()
+
+    async def settled(self) -> None:
+        """Give repairs the time that they need."""
+        await asyncio.sleep(10)
+
+    async def until_done(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        while True:
+            try:
+                return await work()
+            except CoordinatorError:
+                await asyncio.sleep(0.5)
+
+    def assert_consistent(self) -> None:
+        """The Diskless shard has exactly the partitions of the cluster's topics."""
+        expected = {
+            PartitionKey(info.topic_id.bytes, partition)
+            for info in self.topics.all()
+            for partition in range(info.partition_count)
+        }
+        assert set(self.diskless.heads()) == expected
+
+
+@asynccontextmanager
+async def started(shared: SharedLog | None = None) -> AsyncIterator[ClusterNode]:
+    node = ClusterNode(shared or SharedLog())
+    await node.start()
+    yield node
+    await node.stop()
+
+
+def test_a_topic_can_be_found_by_name_and_id_as_soon_as_it_was_created_and_not_after_its_deletion() -> None:
+    async def main() -> None:
+        async with started() as node:
+            info = await node.topics.create("t", 3, {"max.message.bytes": "77"})
+            assert isinstance(info, TopicInfo)
+            found = node.topics.by_name("t")
+            assert found is not None
+            assert found == node.topics.by_id(info.topic_id) == info
+            assert found.rules.max_message_bytes == 77
+            node.assert_consistent()
+            assert await node.topics.delete(info)
+            assert node.topics.by_name("t") is None
+            assert node.topics.by_id(info.topic_id) is None
+            assert not await node.topics.delete(info)
+            node.assert_consistent()
+
+    run(main)
+
+
+def test_a_topic_of_the_same_name_is_another_topic_without_the_settings_of_the_first() -> None:
+    async def main() -> None:
+        async with started() as node:
+            first = await node.topics.create("t", 1, {"max.message.bytes": "77"})
+            assert isinstance(first, TopicInfo)
+            await node.topics.delete(first)
+            second = await node.topics.create("t", 2, {})
+            assert isinstance(second, TopicInfo)
+            assert second.topic_id != first.topic_id
+            assert second.rules.max_message_bytes != 77
+            assert node.topics.by_id(first.topic_id) is None
+
+    run(main)
+
+
+def test_however_many_ask_for_a_missing_topic_at_once_it_is_created_once() -> None:
+    async def main() -> None:
+        async with started() as node:
+            found = await asyncio.gather(*(node.topics.ensure("t", 1) for _ in range(10)))
+            assert len({info.topic_id for info in found if isinstance(info, TopicInfo)}) == 1
+            assert len(list(node.topics.all())) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("shard", [CLUSTER, DISKLESS])
+@pytest.mark.parametrize("fault", AppendFault)
+def test_whatever_append_fails_while_a_topic_is_created_it_is_there_whole_or_not_at_all(
+    shard: ShardId, fault: AppendFault
+) -> None:
+    async def main() -> None:
+        async with started() as node:
+            node.shared.fail_next_append(fault, shard=shard)
+            with pytest.raises(CoordinatorError):
+                await node.topics.create("t", 3, {})
+            await node.settled()
+            node.shared.land_late_appends(shard)
+            await node.settled()
+            node.assert_consistent()
+            again = await node.until_done(lambda: node.topics.create("t", 3, {}))
+            if isinstance(again, Refusal):
+                assert again.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            node.assert_consistent()
+
+    run(main)
+
+
+@pytest.mark.parametrize("shard", [CLUSTER, DISKLESS])
+@pytest.mark.parametrize("fault", AppendFault)
+def test_whatever_append_fails_while_a_topic_is_deleted_it_is_gone_whole_or_not_at_all(
+    shard: ShardId, fault: AppendFault
+) -> None:
+    async def main() -> None:
+        async with started() as node:
+            info = await node.topics.create("t", 3, {})
+            assert isinstance(info, TopicInfo)
+            node.shared.fail_next_append(fault, shard=shard)
+            with pytest.raises(CoordinatorError):
+                await node.topics.delete(info)
+            await node.settled()
+            node.assert_consistent()
+            await node.until_done(lambda: node.topics.delete(info))
+            assert node.topics.by_name("t") is None
+            node.assert_consistent()
+
+    run(main)
+
+
+def test_a_crash_between_the_two_shards_is_put_right_at_the_next_start() -> None:
+    async def main() -> None:
+        shared = SharedLog()
+        async with started(shared) as node:
+            info = await node.topics.create("kept", 1, {})
+            deleted = await node.topics.create("deleted", 1, {})
+            assert isinstance(info, TopicInfo)
+            assert isinstance(deleted, TopicInfo)
+            shared.fail_next_append(shard=DISKLESS, times=100)
+            for interrupted in (node.topics.create("new", 2, {}), node.topics.delete(deleted)):
+                with pytest.raises(CoordinatorError):
+                    await interrupted
+        shared._faults.clear()
+        async with started(shared) as node:
+            assert [info.name for info in node.topics.all()] == ["kept", "new"]
+            node.assert_consistent()
+
+    run(main)
+
+
+def test_no_producer_id_is_ever_given_twice() -> None:
+    async def main() -> None:
+        shared = SharedLog()
+        seen: list[int] = []
+        for fault in (None, *AppendFault):
+            async with started(shared) as node:
+                if fault is not None:
+                    shared.fail_next_append(fault, shard=CLUSTER)
+                taken = [node.until_done(node.producer_ids.next) for _ in range(1100)]
+                seen += await asyncio.gather(*taken)
+                shared.land_late_appends(CLUSTER)
+        assert len(set(seen)) == len(seen)
+
+    run(main)

@@ -1,0 +1,118 @@
+"""State in layers: what is pending, what is committed, what the store has not got yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from diskless_core.coordinator.tables import State, Table, Transaction
+from diskless_core.plugin.coordinator_store import Column, ColumnType, TableChanges, TableSpec
+
+
+def table(name: str, *, resident: bool) -> Table[int]:
+    return Table(
+        spec=TableSpec(
+            name=name,
+            key=(Column("kind", ColumnType.TEXT), Column("id", ColumnType.INTEGER)),
+            values=(Column("value", ColumnType.INTEGER),),
+        ),
+        encode=lambda value: (value,),
+        decode=lambda row: row[2],
+        resident=resident,
+    )
+
+
+HOME = table("home", resident=True)
+AWAY = table("away", resident=False)
+A, B = ("a", 1), ("b", 1)
+
+
+@pytest.fixture
+def state() -> State:
+    return State((HOME, AWAY))
+
+
+def test_a_proposal_is_seen_by_commands_and_not_by_clients(state: State) -> None:
+    state.propose(0, {HOME: {A: 1}})
+    assert (state.get(HOME, A), state.committed(HOME, A)) == (1, None)
+    state.commit({HOME: {A: 1}}, 0)
+    assert (state.get(HOME, A), state.committed(HOME, A)) == (1, 1)
+
+
+def test_a_later_proposal_stays_visible_when_an_earlier_one_commits(state: State) -> None:
+    state.propose(0, {HOME: {A: 1}})
+    state.propose(1, {HOME: {A: 2, B: 3}})
+    state.commit({HOME: {A: 1}}, 0)
+    assert (state.get(HOME, A), state.committed(HOME, A)) == (2, 1)
+    state.forget_pending()
+    assert (state.get(HOME, A), state.get(HOME, B)) == (1, None)
+
+
+def test_a_proposed_deletion_hides_what_is_committed(state: State) -> None:
+    state.commit({HOME: {A: 1, B: 2}})
+    state.propose(0, {HOME: {A: None}})
+    assert state.get(HOME, A) is None
+    assert list(state.keys(HOME, ())) == [B]
+    assert dict(state.rows(HOME)) == {A: 1, B: 2}
+    state.commit({HOME: {A: None}}, 0)
+    assert dict(state.rows(HOME)) == {B: 2}
+
+
+def test_keys_are_found_by_their_beginning(state: State) -> None:
+    state.commit({HOME: {A: 1, B: 2}})
+    state.propose(0, {HOME: {("a", 2): 3}})
+    tx = Transaction(state)
+    tx.put(HOME, ("a", 3), 4)
+    tx.delete(HOME, A)
+    assert sorted(tx.keys(HOME, ("a",))) == [("a", 2), ("a", 3)]
+    for key in tx.keys(HOME, ()):
+        tx.delete(HOME, key)
+    assert list(tx.keys(HOME, ())) == []
+
+
+def test_what_is_flushed_stays_in_memory_until_the_store_has_it(state: State) -> None:
+    state.commit({AWAY: {A: 1}, HOME: {B: 2}})
+    assert state.unflushed_rows == 2
+    assert state.begin_flush() == {"home": TableChanges(put=[(*B, 2)]), "away": TableChanges(put=[(*A, 1)])}
+    assert state.unflushed_rows == 0
+    assert state.in_memory(AWAY, A) == (True, 1)
+    state.end_flush()
+    assert state.in_memory(AWAY, A) == (False, None)
+    assert state.committed(HOME, B) == 2
+    assert state.begin_flush() == {}
+
+
+def test_a_failed_flush_is_made_up_for_by_the_next_with_the_newest_values(state: State) -> None:
+    state.commit({AWAY: {A: 1, B: 1}})
+    state.begin_flush()
+    state.commit({AWAY: {A: None, ("c", 1): 3}})
+    assert state.in_memory(AWAY, A) == (True, None)
+    assert state.begin_flush() == {"away": TableChanges(put=[(*B, 1), ("c", 1, 3)], delete=[A])}
+    state.end_flush()
+    assert state.begin_flush() == {}
+
+
+def test_what_comes_during_a_flush_is_for_the_next_one(state: State) -> None:
+    state.commit({AWAY: {A: 1}})
+    state.begin_flush()
+    state.commit({AWAY: {A: 2}})
+    state.end_flush()
+    assert state.in_memory(AWAY, A) == (True, 2)
+    assert state.begin_flush() == {"away": TableChanges(put=[(*A, 2)])}
+
+
+def test_memory_knows_of_a_row_what_the_store_may_not(state: State) -> None:
+    assert not state.knows(AWAY, A)
+    state.propose(0, {AWAY: {A: None}})
+    assert state.knows(AWAY, A)
+    state.forget_pending()
+    state.commit({AWAY: {A: None}})
+    assert state.knows(AWAY, A)
+    state.begin_flush()
+    state.end_flush()
+    assert not state.knows(AWAY, A)
+
+
+def test_rows_are_counted_once_however_often_they_change(state: State) -> None:
+    for value in range(3):
+        state.commit({HOME: {A: value}})
+    assert state.unflushed_rows == 1

@@ -1,0 +1,32 @@
+"""A log that a shard cannot understand: it says so and never leads, instead of standing still in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from diskless_core.clock import SystemClock
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import RecordData
+from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+
+SHARD = ShardId(ShardKind.DISKLESS, 0)
+
+
+async def test_a_shard_whose_log_holds_something_else_refuses_to_lead_and_names_the_offset() -> None:
+    log = SharedLog().node(1)
+    await log.start()
+    await log.append(SHARD, [record_batch.build([RecordData(key=None, value=b"no entry")], timestamp_ms=0)])
+    services = ShardServices(node_id=1, clock=SystemClock(seed=1), log=log, store=MemoryCoordinatorStore())
+    shard = Shard(SHARD, DisklessMachine(), services)
+    await shard.start()
+    try:
+        with pytest.raises(CoordinatorError, match="log offset 0"):
+            await shard.until_leading()
+    finally:
+        await shard.stop()
+        await log.stop()

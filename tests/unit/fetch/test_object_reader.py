@@ -1,0 +1,121 @@
+"""Reading objects through the cache: asked for once, checked once, prepared for readers once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from diskless_core.coordinator.commands import Run, TimestampType
+from diskless_core.fetch.object_cache import Chunk, ObjectCache
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import CorruptBatchError
+from diskless_core.testing.fakes.objects import Operation
+from tests.support.produce_path import RULES, ProducePath, batch_of, key_of
+from tests.support.virtual_time import START_MS, run
+
+
+async def run_of(path: ProducePath, partition: int) -> Run:
+    [found] = (await path.node.shard.find(key_of(partition), 0, 1)).runs
+    return found
+
+
+def test_however_many_read_a_range_at_once_the_store_is_asked_once() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await path.produce((0, batch_of(b"a")))
+            with path.objects.hold(Operation.GET) as hold:
+                readers = [asyncio.create_task(path.read(0)) for _ in range(5)]
+                await hold.reached()
+                hold.release()
+                found = await asyncio.gather(*readers)
+            assert found == [[(0, b"a")]] * 5
+            assert path.objects.calls[Operation.GET] == 1
+
+    run(main)
+
+
+def test_a_reader_that_gives_up_does_not_fail_the_others() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await path.produce((0, batch_of(b"a")))
+            with path.objects.hold(Operation.GET) as hold:
+                first, second = (asyncio.create_task(path.read(0)) for _ in range(2))
+                await hold.reached()
+                first.cancel()
+                await asyncio.sleep(0)
+                hold.release()
+                assert await second == [(0, b"a")]
+
+    run(main)
+
+
+def test_what_is_wrong_with_one_object_is_told_for_its_runs_only() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            runs = []
+            for partition in range(3):
+                await path.produce((partition, batch_of(b"value")))
+                runs.append(await run_of(path, partition))
+            del path.objects.objects[runs[0].object_key]
+            damaged = bytearray(path.objects.objects[runs[1].object_key])
+            damaged[runs[1].byte_offset + 70] ^= 1
+            path.objects.objects[runs[1].object_key] = bytes(damaged)
+            missing, corrupt, sound = await path.reader.read(runs)
+            assert isinstance(missing, ObjectNotFoundError)
+            assert isinstance(corrupt, CorruptBatchError)
+            assert isinstance(sound, memoryview)
+
+    run(main)
+
+
+def test_a_truncated_object_and_one_of_other_content_are_corrupt() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await path.produce((0, batch_of(b"a", b"b")))
+            found = await run_of(path, 0)
+            whole = path.objects.objects[found.object_key]
+            other = batch_of(b"only one record")
+            padded = whole[: found.byte_offset] + other + bytes(len(whole))
+            for content in (whole[: found.byte_offset + 10], whole[:3], b"", padded):
+                path.objects.objects[found.object_key] = content
+                [outcome] = await path.reader.read([found])
+                assert isinstance(outcome, CorruptBatchError), content
+
+    run(main)
+
+
+def test_a_batch_on_broker_time_is_read_with_the_commits_time_and_a_good_checksum_also_from_the_store() -> None:
+    async def main() -> None:
+        for cache_bytes in (0, 1 << 20):
+            async with ProducePath(cache_bytes=cache_bytes) as path:
+                rules = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
+                [result] = await path.produce((0, batch_of(b"a", timestamp_ms=1)), rules=rules)
+                assert result.append_time >= START_MS
+                for _ in range(2):
+                    [answer] = await path.fetch((0, 0))
+                    [(_, header)] = record_batch.walk(answer.records[0])
+                    assert header.is_log_append_time
+                    assert header.max_timestamp == result.append_time
+                    assert record_batch.crc_is_valid(answer.records[0], 0, header)
+                stored = path.objects.objects[(await run_of(path, 0)).object_key]
+                assert batch_of(b"a", timestamp_ms=1) in stored
+
+    run(main)
+
+
+def test_the_cache_lets_the_coldest_go_and_never_grows_beyond_its_bound() -> None:
+    cache = ObjectCache(250, Metrics())
+    for name in "abc":
+        cache.put(Chunk(name, 0, memoryview(bytearray(100))))
+        if name == "b":
+            assert cache.find("a", 0, 100) is not None
+    assert cache.size_bytes == 200
+    assert [cache.find(name, 10, 20) is not None for name in "abc"] == [True, False, True]
+    cache.put(Chunk("huge", 0, memoryview(bytearray(300))))
+    assert cache.find("huge", 0, 1) is None
+    assert cache.size_bytes == 200
+    assert cache.find("a", 90, 101) is None
+    cache.put(Chunk("a", 100, memoryview(bytearray(50))))
+    assert cache.find("a", 100, 150) is not None
