@@ -76,7 +76,7 @@ class FileState(NamedTuple):
 
 
 class DeadFile(NamedTuple):
-    """An object none of whose batches in this shard is live. Times in milliseconds; `dead_at` is when it was noticed."""
+    """An object without live batches in this shard. Times in milliseconds; `dead_at` is when that was noticed."""
 
     dead_at: int
     committed_at: int

@@ -247,7 +247,8 @@ def _decompress(batch: Buffer) -> DefaultRecordBatch:
 def first_offset_at_or_after(batch: Buffer, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | None:
     """Offset and timestamp of the batch's first record whose timestamp is `timestamp_ms` or later, None without one.
 
-    Records below `from_offset` do not count; the batch ends at or after it. With LogAppendTime the batch's maximum timestamp is that of every record, so the answer is the first.
+    Records below `from_offset` do not count; the batch ends at or after it. With LogAppendTime the batch's maximum
+    timestamp is that of every record, so the answer is the first of them.
 
     Raises:
         CorruptBatchError, UnsupportedCompressionError: as `records`.
