@@ -53,6 +53,7 @@ class Metrics:
         self._declare_network()
         self._declare_produce()
         self._declare_fetch()
+        self._declare_files()
         self._declare_coordinator()
 
     def exposition(self) -> bytes:
@@ -116,6 +117,19 @@ class Metrics:
         self.cache_hits = self._counter("cache_hits", "Lookups that found a WAL object in the cache.")
         self.cache_misses = self._counter("cache_misses", "Lookups that did not.")
         self.cache_bytes = self._gauge("cache_bytes", "Bytes of WAL objects held in the cache.")
+
+    def _declare_files(self) -> None:
+        self.wal_objects_deleted = self._counter(
+            "wal_objects_deleted", "WAL objects deleted because nothing in them was live any more."
+        )
+        self.wal_objects_dead = self._gauge(
+            "wal_objects_dead",
+            "WAL objects without live batches that are known still, to be deleted or forgotten.",
+            "shard",
+        )
+        self.wal_delete_failures = self._counter(
+            "wal_delete_failures", "Rounds of deleting WAL objects that failed and were put off."
+        )
 
     def _declare_coordinator(self) -> None:
         self.coordinator_leading = self._gauge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from contextlib import AsyncExitStack
 
 import structlog
@@ -22,6 +23,7 @@ from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener
 from diskless_core.config.load import LoadedConfig
+from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.runtime import ShardServices
 from diskless_core.fetch.fetcher import Fetcher
@@ -29,6 +31,10 @@ from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.files.deletion import DeletionServices
+from diskless_core.files.retention import RetentionRules
+from diskless_core.files.retention_worker import RulesOf
+from diskless_core.files.service import FileMaintenance
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.metrics import Metrics
@@ -171,6 +177,7 @@ class Node:
             metrics,
             on_uploaded=reader.uploaded,
         )
+        self._start_file_maintenance(coordinators, objects, topics, reader)
         groups = GroupCoordinator(coordinators.groups, clock, _group_settings(config))
         await groups.start()
         self._stack.push_async_callback(groups.stop)
@@ -190,6 +197,21 @@ class Node:
             endpoints=self.endpoints,
             purgatory=purgatory,
         )
+
+    def _start_file_maintenance(
+        self, coordinators: Coordinators, objects: WalObjectStore, topics: Topics, reader: ObjectReader
+    ) -> None:
+        services = DeletionServices(
+            objects=objects,
+            shards=coordinators.diskless,
+            delete_delay_ms=self.config.diskless_file_delete_delay_ms,
+            clock=self._clock,
+            metrics=self.metrics,
+            on_deleted=reader.deleted,
+        )
+        maintenance = FileMaintenance(services, _retention_rules(topics), self.config.log_retention_check_interval_ms)
+        maintenance.start()
+        self._stack.push_async_callback(maintenance.stop)
 
     def _context(self, noun: str, name: str) -> PluginContext:
         folder = self.config.data_dir.absolute()
@@ -265,6 +287,19 @@ def _writer_settings(config: BrokerConfig, objects: WalObjectStore) -> WriterSet
         inflight_max_bytes=config.diskless_append_inflight_max_bytes,
         object_prefix=config.diskless_wal_object_prefix,
     )
+
+
+def _retention_rules(topics: Topics) -> RulesOf:
+    def rules_of(partition: PartitionKey) -> RetentionRules | None:
+        info = topics.by_id(uuid.UUID(bytes=partition.topic_id))
+        if info is None:
+            return None
+        settings = info.effective_configs
+        return RetentionRules(
+            retention_ms=int(settings["retention.ms"]), retention_bytes=int(settings["retention.bytes"])
+        )
+
+    return rules_of
 
 
 def _group_settings(config: BrokerConfig) -> GroupSettings:

@@ -154,6 +154,11 @@ class BrokerConfig(Settings):
         ge=-1,
         description="Size of a partition above which its oldest batches go, in bytes; -1 is no limit.",
     )
+    log_retention_check_interval_ms: Long = Field(
+        default=300_000,
+        ge=1,
+        description="How often is looked for records that retention removes, in milliseconds.",
+    )
     producer_id_expiration_ms: Int = Field(
         default=86_400_000,
         ge=1,

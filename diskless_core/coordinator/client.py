@@ -155,7 +155,7 @@ class DisklessShard:
         if recent is not None:
             return recent
         newer = self._recent.after(partition, offset)
-        stored = await self.shard.read_store(lambda store: stored_runs(store, partition, offset))
+        stored = await self.shard.with_store(lambda store: stored_runs(store, partition, offset))
         reached = stored[-1].last_offset if stored else offset - 1
         return [*stored, *(run for run in newer if run.base_offset > reached)][:PAGE_RUNS]
 

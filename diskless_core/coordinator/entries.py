@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diskless_core.coordinator.tables import Table
+from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.record_batch import RecordData
 
@@ -48,6 +50,17 @@ class Acceptance:
 
     def advanced(self) -> Acceptance:
         return Acceptance(term=self.term, next_sequence=self.next_sequence + 1)
+
+
+ACCEPTANCE: Table[Acceptance] = Table(
+    spec=TableSpec(
+        name="acceptance",
+        key=(Column("id", ColumnType.INTEGER),),
+        values=(Column("term", ColumnType.INTEGER), Column("next_sequence", ColumnType.INTEGER)),
+    ),
+    encode=lambda value: (value.term, value.next_sequence),
+    decode=lambda row: Acceptance(*row[1:]),
+)
 
 
 def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:

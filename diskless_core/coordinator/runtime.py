@@ -16,7 +16,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.entries import Acceptance, Claim, Entry
+from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Claim, Entry
 from diskless_core.coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadingError,
@@ -29,14 +29,7 @@ from diskless_core.coordinator.readers import Committed, Prefetched
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
 from diskless_core.coordinator.tables import Key, Row, State, Table, Transaction, V, Writes
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch
-from diskless_core.plugin.coordinator_store import (
-    Column,
-    ColumnType,
-    CoordinatorStore,
-    CoordinatorStoreError,
-    ShardStore,
-    TableSpec,
-)
+from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.record_batch import RecordData
@@ -48,15 +41,6 @@ Operation = Callable[[Command[RecordT]], R]
 RETRY_S = 0.2
 """Base of the back-off, with jitter, after the log failed or another node's claim won."""
 
-_ACCEPTANCE = Table(
-    spec=TableSpec(
-        name="acceptance",
-        key=(Column("id", ColumnType.INTEGER),),
-        values=(Column("term", ColumnType.INTEGER), Column("next_sequence", ColumnType.INTEGER)),
-    ),
-    encode=lambda value: (value.term, value.next_sequence),
-    decode=lambda row: Acceptance(*row[1:]),
-)
 _NO_OP = RecordData(key=None, value=record_frames.encode_record(messages.CoordinatorNoOpRecord()))
 
 _logger = structlog.get_logger(__name__)
@@ -88,7 +72,7 @@ class Shard(Generic[RecordT]):
     def __init__(self, shard_id: ShardId, machine: StateMachine[RecordT], services: ShardServices) -> None:
         self.id = shard_id
         self.machine = machine
-        self.state = State((*machine.tables, _ACCEPTANCE))
+        self.state = State((*machine.tables, ACCEPTANCE))
         self._services = services
         self._store = StoreThread(services.store, shard_id)
         self._flusher = Flusher(self._store, self.state, lambda: self._next_offset, shard_id)
@@ -117,7 +101,7 @@ class Shard(Generic[RecordT]):
         for table in self.state.tables:
             if table.resident:
                 self.state.load(table, await self._store.read(partial(_all_rows, table)))
-        self._acceptance = self.state.committed(_ACCEPTANCE, (0,)) or Acceptance()
+        self._acceptance = self.state.committed(ACCEPTANCE, (0,)) or Acceptance()
         loops = (self._follow_log, self._follow_leadership, self._append_entries, self._flusher.run)
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
 
@@ -251,12 +235,11 @@ class Shard(Generic[RecordT]):
         """
         await self._flusher.flush()
 
-    async def change_store(self, work: Callable[[ShardStore], R]) -> R:
-        """Run `work` with the store; it may change rows that are nowhere in memory and never put there again."""
-        return await self._store.read(work)
+    async def with_store(self, work: Callable[[ShardStore], R]) -> R:
+        """Run `work` with the store, which may lag behind memory: see `State.in_memory`.
 
-    async def read_store(self, work: Callable[[ShardStore], R]) -> R:
-        """Run `work` with the store, which may lag behind memory: see `State.in_memory`."""
+        Of rows it may change those that are nowhere in memory and never put there again.
+        """
         return await self._store.read(work)
 
     def _require_leadership(self) -> None:
@@ -333,7 +316,7 @@ class Shard(Generic[RecordT]):
 
     def _apply(self, writes: Writes, next_offset: int, sequence: int | None = None) -> None:
         self._next_offset = next_offset
-        self.state.commit({**writes, _ACCEPTANCE: {(0,): self._acceptance}}, sequence)
+        self.state.commit({**writes, ACCEPTANCE: {(0,): self._acceptance}}, sequence)
         self._flusher.note()
         for listener in self._listeners:
             listener(writes)
@@ -377,7 +360,7 @@ class Shard(Generic[RecordT]):
     def _take_claim(self, claim: Claim, offset: int) -> None:
         self._acceptance = self._acceptance.claimed(offset)
         # Whatever offset the store reaches from here on, it has to know whose entries count there.
-        self.state.commit({_ACCEPTANCE: {(0,): self._acceptance}})
+        self.state.commit({ACCEPTANCE: {(0,): self._acceptance}})
         self._flusher.note()
         if self._leadership.term is not None:
             self._step_down(f"node {claim.node_id} claimed the shard at offset {offset}")

@@ -239,6 +239,7 @@ class ClassicGroup(GenerationCycle):
         member = self.roster.get(request.new_member_id)
         if self.state is not GroupState.STABLE or generation != self.generation or member is None:
             return
+        self._renew_session(member)
         if request.can_skip_assignment:
             self._answer_join(member, self._join_answer(member, skip_assignment=member.member_id == self.roster.leader))
         else:

@@ -18,11 +18,10 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from tests.compat.clients import Confluent, Sent
-from tests.support.batches import timed_batch
+from tests.support.batches import NOW_MS, timed_batch
 from tests.support.requests import append, create_topic, metadata_request
 
 TIMEOUT_S = 20
-NOW_MS = 1_700_000_000_000
 
 
 @pytest.fixture

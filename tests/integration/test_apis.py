@@ -3,47 +3,21 @@
 from __future__ import annotations
 
 import struct
-import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicPartitionsRequest
-from kafka.protocol.consumer import ListOffsetsRequest
-from kafka.protocol.consumer.group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
-)
-from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
-from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
-from kafka.protocol.producer import InitProducerIdRequest
+from kafka.protocol.metadata import ApiVersionsRequest
 
+from diskless_core.broker.handlers import all_handlers
+from diskless_core.protocol import api_versions
 from diskless_core.protocol.errors import ErrorCode
-from tests.support.admin_requests import (
-    SET,
-    TOPIC,
-    alter_configs_request,
-    create_partitions_request,
-    delete_groups_request,
-    describe_cluster_request,
-    describe_configs_request,
-    describe_groups_request,
-    describe_producers_request,
-    grown,
-    incremental_request,
-    list_config_resources_request,
-    list_groups_request,
-    offset_delete_request,
-)
+from tests.integration.plausible_requests import REQUESTS, Place
 from tests.support.batches import batch_of
-from tests.support.requests import append, create_topic, fetch_request, new_topic, produce_request
+from tests.support.requests import append, create_topic, fetch_request, metadata_request, produce_request
 
 UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
-SERVED = {
+SERVED = {api.api_key: (api.min_version, api.max_version) for api in api_versions.advertised(all_handlers())}
+KAFKA_4_1 = {
     0: (0, 13),
     1: (4, 18),
     2: (1, 10),
@@ -55,13 +29,14 @@ SERVED = {
     12: (0, 4),
     13: (0, 5),
     14: (0, 5),
+    15: (0, 6),
+    16: (0, 5),
     18: (0, 4),
     19: (2, 7),
     20: (1, 6),
+    21: (0, 2),
     22: (0, 5),
     23: (2, 4),
-    15: (0, 6),
-    16: (0, 5),
     32: (1, 4),
     33: (0, 2),
     37: (0, 3),
@@ -73,168 +48,11 @@ SERVED = {
     74: (0, 1),
     75: (0, 0),
 }
-"""What Apache Kafka 4.1 advertises of the APIs that are served here."""
-
+"""What Apache Kafka 4.1 advertises; the stable versions."""
 
 OLDEST_PRODUCE_VERSION = 3
 """Older ones are advertised only for librdkafka to see that there is compression (KAFKA-18659)."""
 
-
-class Place:
-    """What the requests are about."""
-
-    def __init__(self, topic: str, topic_id: uuid.UUID, group: str) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.group = group
-
-
-def _produce(place: Place, version: int) -> Any:
-    return produce_request(place.topic, {0: batch_of(b"v%d" % version)}, topic_id=place.topic_id)
-
-
-def _fetch(place: Place, version: int) -> Any:
-    return fetch_request(place.topic, {0: 0}, topic_id=place.topic_id)
-
-
-def _list_offsets(place: Place, version: int) -> Any:
-    asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-        partition_index=0, current_leader_epoch=-1, timestamp=-1
-    )
-    topic = ListOffsetsRequest.ListOffsetsTopic(name=place.topic, partitions=[asked])
-    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic], timeout_ms=1000)
-
-
-def _metadata(place: Place, version: int) -> Any:
-    topic = MetadataRequest.MetadataRequestTopic(name=place.topic, topic_id=None)
-    return MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
-
-
-def _offset_commit(place: Place, version: int) -> Any:
-    partition = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=0, committed_leader_epoch=-1, committed_metadata="m"
-    )
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(
-        name=place.topic, topic_id=place.topic_id, partitions=[partition]
-    )
-    return OffsetCommitRequest(
-        group_id=place.group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        retention_time_ms=-1,
-        topics=[topic],
-    )
-
-
-def _offset_fetch(place: Place, version: int) -> Any:
-    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=place.topic, partition_indexes=[0])
-    by_group = OffsetFetchRequest.OffsetFetchRequestGroup
-    topics = [
-        by_group.OffsetFetchRequestTopics(name=place.topic, topic_id=place.topic_id, partition_indexes=[0]),
-    ]
-    group = by_group(group_id=place.group, member_id=None, member_epoch=-1, topics=topics)
-    return OffsetFetchRequest(group_id=place.group, topics=[topic], groups=[group], require_stable=False)
-
-
-def _find_coordinator(place: Place, version: int) -> Any:
-    return FindCoordinatorRequest(key=place.group, key_type=0, coordinator_keys=[place.group])
-
-
-def _join_group(place: Place, version: int) -> Any:
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
-    return JoinGroupRequest(
-        group_id=place.group,
-        session_timeout_ms=6000,
-        rebalance_timeout_ms=6000,
-        member_id="",
-        group_instance_id=None,
-        protocol_type="consumer",
-        protocols=[protocol],
-        reason=None,
-    )
-
-
-def _sync_group(place: Place, version: int) -> Any:
-    return SyncGroupRequest(
-        group_id=place.group,
-        generation_id=1,
-        member_id="nobody",
-        group_instance_id=None,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[],
-    )
-
-
-def _heartbeat(place: Place, version: int) -> Any:
-    return HeartbeatRequest(group_id=place.group, generation_id=1, member_id="nobody", group_instance_id=None)
-
-
-def _leave_group(place: Place, version: int) -> Any:
-    member = LeaveGroupRequest.MemberIdentity(member_id="nobody", group_instance_id=None, reason=None)
-    return LeaveGroupRequest(group_id=place.group, member_id="nobody", members=[member])
-
-
-def _api_versions(place: Place, version: int) -> Any:
-    return ApiVersionsRequest(client_software_name="wire", client_software_version="1")
-
-
-def _create_topics(place: Place, version: int) -> Any:
-    topic = new_topic(f"{place.topic}-created", 1, replication_factor=1)
-    return CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
-
-
-def _delete_topics(place: Place, version: int) -> Any:
-    states = [DeleteTopicsRequest.DeleteTopicState(name=f"{place.topic}-absent", topic_id=None)]
-    return DeleteTopicsRequest(topics=states, topic_names=[f"{place.topic}-absent"], timeout_ms=1000)
-
-
-def _init_producer_id(place: Place, version: int) -> Any:
-    return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1)
-
-
-def _offset_for_leader_epoch(place: Place, version: int) -> Any:
-    topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    partition = topic_class.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
-    return OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic_class(topic=place.topic, partitions=[partition])])
-
-
-def _describe_topic_partitions(place: Place, version: int) -> Any:
-    asked = DescribeTopicPartitionsRequest.TopicRequest(name=place.topic)
-    return DescribeTopicPartitionsRequest(topics=[asked], response_partition_limit=10, cursor=None)
-
-
-REQUESTS: dict[int, Callable[[Place, int], Any]] = {
-    0: _produce,
-    1: _fetch,
-    2: _list_offsets,
-    3: _metadata,
-    8: _offset_commit,
-    9: _offset_fetch,
-    10: _find_coordinator,
-    11: _join_group,
-    12: _heartbeat,
-    13: _leave_group,
-    14: _sync_group,
-    18: _api_versions,
-    19: _create_topics,
-    20: _delete_topics,
-    22: _init_producer_id,
-    23: _offset_for_leader_epoch,
-    15: lambda place, _: describe_groups_request(place.group, operations=True),
-    16: lambda place, _: list_groups_request(["Empty"], ["classic"]),
-    32: lambda place, _: describe_configs_request(TOPIC, place.topic),
-    33: lambda place, _: alter_configs_request(TOPIC, place.topic, {"retention.ms": "5"}),
-    37: lambda place, version: create_partitions_request(grown(place.topic, 2 + version)),
-    42: lambda place, _: delete_groups_request(place.group),
-    44: lambda place, _: incremental_request(TOPIC, place.topic, ("retention.ms", SET, "5")),
-    47: lambda place, _: offset_delete_request(place.group, {place.topic: [0]}),
-    60: lambda place, _: describe_cluster_request(operations=True),
-    61: lambda place, _: describe_producers_request(place.topic, 0),
-    74: lambda place, _: list_config_resources_request(),
-    75: _describe_topic_partitions,
-}
 
 UNKNOWN_MEMBER = {25}
 UNKNOWN_GROUP = {69}
@@ -265,7 +83,9 @@ def test_the_apis_and_versions_of_apache_kafka_4_1_are_advertised(wire):
     response = wire.call(ApiVersionsRequest(client_software_name="wire", client_software_version="1"), 4)
 
     assert response.error_code == 0
-    assert {api.api_key: (api.min_version, api.max_version) for api in response.api_keys} == SERVED
+    advertised = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    assert advertised == SERVED
+    assert advertised == {key: KAFKA_4_1.get(key) for key in advertised}
 
 
 @pytest.mark.parametrize(
@@ -318,7 +138,7 @@ def test_answers_come_in_the_order_of_the_requests_though_a_slow_one_is_first(wi
     create_topic(wire, topic)
     wire.send(fetch_request(topic, {0: 0}, max_wait_ms=400), 12)
     wire.send(ApiVersionsRequest(), 0)
-    wire.send(_metadata(Place(topic, uuid.uuid4(), ""), 9), 9)
+    wire.send(metadata_request(topic), 9)
 
     assert type(wire.receive()).__name__ == "FetchResponse"
     assert len(wire.receive().api_keys) == len(SERVED)

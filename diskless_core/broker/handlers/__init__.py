@@ -8,6 +8,7 @@ from diskless_core.broker.dispatch import Handler
 from diskless_core.broker.handlers import (
     api_versions,
     configs,
+    delete_records,
     describe_cluster,
     fetch,
     group_administration,
@@ -26,6 +27,7 @@ from diskless_core.protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
@@ -65,6 +67,7 @@ HANDLERS: dict[int, Handler] = {
     SyncGroupRequest.API_KEY: groups.sync_group,
     CreateTopicsRequest.API_KEY: topics.create_topics,
     DeleteTopicsRequest.API_KEY: topics.delete_topics,
+    DeleteRecordsRequest.API_KEY: delete_records.delete_records,
     InitProducerIdRequest.API_KEY: producer_id.init_producer_id,
     OffsetForLeaderEpochRequest.API_KEY: leader_epochs.offset_for_leader_epoch,
     DescribeGroupsRequest.API_KEY: group_administration.describe_groups,

@@ -68,7 +68,28 @@ from kafka.protocol.metadata import (
 )
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceResponse
 
-from diskless_core.protocol.codec import ApiData, ApiMessage, CompiledRecord, Piece, SpliceBuffer, patch_records
+from diskless_core.protocol.codec import ApiMessage, CompiledRecord, Piece, SpliceBuffer, patch_records
+from diskless_core.protocol.messages.records import (
+    METADATA_RECORDS,
+    ClusterNamedRecord,
+    ConfigRecord,
+    CoordinatorClaimRecord,
+    CoordinatorEntryRecord,
+    CoordinatorNoOpRecord,
+    DisklessFileCommittedRecord,
+    DisklessFileDeletedRecord,
+    DisklessPartitionCreatedRecord,
+    DisklessRecordsDeletedRecord,
+    DisklessTopicDeletedRecord,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 __all__ = [
     "DISKLESS_APIS",
@@ -254,78 +275,6 @@ class DisklessDescribeFilesResponse(ApiMessage, load_json=__name__):
     """KIP-1164, "DisklessDescribeFiles"."""
 
 
-class TopicRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KRaft: a topic exists."""
-
-
-class PartitionRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KRaft: a partition exists, or is described anew."""
-
-
-class ConfigRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KRaft: a setting of a topic or broker has a new value."""
-
-
-class RemoveTopicRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KRaft: a topic is gone."""
-
-
-class ProducerIdsRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KRaft: a block of producer ids is handed out."""
-
-
-class DisklessPartitionCreatedRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KIP-1164: a partition exists."""
-
-
-class DisklessTopicDeletedRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KIP-1164: a topic is gone."""
-
-
-class DisklessFileCommittedRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KIP-1164: batches of a WAL object are committed. On the hot path `file_committed` packs it."""
-
-
-class DisklessRecordsDeletedRecord(CompiledRecord, ApiData, load_json=__name__):
-    """KIP-1164: the start of a partition moved up."""
-
-
-class DisklessFileDeletedRecord(CompiledRecord, ApiData, load_json=__name__):
-    """Extension: a WAL object is gone from the object store and forgotten."""
-
-
-class CoordinatorEntryRecord(CompiledRecord, ApiData, load_json=__name__):
-    """Extension: term and sequence, first in each entry of a coordinator log."""
-
-
-class CoordinatorClaimRecord(CompiledRecord, ApiData, load_json=__name__):
-    """Extension: a node claims to lead."""
-
-
-class CoordinatorNoOpRecord(CompiledRecord, ApiData, load_json=__name__):
-    """Extension: changes nothing."""
-
-
-class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__name__):
-    """Extension: the cluster's id."""
-
-
-class OffsetCommitKey(CompiledRecord, ApiData, load_json=__name__):
-    """`__consumer_offsets`: key of a committed offset."""
-
-
-class OffsetCommitValue(CompiledRecord, ApiData, load_json=__name__):
-    """`__consumer_offsets`: a committed offset."""
-
-
-class GroupMetadataKey(CompiledRecord, ApiData, load_json=__name__):
-    """`__consumer_offsets`: key of a group."""
-
-
-class GroupMetadataValue(CompiledRecord, ApiData, load_json=__name__):
-    """`__consumer_offsets`: a group of the classic protocol."""
-
-
 class Api(NamedTuple):
     """Request and response of one api key. Each class serves all versions."""
 
@@ -383,24 +332,3 @@ DISKLESS_APIS = _by_key(
 
 REQUESTS = KAFKA_APIS | DISKLESS_APIS
 """Both, by api key."""
-
-METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
-    record.json["apiKey"]: record
-    for record in (
-        TopicRecord,
-        PartitionRecord,
-        ConfigRecord,
-        RemoveTopicRecord,
-        ProducerIdsRecord,
-        DisklessPartitionCreatedRecord,
-        DisklessTopicDeletedRecord,
-        DisklessFileCommittedRecord,
-        DisklessRecordsDeletedRecord,
-        CoordinatorEntryRecord,
-        CoordinatorClaimRecord,
-        CoordinatorNoOpRecord,
-        ClusterNamedRecord,
-        DisklessFileDeletedRecord,
-    )
-}
-"""Records in KRaft's framing, by api key."""

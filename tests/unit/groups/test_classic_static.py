@@ -153,6 +153,16 @@ def test_a_static_member_whose_return_is_overtaken_by_a_rebalance_is_answered_by
     assert script.state is GroupState.COMPLETING_REBALANCE
 
 
+def test_a_static_member_whose_session_ends_while_its_return_is_stored_has_a_new_one_from_the_answer_on(script):
+    script.stable(2, static=True)
+    back = script.join(instance="i1")
+    new_id = script.group.roster.static_member_id("i1")
+    script.expire_session(new_id)
+    script.store()
+    assert script.joined(back).member_id == new_id
+    assert script.session_ms(new_id) is not None
+
+
 def test_a_given_id_with_an_instance_id_is_nobody(script):
     script.join(needs_id=True)
     assert script.joined(script.join("m-1", instance="i")).error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,0 +1,48 @@
+"""DeleteRecords: partitions begin later from now on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.coordinator.commands import DeletedRecords
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import DeleteRecordsResponse
+
+TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
+PartitionResult = TopicResult.DeleteRecordsPartitionResult
+
+
+async def delete_records(context: RequestContext, request: Any) -> Any:
+    """Handle DeleteRecords: each partition by itself."""
+    return DeleteRecordsResponse(
+        throttle_time_ms=0,
+        topics=[
+            TopicResult(
+                name=topic.name,
+                partitions=await asyncio.gather(*(_delete(context, topic.name, one) for one in topic.partitions)),
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+async def _delete(context: RequestContext, name: str, asked: Any) -> Any:
+    topics = context.services.topics
+    info = topics.by_name(name)
+    key = info.key(asked.partition_index) if info is not None else None
+    shard = topics.coordinator_of(key) if key is not None else None
+    if key is None or shard is None:
+        deleted = DeletedRecords(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    else:
+        try:
+            deleted = await shard.delete_records(key, asked.offset)
+        except CoordinatorError:
+            deleted = DeletedRecords(ErrorCode.LEADER_NOT_AVAILABLE)
+    return PartitionResult(
+        partition_index=asked.partition_index,
+        low_watermark=deleted.log_start_offset,
+        error_code=int(deleted.error),
+    )

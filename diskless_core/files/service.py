@@ -1,0 +1,53 @@
+"""All background work at the end of data's life, for all shards of a node: retention, trimming, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from diskless_core.files.deletion import DeletionServices, FileDeleter
+from diskless_core.files.retention_worker import RetentionWorker, RulesOf
+from diskless_core.files.trimmer import Trimmer
+
+RESTART_S = 10.0
+
+_log = structlog.get_logger(__name__)
+
+
+class FileMaintenance:
+    """Keeps a node's disk and bucket from filling up with what nobody can read any more."""
+
+    def __init__(self, services: DeletionServices, rules_of: RulesOf, retention_check_interval_ms: int) -> None:
+        self._services = services
+        self.retention = RetentionWorker(services.shards, rules_of, retention_check_interval_ms, services.clock)
+        self.deleters = [FileDeleter(index, services) for index in services.shards]
+        self.trimmers = [Trimmer(shard, services.clock, self._wake_deleters) for shard in services.shards.values()]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin. The shards have been started."""
+        loops = [self.retention.run, *(one.run for one in self.trimmers), *(one.run for one in self.deleters)]
+        self._tasks = [asyncio.create_task(_for_ever(loop), name=loop.__qualname__) for loop in loops]
+
+    async def stop(self) -> None:
+        """Stop; what is under way is done again by the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _wake_deleters(self) -> None:
+        """An object may have died in the last of several shards."""
+        for deleter in self.deleters:
+            deleter.wake()
+
+
+async def _for_ever(loop: Callable[[], Awaitable[None]]) -> None:
+    """Run a loop; a defect in it is told, and must not end the work of a broker that runs for months."""
+    while True:
+        try:
+            await loop()
+        except Exception:
+            _log.error("a defect of the broker: background work is begun again", exc_info=True)
+        await asyncio.sleep(RESTART_S)

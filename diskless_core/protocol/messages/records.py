@@ -1,0 +1,102 @@
+"""The records of coordinator logs: KRaft's, KIP-1164's, those of `__consumer_offsets`, and our extensions.
+
+Their JSON schemas are in this folder.
+"""
+
+from __future__ import annotations
+
+from diskless_core.protocol.codec import ApiData, CompiledRecord
+
+
+class TopicRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a topic exists."""
+
+
+class PartitionRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a partition exists, or is described anew."""
+
+
+class ConfigRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a setting of a topic or broker has a new value."""
+
+
+class RemoveTopicRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a topic is gone."""
+
+
+class ProducerIdsRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a block of producer ids is handed out."""
+
+
+class DisklessPartitionCreatedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KIP-1164: a partition exists."""
+
+
+class DisklessTopicDeletedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KIP-1164: a topic is gone."""
+
+
+class DisklessFileCommittedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KIP-1164: batches of a WAL object are committed. On the hot path `file_committed` packs it."""
+
+
+class DisklessRecordsDeletedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KIP-1164: the start of a partition moved up."""
+
+
+class DisklessFileDeletedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: a WAL object is gone from the object store and forgotten."""
+
+
+class CoordinatorEntryRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: term and sequence, first in each entry of a coordinator log."""
+
+
+class CoordinatorClaimRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: a node claims to lead."""
+
+
+class CoordinatorNoOpRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: changes nothing."""
+
+
+class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: the cluster's id."""
+
+
+class OffsetCommitKey(CompiledRecord, ApiData, load_json=__package__):
+    """`__consumer_offsets`: key of a committed offset."""
+
+
+class OffsetCommitValue(CompiledRecord, ApiData, load_json=__package__):
+    """`__consumer_offsets`: a committed offset."""
+
+
+class GroupMetadataKey(CompiledRecord, ApiData, load_json=__package__):
+    """`__consumer_offsets`: key of a group."""
+
+
+class GroupMetadataValue(CompiledRecord, ApiData, load_json=__package__):
+    """`__consumer_offsets`: a group of the classic protocol."""
+
+
+METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
+    record.json["apiKey"]: record
+    for record in (
+        TopicRecord,
+        PartitionRecord,
+        ConfigRecord,
+        RemoveTopicRecord,
+        ProducerIdsRecord,
+        DisklessPartitionCreatedRecord,
+        DisklessTopicDeletedRecord,
+        DisklessFileCommittedRecord,
+        DisklessRecordsDeletedRecord,
+        CoordinatorEntryRecord,
+        CoordinatorClaimRecord,
+        CoordinatorNoOpRecord,
+        ClusterNamedRecord,
+        DisklessFileDeletedRecord,
+    )
+}
+"""Records in KRaft's framing, by api key."""
