@@ -1,10 +1,22 @@
-"""Anonymous memory straight from the kernel: page-aligned, cleared lazily, on huge pages where there are any."""
+"""Page-aligned memory for what is large: straight from the kernel, and used again.
+
+Fresh pages cost more CPU time than the copy into them (measured on a virtual machine: 0.8 CPU-seconds per GiB against
+0.1), hence the reuse. Aligned memory can be written to files and read from them past the page cache.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+import weakref
+from contextlib import suppress
 
+PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
+POOLED_FROM_BYTES = 256 << 10
+"""Smaller pieces get ordinary memory from a `PagePool`."""
+
+_CLASSES_PER_DOUBLING = 4
 
 
 def fresh_pages(size: int) -> mmap.mmap:
@@ -13,3 +25,44 @@ def fresh_pages(size: int) -> mmap.mmap:
     if size >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
+
+
+class PagePool:
+    """Buffers whose memory comes back by itself once nobody has a view of it any more. Any thread may use it.
+
+    Capacities are a quarter of a power of two apart. At most `max_idle_bytes` lie idle: what lay longest goes.
+    """
+
+    def __init__(self, max_idle_bytes: int) -> None:
+        self._max_idle_bytes = max_idle_bytes
+        self._idle: list[mmap.mmap] = []
+
+    def take(self, size: int) -> memoryview:
+        """Writable memory of exactly `size` bytes with unspecified content; page-aligned unless it is small."""
+        if size < POOLED_FROM_BYTES:
+            return memoryview(bytearray(size))
+        capacity = _capacity(size)
+        memory = self._idle_one(capacity) or fresh_pages(capacity)
+        window = (ctypes.c_char * capacity).from_buffer(memory)
+        weakref.finalize(window, self._give_back, memory).atexit = False
+        return memoryview(window).cast("B")[:size]
+
+    def _idle_one(self, capacity: int) -> mmap.mmap | None:
+        for memory in self._idle[::-1]:
+            if len(memory) == capacity:
+                # Another thread may have been quicker; a lock is no help, as `_give_back` may interrupt any line.
+                with suppress(ValueError):
+                    self._idle.remove(memory)
+                    return memory
+        return None
+
+    def _give_back(self, memory: mmap.mmap) -> None:
+        """Runs when the last view is gone, in whichever thread that is."""
+        self._idle.append(memory)
+        while sum(map(len, self._idle)) > self._max_idle_bytes:
+            del self._idle[:1]
+
+
+def _capacity(size: int) -> int:
+    step = max((1 << (size - 1).bit_length()) // 2 // _CLASSES_PER_DOUBLING, PAGE_BYTES)
+    return -(-size // step) * step

@@ -17,7 +17,7 @@ from diskless_core.broker.frame_pool import Frame, FramePool
 from diskless_core.metrics import Metrics
 
 RECEIVE_BYTES = 64 << 10
-MAX_CONCURRENT_REQUESTS = 256
+MAX_CONCURRENT_REQUESTS = 4096
 """Of one connection; above it the connection is not read."""
 
 _SIZE_BYTES = 4

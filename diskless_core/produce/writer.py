@@ -16,10 +16,10 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.commands import BatchResult
 from diskless_core.metrics import Metrics
+from diskless_core.pages import PagePool
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.produce.active_file import ActiveFile, SealedFile, Submission
 from diskless_core.produce.committer import Committer, Turn
-from diskless_core.produce.object_buffers import ObjectBuffers
 from diskless_core.produce.uploader import Uploader
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal import format as wal_format
@@ -89,7 +89,7 @@ class WalWriter:
         self._clock = clock
         self._on_uploaded = on_uploaded
         self._metrics = metrics
-        self._buffers = ObjectBuffers(_MAX_IDLE_BYTES)
+        self._buffers = PagePool(_MAX_IDLE_BYTES)
         self._active = ActiveFile()
         self._lingered = False
         self._timers: list[asyncio.TimerHandle] = []

@@ -14,6 +14,7 @@ import stat
 import threading
 from pathlib import Path
 
+from diskless_core.pages import POOLED_FROM_BYTES, PagePool
 from diskless_core.plugin.wal_object_store import ObjectData
 
 BLOCK_BYTES = 4096
@@ -21,6 +22,8 @@ BLOCK_BYTES = 4096
 
 CHUNK_BYTES = 1 << 20
 """Data that is not aligned goes through a buffer of this size, one for each thread."""
+
+MAX_IDLE_READ_BYTES = 16 << 20
 
 _DIRECT_FLAG = getattr(os, "O_DIRECT", 0)
 _REFUSED_DIRECT = errno.EINVAL
@@ -32,6 +35,7 @@ class DurableFiles:
     def __init__(self) -> None:
         self._direct_flag = _DIRECT_FLAG
         self._buffers = threading.local()
+        self._read_memory = PagePool(MAX_IDLE_READ_BYTES)
 
     def write(self, path: Path, data: ObjectData) -> None:
         """Create `path` with exactly this content, and sync it.
@@ -65,7 +69,7 @@ class DurableFiles:
                 return b""
             if not is_direct:
                 return os.pread(descriptor, size, start)
-            return _read_direct(descriptor, start, size)
+            return self._read_direct(descriptor, start, size)
         finally:
             os.close(descriptor)
 
@@ -92,6 +96,21 @@ class DurableFiles:
             _write_all(descriptor, buffer[: _rounded_up(len(part))])
         os.ftruncate(descriptor, len(data))
 
+    def _read_direct(self, descriptor: int, start: int, size: int) -> memoryview:
+        first = start // BLOCK_BYTES * BLOCK_BYTES
+        skipped = start - first
+        view = self._aligned(_rounded_up(skipped + size))
+        filled = 0
+        while filled < skipped + size:
+            count = os.preadv(descriptor, [view[filled:]], first + filled)
+            filled += count
+            if count % BLOCK_BYTES or not count:
+                break
+        return view[skipped : min(filled, skipped + size)]
+
+    def _aligned(self, size: int) -> memoryview:
+        return self._read_memory.take(size) if size >= POOLED_FROM_BYTES else memoryview(mmap.mmap(-1, size))
+
     def _buffer(self) -> memoryview:
         buffer: memoryview | None = getattr(self._buffers, "aligned", None)
         if buffer is None:
@@ -103,22 +122,6 @@ def _is_aligned(data: memoryview) -> bool:
     if data.readonly or len(data) < BLOCK_BYTES:
         return False
     return ctypes.addressof(ctypes.c_char.from_buffer(data)) % BLOCK_BYTES == 0
-
-
-def _read_direct(descriptor: int, start: int, size: int) -> memoryview:
-    first = start // BLOCK_BYTES * BLOCK_BYTES
-    skipped = start - first
-    memory = mmap.mmap(-1, _rounded_up(skipped + size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    view = memoryview(memory)
-    filled = 0
-    while filled < skipped + size:
-        count = os.preadv(descriptor, [view[filled:]], first + filled)
-        filled += count
-        if count % BLOCK_BYTES or not count:
-            break
-    return view[skipped : min(filled, skipped + size)]
 
 
 def _rounded_up(size: int) -> int:

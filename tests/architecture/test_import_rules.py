@@ -50,7 +50,7 @@ WORLD = (
 """What gives a module time, chance, waiting or the outside."""
 
 PLUGINS = ("diskless_fsspec", "diskless_local_log", "diskless_policies", "diskless_sqlite")
-AUTHOR_API = ("plugin", "log", "protocol", "wal", "clock")
+AUTHOR_API = ("plugin", "log", "protocol", "wal", "clock", "pages")
 """Parts of the core that a plugin may import; of `clock` only what a `PluginContext` hands out."""
 
 

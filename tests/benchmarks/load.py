@@ -18,6 +18,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from diskless_core.protocol.record_batch import RecordData, build
 
 PARTITIONS = 8
+PACED_LINGER_MS = 5
 TIMEOUT_S = 120.0
 _BATCH = 1_000
 _MAX_QUEUED = 200_000
@@ -96,7 +97,7 @@ def consume_bulk(bootstrap: str, topic: str, records: int) -> float:
 
 def produce_paced(bootstrap: str, topic: str, bytes_s: int, record_bytes: int, seconds: float) -> Latency:
     """Write at a steady rate, and return how long records waited for their acknowledgement."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": PACED_LINGER_MS})
     latencies_s: list[float] = []
     producer.list_topics(topic, timeout=TIMEOUT_S)
     value, gap_s = os.urandom(record_bytes), record_bytes / bytes_s
@@ -107,7 +108,6 @@ def produce_paced(bootstrap: str, topic: str, bytes_s: int, record_bytes: int, s
         producer.produce(
             topic,
             value,
-            partition=index % PARTITIONS,
             on_delivery=lambda _, message: latencies_s.append(message.latency()),
         )
     if producer.flush(TIMEOUT_S):

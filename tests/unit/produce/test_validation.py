@@ -72,6 +72,7 @@ def test_the_last_sequence_wraps() -> None:
         (batch_of(b"a", timestamp_ms=NOW_MS - 60_000), ErrorCode.NONE),
         (with_header(GOOD, base_offset=-5), ErrorCode.NONE),
     ],
+    ids=lambda value: value.name if isinstance(value, ErrorCode) else "batch",
 )
 def test_each_defect_has_kafkas_error_code(batch: bytes | None, error: ErrorCode) -> None:
     assert judged(batch) is error
