@@ -3,7 +3,7 @@ PIP_VERSION := 26.3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help setup system-packages demo test bench lint docs
@@ -14,15 +14,21 @@ help:
 	@echo "make test    all tests"
 	@echo "make bench   measure this machine and write docs/benchmarks.md"
 	@echo "make lint    style, types, import rules, generated pages"
-	@echo "make docs    write the generated pages of docs/"
+	@echo "make docs    write the generated pages of docs/, and build the site in site/"
 
 setup: system-packages $(INSTALLED)
 
-# kcat, the command-line client of librdkafka, is what some tests speak with.
+# command:package of what some tests speak with: kcat is librdkafka's command line, Java and Maven bring Apache Kafka
+# and its tools, npm the clients for Node.js.
+SYSTEM_PACKAGES := kcat:kcat javac:default-jdk-headless mvn:maven npm:npm
+
 system-packages:
-	@command -v kcat >/dev/null \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends kcat; } \
-	  || { echo "kcat is missing; as root: apt-get install kcat" >&2; exit 1; }
+	@missing=; for entry in $(SYSTEM_PACKAGES); do \
+	  command -v "$${entry%%:*}" >/dev/null || missing="$$missing $${entry#*:}"; \
+	done; \
+	[ -z "$$missing" ] \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends $$missing; } \
+	  || { echo "missing; as root: apt-get install$$missing" >&2; exit 1; }
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
@@ -34,7 +40,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)
 	$(BIN)/diskless demo
 
+# Without the jars, as where the Maven registry cannot be reached, the tests that need them are skipped with the reason.
 test: $(INSTALLED)
+	@$(BIN)/python -m tests.support.apache_kafka || [ -z "$$DISKLESS_REQUIRE_KAFKA" ]
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 bench: $(INSTALLED)
@@ -46,6 +54,8 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m diskless_core.cli.docs --check
+	$(BIN)/mkdocs build --quiet --strict
 
 docs: $(INSTALLED)
 	$(BIN)/python -m diskless_core.cli.docs
+	$(BIN)/mkdocs build --quiet --strict

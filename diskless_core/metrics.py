@@ -75,6 +75,12 @@ class Metrics:
         self.frames_refused = self._counter(
             "frames_refused", "Requests too large or malformed; each closed its connection."
         )
+        self.arriving_bytes = self._gauge(
+            "arriving_bytes", "Memory taken by large requests that have not arrived whole yet."
+        )
+        self.arrivals_given_up = self._counter(
+            "arrivals_given_up", "Connections closed because their request came too slowly while memory was short."
+        )
         self.received_bytes = self._counter("received_bytes", "Bytes of requests received.")
         self.sent_bytes = self._counter("sent_bytes", "Bytes of responses sent.")
         self.request_errors = self._counter(
@@ -82,6 +88,9 @@ class Metrics:
         )
         self.request_seconds = self._histogram(
             "request_seconds", "Time from a request's last byte to its answer, waits included.", "api"
+        )
+        self.throttle_seconds = self._histogram(
+            "throttle_seconds", "Time that a client was told to wait because it was over its quota.", "api"
         )
 
     def _declare_produce(self) -> None:
@@ -122,6 +131,8 @@ class Metrics:
         self.wal_objects_deleted = self._counter(
             "wal_objects_deleted", "WAL objects deleted because nothing in them was live any more."
         )
+        self.orphans_found = self._gauge("orphans_found", "Objects that nobody committed, at the last scan for them.")
+        self.orphans_deleted = self._counter("orphans_deleted", "Of those, objects that were deleted.")
         self.wal_objects_dead = self._gauge(
             "wal_objects_dead",
             "WAL objects without live batches that are known still, to be deleted or forgotten.",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.apache_kafka import ApacheKafka, jars_or_skip
 from tests.support.broker import BrokerFactory, BrokerProcess
 from tests.support.wire import WireClient
 
@@ -54,10 +55,34 @@ def wire(broker: BrokerProcess) -> Iterator[WireClient]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """The folder with the jars of Apache Kafka."""
+    return jars_or_skip()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """A real Apache Kafka of one broker that the tests of a worker share, each with topics and groups of its own."""
+    kafka = ApacheKafka(kafka_jars, tmp_path_factory.mktemp("apache-kafka"))
+    try:
+        yield kafka.start()
+    finally:
+        kafka.end()
+
+
 @pytest.fixture
 def topic() -> str:
     """A topic name that nobody else in this process uses."""
     return f"topic-{next(_topic_numbers)}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Only one worker starts Apache Kafka: with `--dist loadgroup`, it runs all tests that compare with it."""
+    for item in items:
+        if "apache_kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("apache-kafka"))
 
 
 @pytest.hookimpl(wrapper=True)

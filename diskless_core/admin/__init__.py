@@ -1,1 +1,1 @@
-"""The HTTP interface for operators: health, metrics, plugins."""
+"""The HTTP interface for operators: health, metrics, plugins, coordinators."""

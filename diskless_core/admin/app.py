@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import uvicorn
 from fastapi import FastAPI, Request, Response, status
@@ -11,13 +12,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from diskless_core.admin import models
-from diskless_core.admin.sources import PluginSource, ReadinessCheck
+from diskless_core.admin.sources import OrphanScan, PluginSource, ReadinessCheck, ShardSource, Sources
 from diskless_core.admin.validation import validate_plugin
 from diskless_core.config.describe import describe_settings
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.metrics import CONTENT_TYPE, Metrics
+from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
 from diskless_core.plugin.hookspecs import NOUNS
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -43,14 +48,24 @@ def build_server(app: FastAPI, *, grace_s: int) -> EmbeddedServer:
     )
 
 
-def build_app(metrics: Metrics, readiness: ReadinessCheck, plugins: PluginSource) -> FastAPI:
+def build_app(sources: Sources) -> FastAPI:
     """All routes. Those that import plugins run in threads, the others on the event loop."""
     # No pages of FastAPI's own: they load scripts from elsewhere.
-    app = FastAPI(title="Diskless", summary="Health, metrics and plugins of one broker.", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Diskless",
+        summary="Health, metrics, plugins and coordinators of one broker.",
+        docs_url=None,
+        redoc_url=None,
+    )
     app.add_exception_handler(PluginError, _plugin_error)
+    app.add_exception_handler(CoordinatorLogError, _unavailable)
+    app.add_exception_handler(CoordinatorStoreError, _unavailable)
+    app.add_exception_handler(CoordinatorError, _unavailable)
+    app.add_exception_handler(WalObjectStoreError, _unavailable)
     app.add_exception_handler(RequestValidationError, _malformed)
-    _add_observation(app, metrics, readiness)
-    _add_plugins(app, plugins)
+    _add_observation(app, sources.metrics, sources.readiness)
+    _add_plugins(app, sources.plugins)
+    _add_coordinators(app, sources.shards, sources.orphans)
     return app
 
 
@@ -104,6 +119,18 @@ def _add_plugins(app: FastAPI, plugins: PluginSource) -> None:
         return validate_plugin(plugins.get(noun, name), config)
 
 
+def _add_coordinators(app: FastAPI, shards: ShardSource, orphans: OrphanScan) -> None:
+    @app.get("/coordinator/shards", responses={503: {"model": models.ErrorAnswer}})
+    async def list_shards(count: bool = False) -> list[models.ShardAnswer]:
+        """All coordinator shards of this broker. With `count`, their stores are read through, which takes a while."""
+        return [models.ShardAnswer(**asdict(status)) for status in await shards(count=count)]
+
+    @app.post("/orphans/scan", responses={503: {"model": models.ErrorAnswer}})
+    async def scan_for_orphans(dry_run: bool = False) -> models.ScanAnswer:
+        """Look for objects that nobody committed, and delete them unless it is a dry run. Takes a listing of all."""
+        return models.ScanAnswer(**asdict(await orphans(dry_run=dry_run)))
+
+
 def _usable(plugin: LoadedPlugin) -> models.PluginAnswer:
     entry_point, descriptor = plugin.entry_point, plugin.descriptor
     return models.PluginAnswer(
@@ -137,8 +164,16 @@ async def _plugin_error(_request: Request, error: Exception) -> JSONResponse:
     return _error_answer(code, str(error))
 
 
-async def _malformed(_request: Request, _error: Exception) -> JSONResponse:
+async def _unavailable(_request: Request, error: Exception) -> JSONResponse:
+    return _error_answer(status.HTTP_503_SERVICE_UNAVAILABLE, str(error))
+
+
+async def _malformed(_request: Request, error: Exception) -> JSONResponse:
     # FastAPI's own answer repeats what was sent, which may be a secret.
+    problems = error.errors() if isinstance(error, RequestValidationError) else ()
+    parameters = [problem["loc"][1] for problem in problems if problem["loc"][0] == "query"]
+    if parameters:
+        return _error_answer(422, f"the parameter {parameters[0]} has a value that it can't have")
     return _error_answer(422, "the body has to be a JSON object whose values are strings")
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import structlog
 
-from diskless_core.admin.sources import PluginSource, ReadinessCheck
+from diskless_core.admin.sources import Sources
 from diskless_core.config.listeners import Listener
-from diskless_core.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -24,20 +23,16 @@ _GRACE_S = 1
 
 
 class AdminServer:
-    """Serves health, metrics and plugins until stopped.
+    """Serves health, metrics, plugins and coordinators until stopped.
 
     Args:
         listener: address to listen on; port 0 takes any free one.
-        metrics: what `GET /metrics` answers.
-        readiness: called on the event loop, says why the broker is not ready; empty when it is. Must not block.
-        plugins: what `GET /plugins` lists.
+        sources: what is answered.
     """
 
-    def __init__(self, listener: Listener, metrics: Metrics, readiness: ReadinessCheck, plugins: PluginSource) -> None:
+    def __init__(self, listener: Listener, sources: Sources) -> None:
         self._listener = listener
-        self._metrics = metrics
-        self._readiness = readiness
-        self._plugins = plugins
+        self._sources = sources
         self._socket: socket.socket | None = None
         self._server: Any = None
         self._task: asyncio.Task[None] | None = None
@@ -83,7 +78,7 @@ class AdminServer:
     async def _serve(self, bound: socket.socket) -> None:
         try:
             app_module = await asyncio.to_thread(importlib.import_module, "diskless_core.admin.app")
-            app = app_module.build_app(self._metrics, self._readiness, self._plugins)
+            app = app_module.build_app(self._sources)
             self._server = app_module.build_server(app, grace_s=_GRACE_S)
             await self._server.serve(sockets=[bound])
         except Exception:

@@ -13,8 +13,10 @@ from typing import Any, Protocol, cast
 
 import structlog
 
+from diskless_core.broker.arrivals import COUNTED_FROM_BYTES, Arrivals
 from diskless_core.broker.frame_pool import Frame, FramePool
 from diskless_core.metrics import Metrics
+from diskless_core.quotas.entities import ANONYMOUS
 
 RECEIVE_BYTES = 64 << 10
 MAX_CONCURRENT_REQUESTS = 4096
@@ -51,14 +53,16 @@ class Server:
         self,
         dispatcher: Dispatcher,
         pool: FramePool,
+        arrivals: Arrivals,
         *,
         max_frame_bytes: int,
-        max_connections: int,
+        max_connections: Callable[[], int],
         wait_for_room: Callable[[Callable[[], None]], bool],
         metrics: Metrics,
     ) -> None:
         self.dispatcher = dispatcher
         self.pool = pool
+        self.arrivals = arrivals
         self.max_frame_bytes = max_frame_bytes
         self.max_connections = max_connections
         self.wait_for_room = wait_for_room
@@ -83,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         starved: what the last fetch's budget did not reach; see `Fetcher.fetch`.
         last_active: loop time of the last bytes received.
+        user: the principal's name, by which quotas know the client.
     """
 
     def __init__(self, server: Server, listener: str) -> None:
@@ -91,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = "?"
         self.starved: list[Any] = []
         self.last_active = 0.0
+        self.user = ANONYMOUS
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._frame: Frame | None = None
@@ -99,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused_for: set[str] = set()
+        self._mute: asyncio.TimerHandle | None = None
 
     # --- the transport's calls -----------------------------------------------------------------------------------
 
@@ -107,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.last_active = self._loop.time()
-        if len(self._server.connections) >= self._server.max_connections:
+        if len(self._server.connections) >= self._server.max_connections():
             self._server.metrics.connections_refused.inc()
             _log.warning("a connection was refused: max.connections is reached", client=self.peer)
             self._transport.abort()
@@ -119,8 +126,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the base class's signature
         self._server.connections.discard(self)
         self._server.metrics.connections.set(len(self._server.connections))
+        self._server.arrivals.end(self)
         for task in self._tasks:
             task.cancel()
+        if self._mute is not None:
+            self._mute.cancel()
         if self._frame is not None:
             self._frame.release()
             self._frame = None
@@ -141,7 +151,10 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += nbytes
         if self._filled == len(self._frame.view):
             frame, self._frame = self._frame, None
+            self._server.arrivals.end(self)
             self._begin(frame)
+        else:
+            self._hold(self._frame)
 
     def pause_writing(self) -> None:
         self._pause("writing")
@@ -159,18 +172,29 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.metrics.frames_refused.inc()
                 self.close(f"a frame of {size} bytes is not accepted, see socket.request.max.bytes")
                 return
+            here = min(size, len(received) - position - _SIZE_BYTES)
+            missing = size - here
+            if missing and size >= COUNTED_FROM_BYTES and not self._server.arrivals.may_begin(self, missing):
+                self._pause("arrivals")
+                break
             position += _SIZE_BYTES
             frame = self._server.pool.take(size)
-            here = min(size, len(received) - position)
             frame.view[:here] = received[position : position + here]
             position += here
-            if here < size:
+            if missing:
                 self._frame, self._filled = frame, here
+                self._hold(frame)
                 break
             self._begin(frame)
             if self.is_closing:
                 return
         self._partial = bytes(received[position:])
+
+    def _hold(self, frame: Frame) -> None:
+        if len(frame.view) >= COUNTED_FROM_BYTES:
+            missing = len(frame.view) - self._filled
+            if not self._server.arrivals.hold(self, frame.touched_bytes(self._filled), missing):
+                self._pause("arrivals")
 
     def _begin(self, frame: Frame) -> None:
         slot = _Slot()
@@ -250,6 +274,41 @@ class Connection(asyncio.BufferedProtocol):
     def stop_reading(self) -> None:
         """Accept no more requests; those under way are still answered."""
         self._pause("shutdown")
+
+    def mute(self, milliseconds: int) -> float:
+        """Read nothing for so long (KIP-219); requests under way are still answered.
+
+        Returns:
+            The loop time when reading goes on: later, where the connection is muted for longer already.
+        """
+        until = self._loop.time() + milliseconds / 1000
+        if self._mute is not None:
+            until = max(until, self._mute.when())
+            self._mute.cancel()
+        self._mute = self._loop.call_at(until, self._unmute)
+        self._pause("quota")
+        return until
+
+    def _unmute(self) -> None:
+        self._mute = None
+        self._resume("quota")
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the broker does not read from it, though the client may send."""
+        return not self._paused_for <= {"arrivals", "writing"}
+
+    def go_on(self) -> None:
+        """There is room for a large request again: for the rest of it, or to begin it."""
+        self._resume("arrivals")
+        if self._frame is None and not self.is_closing:
+            self._cut(memoryview(self._partial))
+
+    def give_up(self) -> None:
+        """End the connection whose large request takes too long while others wait for the memory."""
+        _log.warning("a connection was closed", client=self.peer, reason="its request came too slowly for the memory")
+        if self._transport is not None:
+            self._transport.abort()
 
     def _room_again(self) -> None:
         self._resume("room")

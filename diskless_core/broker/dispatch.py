@@ -13,6 +13,7 @@ from diskless_core.broker.connection import Answer, CloseConnectionError, Connec
 from diskless_core.broker.frame_pool import Frame
 from diskless_core.broker.services import Services
 from diskless_core.protocol import api_versions, framing
+from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import FrameError, RequestHeader
 from diskless_core.protocol.messages import REQUESTS, ApiVersionsRequest
 
@@ -46,6 +47,10 @@ class RequestContext:
     @property
     def client_id(self) -> str | None:
         return self.header.client_id
+
+    @property
+    def user(self) -> str:
+        return self.connection.user
 
     @property
     def client_host(self) -> str:
@@ -128,5 +133,8 @@ class ApiDispatcher:
         self._seconds[header.api_key].observe(self._services.clock.monotonic() - started)
         if response is None:
             return None
-        version = 0 if header.api_key == ApiVersionsRequest.API_KEY and response.error_code else header.api_version
+        is_unknown = (
+            header.api_key == ApiVersionsRequest.API_KEY and response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        )
+        version = 0 if is_unknown else header.api_version
         return framing.encode_response(response, version, header.correlation_id)

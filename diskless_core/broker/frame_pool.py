@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mmap import mmap
 
-from diskless_core.pages import fresh_pages
+from diskless_core.pages import HUGE_PAGE_BYTES, PAGE_BYTES, fresh_pages
 
 POOLED_FROM_BYTES = 64 << 10
 """Smaller frames are not worth the trouble."""
@@ -50,6 +50,12 @@ class Frame:
         self._pool = pool
         self._holders = 1
         self.view = memoryview(buffer)[:size]
+
+    def touched_bytes(self, filled: int) -> int:
+        """Memory that the first `filled` bytes take: whole pages of it."""
+        capacity = len(self._buffer)
+        page_bytes = HUGE_PAGE_BYTES if capacity >= HUGE_PAGE_BYTES else PAGE_BYTES
+        return min(-(-filled // page_bytes) * page_bytes, capacity)
 
     def hold(self) -> None:
         """One more reader."""

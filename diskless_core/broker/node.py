@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import structlog
 
+from diskless_core.broker.arrivals import Arrivals
 from diskless_core.broker.connection import Connection, Server
+from diskless_core.broker.contexts import plugin_contexts, shard_snapshots
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.frame_pool import FramePool
@@ -16,6 +20,7 @@ from diskless_core.broker.handlers import all_handlers
 from diskless_core.broker.services import Endpoint, Services
 from diskless_core.clock import Clock, uuid_text
 from diskless_core.cluster import operations
+from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.producer_ids import ProducerIds
@@ -24,27 +29,33 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener
 from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.runtime import ShardServices
+from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
+from diskless_core.coordinator.status import ShardStatus
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.files.deletion import DeletionServices
+from diskless_core.files.orphans import OrphanScanner, OrphanServices, ScanReport
 from diskless_core.files.retention import RetentionRules
-from diskless_core.files.retention_worker import RulesOf
+from diskless_core.files.retention_worker import RetentionSchedule, RulesOf
 from diskless_core.files.service import FileMaintenance
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
 from diskless_core.plugin.hookspecs import COORDINATOR_LOG, COORDINATOR_STORE, OFFSET_ASSIGNMENT, WAL_OBJECT_STORE
 from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.writer import WalWriter, WriterSettings
+from diskless_core.quotas.managers import QuotaManagers
+from diskless_core.quotas.rate import Window
 
 DRAIN_S = 5.0
 """How long a clean shutdown waits for requests under way, once everything that was produced is committed."""
@@ -72,10 +83,12 @@ class Node:
         self._loaded = loaded
         self._plugins = plugins
         self._clock = clock
+        self._context = plugin_contexts(loaded.broker, clock, node_id=loaded.broker.node_id)
         self._stack = AsyncExitStack()
         self._coordinators: Coordinators | None = None
         self._server: Server | None = None
         self._uploader: Uploader | None = None
+        self._orphans: OrphanScanner | None = None
 
     async def start(self) -> None:
         """Start everything, the listeners last.
@@ -103,19 +116,31 @@ class Node:
             reasons.append(f"the object store refuses writes: {self._uploader.failing}")
         return reasons
 
+    async def shard_status(self, *, count: bool) -> Sequence[ShardStatus]:
+        """How the coordinator shards are doing. Arguments and errors as `Coordinators.status`; none before `start`."""
+        return [] if self._coordinators is None else await self._coordinators.status(count=count)
+
+    async def scan_for_orphans(self, *, dry_run: bool) -> ScanReport:
+        """Look for objects that nobody committed; arguments and errors as `OrphanScanner.scan`."""
+        if self._orphans is None:
+            raise CoordinatorLoadingError("the broker is starting or stopping")
+        return await self._orphans.scan(dry_run=dry_run)
+
     # --- starting ------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
+        self._lock_folder()
         objects = self._plugins.create(WAL_OBJECT_STORE, self._loaded.plugins, self._context)
         await objects.start()
         self._stack.push_async_callback(objects.stop)
-        coordinators = await self._start_coordinators()
+        coordinators = await self._start_coordinators(objects)
         services = await self._build_services(coordinators, objects)
         server = Server(
             ApiDispatcher(services, all_handlers()),
             FramePool(_MAX_IDLE_FRAME_BYTES),
+            Arrivals(self.config.diskless_append_inflight_max_bytes, self.metrics),
             max_frame_bytes=self.config.socket_request_max_bytes,
-            max_connections=self.config.max_connections,
+            max_connections=services.configs.max_connections,
             wait_for_room=services.writer.backlog.wait_if_full,
             metrics=self.metrics,
         )
@@ -124,7 +149,19 @@ class Node:
         self._server = server
         self._stack.push_async_callback(self._stop_serving, server, listening, services, sweeper)
 
-    async def _start_coordinators(self) -> Coordinators:
+    def _lock_folder(self) -> None:
+        folder = self.config.data_dir.absolute()
+        lock = FolderLock(folder)
+        try:
+            make_folder(folder)
+            lock.acquire()
+        except FolderInUseError as error:
+            raise StartError(str(error)) from None
+        except OSError as error:
+            raise StartError(f"cannot use {folder}: {error}. Set log.dirs to a folder that can be written") from error
+        self._stack.callback(lock.release)
+
+    async def _start_coordinators(self, objects: WalObjectStore) -> Coordinators:
         log = self._plugins.create(COORDINATOR_LOG, self._loaded.plugins, self._context)
         store = self._plugins.create(COORDINATOR_STORE, self._loaded.plugins, self._context)
         rules = CommitRules(
@@ -133,14 +170,28 @@ class Node:
         )
         await log.start()
         self._stack.push_async_callback(log.stop)
-        shard_services = ShardServices(node_id=self.config.node_id, clock=self._clock, log=log, store=store)
+        snapshots = shard_snapshots(self.config, objects, self._clock)
+        shard_services = ShardServices(
+            node_id=self.config.node_id, clock=self._clock, log=log, store=store, snapshots=snapshots
+        )
         coordinators = Coordinators.build(shard_services, rules, self.config.diskless_metadata_topic_num_partitions)
         self._stack.push_async_callback(coordinators.stop)
         await coordinators.start()
         for shard in coordinators.all():
             self.metrics.watch_shard(str(shard.id), shard)
+            snapshotter = Snapshotter(shard, log, snapshots, _snapshot_rules(self.config), self._clock)
+            self._run_until_stopped(snapshotter.run(), f"{shard.id} snapshots")
         self._coordinators = coordinators
         return coordinators
+
+    def _run_until_stopped(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(stop)
 
     async def _build_services(self, coordinators: Coordinators, objects: WalObjectStore) -> Services:
         config, clock, metrics = self.config, self._clock, self.metrics
@@ -152,8 +203,8 @@ class Node:
                 f"change cluster.id or log.dirs"
             )
         configs = Configs(coordinators.cluster, BrokerSettings.of(config))
+        quotas = QuotaManagers(_quota_window(config), clock)
         topics = Topics(coordinators.cluster, coordinators.diskless, configs, clock)
-        await topics.reconcile()
         self._stack.push_async_callback(topics.stop)
         reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
         purgatory = Purgatory()
@@ -178,10 +229,11 @@ class Node:
             on_uploaded=reader.uploaded,
         )
         self._start_file_maintenance(coordinators, objects, topics, reader)
-        groups = GroupCoordinator(coordinators.groups, clock, _group_settings(config))
+        groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config))
         await groups.start()
         self._stack.push_async_callback(groups.stop)
         topics.on_deletion(groups.topic_deleted)
+        await topics.reconcile()
         return Services(
             config=config,
             cluster_id=cluster_id,
@@ -189,6 +241,8 @@ class Node:
             metrics=metrics,
             topics=topics,
             configs=configs,
+            client_quotas=ClientQuotas(coordinators.cluster, quotas.replace),
+            quotas=quotas,
             producer_ids=ProducerIds(coordinators.cluster, config.node_id),
             writer=writer,
             fetcher=Fetcher(topics.coordinator_of, reader, purgatory, clock, metrics),
@@ -209,15 +263,25 @@ class Node:
             metrics=self.metrics,
             on_deleted=reader.deleted,
         )
-        maintenance = FileMaintenance(services, _retention_rules(topics), self.config.log_retention_check_interval_ms)
+        schedule = RetentionSchedule(
+            initial_delay_ms=self.config.log_initial_task_delay_ms,
+            interval_ms=self.config.log_retention_check_interval_ms,
+        )
+        maintenance = FileMaintenance(services, _retention_rules(topics), schedule)
         maintenance.start()
         self._stack.push_async_callback(maintenance.stop)
-
-    def _context(self, noun: str, name: str) -> PluginContext:
-        folder = self.config.data_dir.absolute()
-        return PluginContext(
-            node_id=self.config.node_id, data_dir=folder / noun / name, log_dir=folder, clock=self._clock
+        orphans = self._orphans = OrphanScanner(
+            OrphanServices(
+                objects=objects,
+                object_prefix=self.config.diskless_wal_object_prefix,
+                shards=coordinators.diskless,
+                grace_period_ms=self.config.diskless_coordinator_orphan_scan_grace_period_ms,
+                clock=self._clock,
+                metrics=self.metrics,
+            ),
+            self.config.diskless_coordinator_orphan_scan_interval_ms,
         )
+        self._run_until_stopped(orphans.run(), "orphan scan")
 
     async def _bind(self, listener: Listener, server: Server) -> asyncio.Server:
         loop = asyncio.get_running_loop()
@@ -302,11 +366,12 @@ def _retention_rules(topics: Topics) -> RulesOf:
     return rules_of
 
 
-def _group_settings(config: BrokerConfig) -> GroupSettings:
-    return GroupSettings(
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
-        max_session_timeout_ms=config.group_max_session_timeout_ms,
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        max_size=config.group_max_size,
-        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+def _quota_window(config: BrokerConfig) -> Window:
+    return Window(samples=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000)
+
+
+def _snapshot_rules(config: BrokerConfig) -> SnapshotRules:
+    return SnapshotRules(
+        max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+        max_age_ms=config.metadata_log_max_snapshot_interval_ms,
     )

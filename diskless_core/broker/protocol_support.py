@@ -22,6 +22,12 @@ compression; versions 0 to 2 are refused, as by Apache Kafka 4. A request with a
 connection; only ApiVersions answers with the versions that it has.
 
 Fetch sessions are not kept: every Fetch is answered with session id 0, which tells the client to send full requests.
+A group speaks the classic protocol or the consumer protocol (KIP-848), never both at once: a live group is not
+migrated, as with Kafka's `group.consumer.migration.policy=disabled`. One without members becomes a group of whichever
+protocol its next member speaks, and keeps its offsets. A classic member is refused by a consumer group with
+INCONSISTENT_GROUP_PROTOCOL, a consumer by a classic group with GROUP_ID_NOT_FOUND. `group.version` is 1.
+A change in a group of the consumer protocol is assigned at once, as by Kafka with
+`group.consumer.assignment.interval.ms=0` (KIP-1263).
 There are no transactions yet: a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 """
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from diskless_core.clock import Clock
+from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.topics import Topics
@@ -17,6 +18,7 @@ from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.metrics import Metrics
 from diskless_core.produce.writer import WalWriter
+from diskless_core.quotas.managers import QuotaManagers
 
 
 class Endpoint(NamedTuple):
@@ -37,6 +39,8 @@ class Services:
     metrics: Metrics
     topics: Topics
     configs: Configs
+    client_quotas: ClientQuotas
+    quotas: QuotaManagers
     producer_ids: ProducerIds
     writer: WalWriter
     fetcher: Fetcher

@@ -13,6 +13,10 @@ COMMANDS: Mapping[str, str] = {
     "serve": "diskless_core.cli.serve",
     "demo": "diskless_core.cli.demo",
     "plugins": "diskless_core.cli.plugins",
+    "wal": "diskless_core.cli.wal",
+    "coordinator": "diskless_core.cli.coordinator",
+    "orphans": "diskless_core.cli.orphans",
+    "gateways": "diskless_core.cli.gateways",
 }
 """Commands and the modules whose `app` they are, in the order of `diskless --help`. An `app` is a `typer.Typer` with
 `add_completion=False`; of a single function it is a command, of several functions a group."""

@@ -104,8 +104,16 @@ async def _start_admin(node: Node, plugins: PluginManager, stack: AsyncExitStack
     if listener is None:
         return None
     from diskless_core.admin.http import AdminServer
+    from diskless_core.admin.sources import Sources
 
-    server = AdminServer(listener, node.metrics, node.not_ready, plugins)
+    sources = Sources(
+        metrics=node.metrics,
+        readiness=node.not_ready,
+        plugins=plugins,
+        shards=node.shard_status,
+        orphans=node.scan_for_orphans,
+    )
+    server = AdminServer(listener, sources)
     await server.start()
     stack.push_async_callback(server.stop)
     return f"http://{listener.host}:{server.port}"

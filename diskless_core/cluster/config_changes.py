@@ -9,9 +9,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from diskless_core.cluster import topic_configs
+from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.cluster.config_model import ConfigType
 from diskless_core.cluster.machine import CONFIGS, TOPIC_IDS
-from diskless_core.cluster.operations import ClusterCommand, Refusal
+from diskless_core.cluster.operations import ClusterCommand, Refusal, check_topic_name
 from diskless_core.cluster.records import ConfigSet, ResourceType
 from diskless_core.cluster.topic_configs import InvalidTopicConfigError, TopicConfig
 from diskless_core.protocol.errors import ErrorCode
@@ -65,8 +66,10 @@ def check_alteration(alteration: Alteration, node_id: int) -> Refusal | None:
     if alteration.resource_type == ResourceType.BROKER:
         return _check_broker(alteration, node_id)
     if alteration.resource_type != ResourceType.TOPIC:
-        return _invalid(f"Settings of resource type {alteration.resource_type} cannot be altered here.")
-    return None
+        return _invalid(f"Unknown resource type {alteration.resource_type}")
+    if not alteration.resource_name:
+        return _invalid("Default topic resources are not allowed.")
+    return check_topic_name(alteration.resource_name)
 
 
 def _check_broker(alteration: Alteration, node_id: int) -> Refusal | None:
@@ -86,15 +89,17 @@ def alter(
     if resource_type is ResourceType.TOPIC and command.get(TOPIC_IDS, (name,)) is None:
         return Refusal(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=f"The topic '{name}' does not exist.")
     current = command.get(CONFIGS, (int(resource_type), name)) or {}
-    known = topic_configs.CONFIGS if resource_type is ResourceType.TOPIC else topic_configs.FOLLOWED
-    strange = [change.name for change in alteration.changes if change.name not in {*known, *current}]
+    known = topic_configs.CONFIGS if resource_type is ResourceType.TOPIC else ALTERABLE
+    set_here = [change.name for change in alteration.changes if change.operation != AlterOperation.DELETE]
+    strange = [name for name in set_here if name not in {*known, *current}]
     if strange:
         fixed = [] if resource_type is ResourceType.TOPIC else [one for one in strange if one in broker_properties]
         return _strange(strange, fixed, resource_type)
     try:
         changed = _changed(current, alteration, known)
     except InvalidTopicConfigError as error:
-        return Refusal(code=ErrorCode.INVALID_CONFIG, message=str(error))
+        is_topic = resource_type is ResourceType.TOPIC  # Apache Kafka tells a broker's bad values so
+        return Refusal(code=ErrorCode.INVALID_CONFIG if is_topic else ErrorCode.INVALID_REQUEST, message=str(error))
     if not validate_only:
         for key, value in changed.items():
             command.emit(ConfigSet(resource_type=resource_type, resource_name=name, name=key, value=value))
@@ -103,9 +108,10 @@ def alter(
 
 def _strange(strange: Sequence[str], fixed: Sequence[str], resource_type: ResourceType) -> Refusal:
     if fixed:
-        return _invalid(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
-    kind = resource_type.name.lower()
-    return Refusal(code=ErrorCode.INVALID_CONFIG, message=f"Unknown {kind} config name: {', '.join(strange)}")
+        return _invalid(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    if resource_type is ResourceType.TOPIC:
+        return Refusal(code=ErrorCode.INVALID_CONFIG, message=topic_configs.refusal_of(strange))
+    return Refusal(code=ErrorCode.INVALID_CONFIG, message=f"Unknown broker config name: {', '.join(strange)}")
 
 
 def _changed(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from diskless_core.cluster import topic_configs
+from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.cluster.config_model import ConfigEntry, ConfigSource, ConfigType, Synonym
 from diskless_core.cluster.topic_configs import TopicConfig
 from diskless_core.config.broker import BrokerConfig
@@ -114,7 +115,7 @@ def _broker_entry(name: str, settings: BrokerSettings, synonyms: Iterable[Synony
         value=shown[0].value if shown else None,
         type=ConfigType[described.type.upper()],
         source=shown[0].source if shown else ConfigSource.DEFAULT,
-        read_only=name not in topic_configs.FOLLOWED,
+        read_only=name not in ALTERABLE,
         secret=described.secret,
         synonyms=shown,
         help=described.help,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from diskless_core.cluster import config_changes, config_layers
+from diskless_core.cluster.broker_configs import MAX_CONNECTIONS
 from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings
 from diskless_core.cluster.config_model import ConfigEntry
@@ -31,12 +32,20 @@ class Configs:
 
     def of_topic(self, name: str) -> Sequence[ConfigEntry]:
         """All settings of a topic."""
-        own = self._cluster.state.committed(CONFIGS, (int(ResourceType.TOPIC), name)) or {}
+        return self.with_own(self._cluster.state.committed(CONFIGS, (int(ResourceType.TOPIC), name)) or {})
+
+    def with_own(self, own: Mapping[str, str]) -> Sequence[ConfigEntry]:
+        """All settings of a topic that has these of its own."""
         return list(config_layers.topic_entries(own, self._layers()))
 
     def of_broker(self) -> Sequence[ConfigEntry]:
         """All settings of this broker."""
         return list(config_layers.broker_entries(self._layers()))
+
+    def max_connections(self) -> int:
+        """How many client connections this broker accepts now."""
+        in_force = self._layers().synonyms(MAX_CONNECTIONS)[0].value
+        return int(in_force or 0)
 
     def of_all_brokers(self) -> Sequence[ConfigEntry]:
         """The settings that were altered for every broker."""

@@ -13,6 +13,7 @@ from diskless_core.cluster.records import (
     ConfigSet,
     PartitionPlaced,
     ProducerIdsTaken,
+    QuotaSet,
     ResourceType,
     TopicCreated,
     TopicRemoved,
@@ -20,6 +21,7 @@ from diskless_core.cluster.records import (
 from diskless_core.coordinator.tables import Table, Transaction
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.quotas.entities import encode_entity
 
 
 class ClusterTopic(NamedTuple):
@@ -67,6 +69,17 @@ CONFIGS: Table[Mapping[str, str]] = Table(
     encode=lambda settings: (json.dumps(settings, sort_keys=True),),
     decode=lambda row: json.loads(row[2]),
 )
+CLIENT_QUOTAS: Table[Mapping[str, float]] = Table(
+    spec=TableSpec(
+        name="client_quotas",
+        key=(Column("entity", ColumnType.TEXT),),
+        values=(Column("quotas", ColumnType.TEXT),),
+    ),
+    encode=lambda quotas: (json.dumps(quotas, sort_keys=True),),
+    decode=lambda row: json.loads(row[1]),
+)
+"""Keyed by `encode_entity`."""
+
 NEXT_PRODUCER_ID: Table[int] = Table(
     spec=TableSpec(
         name="next_producer_id",
@@ -82,7 +95,15 @@ ONLY_ROW = (0,)
 class ClusterMachine:
     """The shard of `__cluster_metadata`."""
 
-    tables: Sequence[Table[Any]] = (CLUSTER, TOPICS, TOPIC_IDS, PLACEMENTS, CONFIGS, NEXT_PRODUCER_ID)
+    tables: Sequence[Table[Any]] = (
+        CLUSTER,
+        TOPICS,
+        TOPIC_IDS,
+        PLACEMENTS,
+        CONFIGS,
+        CLIENT_QUOTAS,
+        NEXT_PRODUCER_ID,
+    )
 
     def encode(self, record: ClusterRecord) -> RecordData:
         return records.encode(record)
@@ -105,6 +126,8 @@ class ClusterMachine:
                 _config_set(record, tx)
             case ProducerIdsTaken():
                 tx.put(NEXT_PRODUCER_ID, ONLY_ROW, record.next_producer_id)
+            case QuotaSet():
+                _quota_set(record, tx)
 
 
 def _partition_placed(record: PartitionPlaced, tx: Transaction) -> None:
@@ -134,3 +157,17 @@ def _config_set(record: ConfigSet, tx: Transaction) -> None:
     else:
         settings[record.name] = record.value
     tx.put(CONFIGS, key, settings)
+
+
+def _quota_set(record: QuotaSet, tx: Transaction) -> None:
+    key = (encode_entity(record.entity),)
+    known = tx.get(CLIENT_QUOTAS, key)
+    quotas = dict(known) if known is not None else {}
+    if record.value is None:
+        quotas.pop(record.key, None)
+    else:
+        quotas[record.key] = record.value
+    if quotas:
+        tx.put(CLIENT_QUOTAS, key, quotas)
+    else:
+        tx.delete(CLIENT_QUOTAS, key)

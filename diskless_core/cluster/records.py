@@ -9,6 +9,7 @@ from enum import IntEnum
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import RecordFormatError
+from diskless_core.quotas.entities import Entity, entity_of
 
 
 class ResourceType(IntEnum):
@@ -65,7 +66,16 @@ class ProducerIdsTaken:
     next_producer_id: int
 
 
-ClusterRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaSet:
+    """A quota of clients; None removes it."""
+
+    entity: Entity
+    key: str
+    value: float | None
+
+
+ClusterRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet
 
 
 def encode(record: ClusterRecord) -> RecordData:
@@ -102,6 +112,12 @@ def decode(data: RecordData) -> ClusterRecord:
             )
         case messages.ProducerIdsRecord():
             return ProducerIdsTaken(broker_id=message.broker_id, next_producer_id=message.next_producer_id)
+        case messages.ClientQuotaRecord():
+            return QuotaSet(
+                entity=entity_of({part.entity_type: part.entity_name for part in message.entity}),
+                key=message.key,
+                value=None if message.remove else message.value,
+            )
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 
@@ -136,4 +152,14 @@ def _message(record: ClusterRecord) -> messages.CompiledRecord:
         case ProducerIdsTaken():
             return messages.ProducerIdsRecord(
                 broker_id=record.broker_id, broker_epoch=-1, next_producer_id=record.next_producer_id
+            )
+        case QuotaSet():
+            return messages.ClientQuotaRecord(
+                entity=[
+                    messages.ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name)
+                    for kind, name in record.entity
+                ],
+                key=record.key,
+                value=0.0 if record.value is None else record.value,
+                remove=record.value is None,
             )

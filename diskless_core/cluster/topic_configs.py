@@ -5,6 +5,7 @@ Apache Kafka's names. What has no meaning here is refused with the reason instea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,10 +14,11 @@ from diskless_core.cluster.config_model import ConfigType
 from diskless_core.coordinator.commands import TimestampType
 from diskless_core.produce.validation import TopicRules
 
-_MAX_INT = 2**31 - 1
+MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
+_NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 _TIMESTAMP_TYPES = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
@@ -56,14 +58,15 @@ class TopicConfig:
     default: str = ""
 
 
-def _number(lowest: int, highest: int) -> Callable[[str], None]:
+def number(lowest: int, highest: int) -> Callable[[str], None]:
+    """The check for whole numbers from `lowest` to `highest`, which says what type it is: Kafka's INT or LONG."""
+    kind = "INT" if highest == MAX_INT else "LONG"
+
     def check(value: str) -> None:
-        try:
-            number = int(value)
-        except ValueError:
-            raise InvalidTopicConfigError(f"it has to be a number, not {value!r}") from None
-        if not lowest <= number <= highest:
-            raise InvalidTopicConfigError(f"it has to be from {lowest} to {highest}, not {number}")
+        if not _NUMBER.fullmatch(value) or int(value) > highest:
+            raise InvalidTopicConfigError(f"Not a number of type {kind}")
+        if int(value) < lowest:
+            raise InvalidTopicConfigError(f"Value must be at least {lowest}")
 
     return check
 
@@ -71,7 +74,15 @@ def _number(lowest: int, highest: int) -> Callable[[str], None]:
 def _one_of(*values: str) -> Callable[[str], None]:
     def check(value: str) -> None:
         if value not in values:
-            raise InvalidTopicConfigError(f"it has to be {' or '.join(values)}, not {value!r}")
+            raise InvalidTopicConfigError(f"String must be one of: {', '.join(values)}")
+
+    return check
+
+
+def _only(wanted: str, reason: str) -> Callable[[str], None]:
+    def check(value: str) -> None:
+        if value != wanted:
+            raise InvalidTopicConfigError(f"only {wanted!r} is supported, for {reason}")
 
     return check
 
@@ -80,31 +91,31 @@ CONFIGS: Mapping[str, TopicConfig] = {
     "cleanup.policy": TopicConfig(
         type=ConfigType.LIST,
         help="What becomes of old records. They can only be deleted; there are no compacted topics.",
-        check=_one_of("delete"),
+        check=_only("delete", "there are no compacted topics"),
         default="delete",
     ),
     "compression.type": TopicConfig(
         type=ConfigType.STRING,
         help="How batches are stored: always as the producer compressed them.",
-        check=_one_of("producer"),
+        check=_only("producer", "batches are stored as the producer compressed them"),
         default="producer",
     ),
     "max.message.bytes": TopicConfig(
         type=ConfigType.INT,
         help="Size of the largest record batch accepted, in bytes, compressed as sent.",
-        check=_number(0, _MAX_INT),
+        check=number(0, MAX_INT),
         follows=(BrokerSynonym("message.max.bytes"),),
     ),
     "message.timestamp.after.max.ms": TopicConfig(
         type=ConfigType.LONG,
         help="How far a CreateTime may lie in the future when the broker gets it, in milliseconds.",
-        check=_number(0, _MAX_LONG),
+        check=number(0, _MAX_LONG),
         follows=(BrokerSynonym("log.message.timestamp.after.max.ms"),),
     ),
     "message.timestamp.before.max.ms": TopicConfig(
         type=ConfigType.LONG,
         help="How far a CreateTime may lie in the past when the broker gets it, in milliseconds.",
-        check=_number(0, _MAX_LONG),
+        check=number(0, _MAX_LONG),
         follows=(BrokerSynonym("log.message.timestamp.before.max.ms"),),
     ),
     "message.timestamp.type": TopicConfig(
@@ -116,13 +127,13 @@ CONFIGS: Mapping[str, TopicConfig] = {
     "retention.bytes": TopicConfig(
         type=ConfigType.LONG,
         help="Size of a partition above which its oldest batches go, in bytes; -1 is no limit.",
-        check=_number(-1, _MAX_LONG),
+        check=number(-1, _MAX_LONG),
         follows=(BrokerSynonym("log.retention.bytes"),),
     ),
     "retention.ms": TopicConfig(
         type=ConfigType.LONG,
         help="How long records are kept, in milliseconds; -1 is for ever.",
-        check=_number(-1, _MAX_LONG),
+        check=number(-1, _MAX_LONG),
         follows=(
             BrokerSynonym("log.retention.ms"),
             BrokerSynonym("log.retention.minutes", _MINUTE_MS),
@@ -132,13 +143,13 @@ CONFIGS: Mapping[str, TopicConfig] = {
     "segment.bytes": TopicConfig(
         type=ConfigType.INT,
         help="Size of the segments that compaction makes, in bytes.",
-        check=_number(1024 * 1024, _MAX_INT),
+        check=number(1024 * 1024, MAX_INT),
         default=str(1024**3),
     ),
     "segment.ms": TopicConfig(
         type=ConfigType.LONG,
         help="Longest time that one segment made by compaction covers, in milliseconds.",
-        check=_number(1, _MAX_LONG),
+        check=number(1, _MAX_LONG),
         default=str(7 * 24 * _HOUR_MS),
     ),
 }
@@ -146,6 +157,41 @@ CONFIGS: Mapping[str, TopicConfig] = {
 
 FOLLOWED: Mapping[str, TopicConfig] = {config.follows[0].name: config for config in CONFIGS.values() if config.follows}
 """The settings of a broker that are its topics' defaults: the finest one, where a topic follows several."""
+
+
+ONLY_IN_KAFKA = frozenset(
+    {
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "unclean.leader.election.enable",
+    }
+)
+"""Apache Kafka's settings of topics that mean nothing here: refused, so that nobody relies on them."""
+
+
+def refusal_of(names: Sequence[str]) -> str:
+    """What a client is told that sets what is not in `CONFIGS`."""
+    unsupported = [name for name in names if name in ONLY_IN_KAFKA]
+    if unsupported:
+        return f"Topic config not supported, because it would have no effect: {', '.join(unsupported)}"
+    return f"Unknown topic config name: {', '.join(names)}"
 
 
 def check(configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -157,7 +203,7 @@ def check(configs: Mapping[str, str | None]) -> dict[str, str]:
     checked: dict[str, str] = {}
     for name, value in configs.items():
         if name not in CONFIGS:
-            raise InvalidTopicConfigError(f"Unknown topic config name: {name}")
+            raise InvalidTopicConfigError(refusal_of([name]))
         if value is None:
             raise InvalidTopicConfigError(f"Null value not supported for topic configs: {name}")
         checked[name] = check_value(name, CONFIGS[name], value)

@@ -78,7 +78,9 @@ class Topics:
         cluster.on_commit(self._forget_changed)
 
     def on_deletion(self, listener: DeletionListener) -> None:
-        """Await `listener` with id and name of each topic that is deleted through this node."""
+        """Await `listener` with id and name of each topic that is deleted through this node, or whose deletion this
+        node completes after an interruption. It may be told of one topic more than once.
+        """
         self._deletion_listeners.append(listener)
 
     # --- lookup --------------------------------------------------------------------------------------------------
@@ -234,24 +236,30 @@ class Topics:
         if removed is None:
             return False
         with self._repaired_if_interrupted():
-            await asyncio.gather(*(shard.delete_topic(info.topic_id) for shard in self._shards.values()))
-        await asyncio.gather(*(listener(info.topic_id, info.name) for listener in self._deletion_listeners))
+            await self._clear_away(info.topic_id, info.name)
         _log.info("topic deleted", topic=info.name, topic_id=str(info.topic_id))
         return True
 
+    async def _clear_away(self, topic_id: uuid.UUID, name: str) -> None:
+        """What is left to do once the cluster shard has removed a topic.
+
+        The diskless shards come last: `reconcile` knows by them what is not done yet.
+        """
+        await asyncio.gather(*(listener(topic_id, name) for listener in self._deletion_listeners))
+        await asyncio.gather(*(shard.delete_topic(topic_id) for shard in self._shards.values()))
+
     async def reconcile(self) -> None:
-        """Bring the diskless shards to what the cluster shard says, after a crash between the two.
+        """Bring the diskless shards and the listeners to what the cluster shard says, after a crash in between.
 
         Raises:
             CoordinatorError: a shard gave no answer.
         """
         for info in list(self.all()):
             await self._create_partitions(info)
-        for shard in self._shards.values():
-            known = {key.topic_id for key in shard.heads()}
-            for topic_id in known:
-                if self._cluster.state.committed(TOPICS, (topic_id,)) is None:
-                    await shard.delete_topic(uuid.UUID(bytes=topic_id))
+        known = {topic_id: name for shard in self._shards.values() for topic_id, name in shard.topics().items()}
+        for topic_id, name in known.items():
+            if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
+                await self._clear_away(topic_id, name)
 
     async def stop(self) -> None:
         """End the background repair, if there is one."""

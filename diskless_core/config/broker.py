@@ -51,6 +51,16 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class ConsumerAssignor(StrEnum):
+    """How the consumer protocol's partitions are shared out."""
+
+    UNIFORM = "uniform"
+    RANGE = "range"
+
+
+ConsumerAssignors = Annotated[tuple[ConsumerAssignor, ...], BeforeValidator(split_list)]
+
+
 def _lower_case(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -159,6 +169,11 @@ class BrokerConfig(Settings):
         ge=1,
         description="How often is looked for records that retention removes, in milliseconds.",
     )
+    log_initial_task_delay_ms: Long = Field(
+        default=30_000,
+        ge=0,
+        description="Time from the broker's start to its first look for what retention removes, in milliseconds.",
+    )
     producer_id_expiration_ms: Int = Field(
         default=86_400_000,
         ge=1,
@@ -166,11 +181,13 @@ class BrokerConfig(Settings):
         "in milliseconds.",
     )
 
-    offsets_topic_num_partitions: Int = Field(
-        default=1,
+    quota_window_num: Int = Field(
+        default=11,
         ge=1,
-        description="Number of group coordinators (Kafka: 50). Not to be changed once groups have committed offsets.",
+        description="Samples from which the rate of a client is measured that has a quota, the present one included.",
     )
+    quota_window_size_seconds: Int = Field(default=1, ge=1, description="Length of each of these samples, in seconds.")
+
     offsets_retention_minutes: Int = Field(
         default=10_080,
         ge=1,
@@ -189,12 +206,55 @@ class BrokerConfig(Settings):
         "Kafka waits 3000, which spares groups of many members some rebalances; 0 gives the only consumer on a "
         "laptop its partitions at once.",
     )
-    group_max_size: Int = Field(default=MAX_INT, ge=1, description="How many members a consumer group may have.")
+    group_max_size: Int = Field(
+        default=MAX_INT, ge=1, description="How many members a group of the classic protocol may have."
+    )
+    group_consumer_min_session_timeout_ms: Int = Field(
+        default=45_000, ge=1, description="Shortest session timeout of the consumer protocol, in milliseconds."
+    )
+    group_consumer_max_session_timeout_ms: Int = Field(
+        default=60_000, ge=1, description="Longest session timeout of the consumer protocol, in milliseconds."
+    )
+    group_consumer_session_timeout_ms: Int = Field(
+        default=45_000,
+        ge=1,
+        description="Time without a heartbeat after which a member of the consumer protocol is out, in milliseconds.",
+    )
+    group_consumer_min_heartbeat_interval_ms: Int = Field(
+        default=5_000, ge=1, description="Shortest heartbeat interval of the consumer protocol, in milliseconds."
+    )
+    group_consumer_max_heartbeat_interval_ms: Int = Field(
+        default=15_000, ge=1, description="Longest heartbeat interval of the consumer protocol, in milliseconds."
+    )
+    group_consumer_heartbeat_interval_ms: Int = Field(
+        default=5_000,
+        ge=1,
+        description="How often members of the consumer protocol are told to send a heartbeat, in milliseconds.",
+    )
+    group_consumer_max_size: Int = Field(
+        default=MAX_INT, ge=1, description="How many members a group of the consumer protocol may have."
+    )
+    group_consumer_assignors: ConsumerAssignors = Field(
+        default=(ConsumerAssignor.UNIFORM, ConsumerAssignor.RANGE),
+        min_length=1,
+        description="Assignors that members of the consumer protocol may ask for, the first one for those that don't.",
+    )
 
     diskless_metadata_topic_num_partitions: Int = Field(
         default=1,
         ge=1,
         description="Number of Diskless coordinators, each a partition of the metadata topic. Not to be changed later.",
+    )
+    metadata_log_max_record_bytes_between_snapshots: Long = Field(
+        default=20 * MIB,
+        ge=1,
+        description="Bytes of a coordinator's log after which its state is put into the object store as a snapshot, "
+        "and the log pruned.",
+    )
+    metadata_log_max_snapshot_interval_ms: Long = Field(
+        default=HOUR_MS,
+        ge=1,
+        description="Time after which a coordinator that has anything new is put into a snapshot, in milliseconds.",
     )
     diskless_append_commit_interval_ms: Int = Field(
         default=250, ge=1, description="Longest time that produced data waits for its WAL object, in milliseconds."
@@ -212,7 +272,7 @@ class BrokerConfig(Settings):
         default=128 * MIB,
         ge=1,
         description="Memory for data that is accepted but not committed yet, in bytes. Above it, no connection is "
-        "read until some of it is committed.",
+        "read until some of it is committed. Large requests that are still arriving may take as much again.",
     )
     diskless_append_upload_parallelism: Int = Field(
         default=4, ge=1, description="How many WAL objects are uploaded at the same time."
@@ -229,6 +289,17 @@ class BrokerConfig(Settings):
         ge=0,
         description="Time between a WAL object's last batch being deleted and the object itself, in milliseconds, "
         "for readers that still have it in their plan.",
+    )
+    diskless_coordinator_orphan_scan_interval_ms: Long = Field(
+        default=24 * HOUR_MS,
+        ge=1,
+        description="How often is looked for WAL objects that nobody committed, in milliseconds.",
+    )
+    diskless_coordinator_orphan_scan_grace_period_ms: Long = Field(
+        default=24 * HOUR_MS,
+        ge=MINUTE_MS,
+        description="Age from which on a WAL object that nobody committed is deleted, and can't be committed any more, "
+        "in milliseconds. Longer than any upload takes, and than the brokers' clocks differ.",
     )
 
     log_format: LogFormat = Field(default=LogFormat.TEXT, description="Format of the broker's own log.")
@@ -271,6 +342,21 @@ class BrokerConfig(Settings):
     def _above_min_session_timeout(cls, value: int, info: ValidationInfo) -> int:
         return _at_least("group_min_session_timeout_ms", value, info)
 
+    @field_validator("group_consumer_session_timeout_ms", "group_consumer_heartbeat_interval_ms")
+    @classmethod
+    def _within_group_limits(cls, value: int, info: ValidationInfo) -> int:
+        name = str(info.field_name).removeprefix("group_consumer_")
+        _at_least(f"group_consumer_min_{name}", value, info)
+        return _at_most(f"group_consumer_max_{name}", value, info)
+
+    @field_validator("group_consumer_heartbeat_interval_ms")
+    @classmethod
+    def _below_session_timeout(cls, value: int, info: ValidationInfo) -> int:
+        session_timeout_ms = info.data.get("group_consumer_session_timeout_ms")
+        if session_timeout_ms is not None and value >= session_timeout_ms:
+            raise ValueError(f"it has to be less than group.consumer.session.timeout.ms, which is {session_timeout_ms}")
+        return value
+
     @field_validator("diskless_append_inflight_max_bytes")
     @classmethod
     def _holds_one_object(cls, value: int, info: ValidationInfo) -> int:
@@ -293,4 +379,11 @@ def _at_least(other_field: str, value: int, info: ValidationInfo) -> int:
     other: Any = info.data.get(other_field)
     if other is not None and value < other:
         raise ValueError(f"it has to be at least {other_field.replace('_', '.')}, which is {other}")
+    return value
+
+
+def _at_most(other_field: str, value: int, info: ValidationInfo) -> int:
+    other: Any = info.data.get(other_field)
+    if other is not None and value > other:
+        raise ValueError(f"it has to be at most {other_field.replace('_', '.')}, which is {other}")
     return value

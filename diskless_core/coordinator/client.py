@@ -22,7 +22,7 @@ from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.records import DisklessRecord
 from diskless_core.coordinator.runs import PAGE_RUNS, RecentRuns, stored_runs, within_budget
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.state import FILES, PARTITIONS, PartitionHead
+from diskless_core.coordinator.state import DEAD_FILES, FILES, PARTITIONS, TOPICS, PartitionHead
 from diskless_core.coordinator.tables import Writes
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode
@@ -106,6 +106,25 @@ class DisklessShard:
         """
         await self.shard.submit(
             lambda command: operations.forget_files(command, object_keys),
+            prefetch=[(DEAD_FILES, (object_key,)) for object_key in object_keys],
+        )
+
+    async def raise_horizon(self, horizon_ms: int) -> None:
+        """From now on no object is committed whose key says that it was created before; see `HorizonRaised`.
+
+        Raises:
+            CoordinatorError: no answer; it can be asked again.
+        """
+        await self.shard.submit(lambda command: operations.raise_horizon(command, horizon_ms))
+
+    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
+        """DisklessDescribeFiles, strictly: those that are committed here, those about to be included.
+
+        Raises:
+            CoordinatorError: no answer.
+        """
+        return await self.shard.submit(
+            lambda command: operations.known_files(command, object_keys),
             prefetch=[(FILES, (object_key,)) for object_key in object_keys],
         )
 
@@ -116,6 +135,10 @@ class DisklessShard:
     def heads(self) -> Mapping[PartitionKey, PartitionHead]:
         """All partitions of the shard."""
         return {PartitionKey(*key): head for key, head in self.shard.state.rows(PARTITIONS)}
+
+    def topics(self) -> Mapping[uuid.UUID, str]:
+        """The names of all topics that have partitions in the shard."""
+        return {uuid.UUID(bytes=topic_id): topic.name for (topic_id,), topic in self.shard.state.rows(TOPICS)}
 
     async def barrier(self) -> None:
         """Return when `head` reflects everything that was committed before this call (strict reads)."""

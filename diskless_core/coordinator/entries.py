@@ -9,7 +9,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from diskless_core.coordinator.machine import StateMachine
 from diskless_core.coordinator.tables import Table
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol import messages, record_batch, record_frames
@@ -61,6 +63,11 @@ ACCEPTANCE: Table[Acceptance] = Table(
     encode=lambda value: (value.term, value.next_sequence),
     decode=lambda row: Acceptance(*row[1:]),
 )
+
+
+def tables_of(machine: StateMachine[Any]) -> tuple[Table[Any], ...]:
+    """All tables of a shard: its machine's, and whose entries count."""
+    return (*machine.tables, ACCEPTANCE)
 
 
 def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:

@@ -23,15 +23,27 @@ from diskless_core.coordinator.producer_state import NO_PRODUCER, ProducerWindow
 from diskless_core.coordinator.records import (
     DisklessRecord,
     FileDeleted,
+    HorizonRaised,
     PartitionCreated,
     RecordsDeleted,
     TopicDeleted,
 )
-from diskless_core.coordinator.state import FILES, PARTITIONS, PRODUCERS, TOPICS, PartitionHead, results_of
+from diskless_core.coordinator.state import (
+    DEAD_FILES,
+    FILES,
+    HORIZON,
+    PARTITIONS,
+    PRODUCERS,
+    THE_HORIZON,
+    TOPICS,
+    PartitionHead,
+    results_of,
+)
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.file_committed import CommittedBatch, DuplicateBatch, FileCommitted, RefusedBatch
 from diskless_core.protocol.record_batch import MAGIC
+from diskless_core.wal.format import is_older
 
 DisklessCommand = Command[DisklessRecord]
 
@@ -99,14 +111,29 @@ def delete_records(
 
 
 def forget_files(command: DisklessCommand, object_keys: Sequence[str]) -> None:
-    """Forget objects that are gone from the object store; those with live runs, or unknown, stay as they are.
+    """Forget objects that are gone from the object store; those that are not dead, or unknown, stay as they are.
 
-    Wants the row of each in FILES prefetched.
+    Wants the row of each in DEAD_FILES prefetched.
     """
     for object_key in object_keys:
-        file = command.get(FILES, (object_key,))
-        if file is not None and not file.live_runs:
+        if command.get(DEAD_FILES, (object_key,)) is not None:
             command.emit(FileDeleted(object_key=object_key))
+
+
+def raise_horizon(command: DisklessCommand, horizon_ms: int) -> None:
+    """Refuse from now on to commit objects that were created before, by their keys; it never goes back."""
+    if horizon_ms > (command.get(HORIZON, THE_HORIZON) or 0):
+        command.emit(HorizonRaised(horizon_ms=horizon_ms))
+
+
+def known_files(command: DisklessCommand, object_keys: Sequence[str]) -> list[str]:
+    """Those of the objects that are, or are about to be, committed. Wants the row of each in FILES prefetched."""
+    return [object_key for object_key in object_keys if command.get(FILES, (object_key,)) is not None]
+
+
+def _is_beyond_horizon(command: DisklessCommand, object_key: str) -> bool:
+    horizon_ms = command.get(HORIZON, THE_HORIZON)
+    return horizon_ms is not None and is_older(object_key, horizon_ms)
 
 
 def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRules) -> list[BatchResult]:
@@ -123,6 +150,9 @@ def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRule
         if known.digest == digest:
             return unpack_results(known.results)
         return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
+    if _is_beyond_horizon(command, request.object_key):
+        # Retriable for producers: their records come again, in another object.
+        return [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(request.batches)
     record = _judge(command, request, rules, digest)
     command.emit(record)
     return results_of(record)

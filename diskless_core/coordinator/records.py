@@ -43,7 +43,14 @@ class FileDeleted:
     object_key: str
 
 
-DisklessRecord = PartitionCreated | TopicDeleted | RecordsDeleted | FileCommitted | FileDeleted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HorizonRaised:
+    """What was created before `horizon_ms`, by its key, and is not committed yet, never will be."""
+
+    horizon_ms: int
+
+
+DisklessRecord = PartitionCreated | TopicDeleted | RecordsDeleted | FileCommitted | FileDeleted | HorizonRaised
 
 
 def encode(record: DisklessRecord) -> RecordData:
@@ -78,6 +85,8 @@ def decode(data: RecordData) -> DisklessRecord:
             )
         case messages.DisklessFileDeletedRecord():
             return FileDeleted(object_key=message.object_key)
+        case messages.DisklessHorizonRaisedRecord():
+            return HorizonRaised(horizon_ms=message.horizon)
     raise record_frames.RecordFormatError(f"a {type(message).__name__} does not belong to a diskless shard")
 
 
@@ -104,5 +113,7 @@ def _encode_value(record: DisklessRecord) -> bytes:
                     log_start_bytes=record.log_start_bytes,
                 )
             )
+        case HorizonRaised():
+            return record_frames.encode_record(messages.DisklessHorizonRaisedRecord(horizon=record.horizon_ms))
         case FileDeleted():
             return record_frames.encode_record(messages.DisklessFileDeletedRecord(object_key=record.object_key))

@@ -23,12 +23,15 @@ from diskless_core.coordinator.errors import (
     NotCoordinatorError,
     OutcomeUnknownError,
 )
+from diskless_core.coordinator.leadership import Leadership
 from diskless_core.coordinator.machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.pipeline import Pending, Pipeline
 from diskless_core.coordinator.readers import Committed, Prefetched
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
+from diskless_core.coordinator.snapshot_format import Manifest
+from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.tables import Key, Row, State, Table, Transaction, V, Writes
-from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
@@ -54,43 +57,44 @@ class ShardServices:
     clock: Clock
     log: CoordinatorLog
     store: CoordinatorStore
-
-
-@dataclass(slots=True)
-class _Leadership:
-    """What this node knows of who leads: the hint, its claim under way, and the term that it won."""
-
-    hint: int | None = None
-    claim: Claim | None = None
-    term: int | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    snapshots: SnapshotSource = field(default_factory=NoSnapshots)
 
 
 class Shard(Generic[RecordT]):
-    """A coordinator: one log partition, one state machine, one store."""
+    """A coordinator: one log partition, one state machine, one store.
+
+    Attributes:
+        applied_bytes: of the log, since this process follows it.
+    """
 
     def __init__(self, shard_id: ShardId, machine: StateMachine[RecordT], services: ShardServices) -> None:
         self.id = shard_id
         self.machine = machine
-        self.state = State((*machine.tables, ACCEPTANCE))
+        self.state = State(entries.tables_of(machine))
         self._services = services
         self._store = StoreThread(services.store, shard_id)
         self._flusher = Flusher(self._store, self.state, lambda: self._next_offset, shard_id)
+        self._specs = [table.spec for table in self.state.tables]
         self._next_offset = 0
+        self.applied_bytes = 0
         self._acceptance = Acceptance()
-        self._leadership = _Leadership()
+        self._leadership = Leadership()
         self._pipeline = Pipeline()
         self._append_wanted = asyncio.Event()
         self._appending = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[Callable[[Writes], None]] = []
-        self._failure: str | None = None
+        self.failure: str | None = None  # why its work on this node is over, if it is
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
 
     # --- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Load what the store has, then follow the log from there. Leading begins by itself when the log hints so."""
+        """Load what the store has, then follow the log from there. Leading begins by itself when the log hints so.
+
+        Raises:
+            CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
+        """
         await self._store.open(self.state.tables)
         self._next_offset = await self._store.read(lambda store: store.applied_offset())
         bounds = await self._services.log.bounds(self.id)
@@ -98,6 +102,8 @@ class Shard(Generic[RecordT]):
             self._log.warning("the store is ahead of the log and is dropped", store=self._next_offset, log=bounds.end)
             await self._store.read(lambda store: store.clear())
             self._next_offset = 0
+        if self._next_offset < bounds.start:
+            self._next_offset = await self._services.snapshots.restore(self.id, self._specs, self._store)
         for table in self.state.tables:
             if table.resident:
                 self.state.load(table, await self._store.read(partial(_all_rows, table)))
@@ -122,12 +128,12 @@ class Shard(Generic[RecordT]):
         try:
             await loop()
         except Exception as error:
-            self._failure = f"{self.id} stands still from log offset {self._next_offset} on: {error!r}"
+            self.failure = f"{self.id} stands still from log offset {self._next_offset} on: {error!r}"
             self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()
-            self._step_down(self._failure)
+            self._step_down(self.failure)
 
     async def until_leading(self) -> None:
         """Wait until this node leads the shard.
@@ -136,8 +142,8 @@ class Shard(Generic[RecordT]):
             CoordinatorError: it never will: its log or its store cannot be used.
         """
         while not self.leading:
-            if self._failure is not None:
-                raise CoordinatorError(self._failure)
+            if self.failure is not None:
+                raise CoordinatorError(self.failure)
             self._leadership.changed.clear()
             await self._leadership.changed.wait()
 
@@ -235,6 +241,10 @@ class Shard(Generic[RecordT]):
         """
         await self._flusher.flush()
 
+    async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
+        """Take a snapshot of what the store has; errors as `Snapshots.take`."""
+        return await snapshots.take(self.id, self._specs, self._store)
+
     async def with_store(self, work: Callable[[ShardStore], R]) -> R:
         """Run `work` with the store, which may lag behind memory: see `State.in_memory`.
 
@@ -282,11 +292,14 @@ class Shard(Generic[RecordT]):
                     for batch in batches:
                         self._take(batch)
                 return
+            except LogOffsetPrunedError:
+                raise
             except CoordinatorLogError as error:
                 self._step_down(f"reading the log failed: {error}")
                 await self._back_off()
 
     def _take(self, batch: LogBatch) -> None:
+        self.applied_bytes += len(batch.data)
         own = self._pipeline.oldest_handed_over
         if own is not None and self._is_accepted_own(own) and own.is_read_back_as(batch.data):
             self._acceptance = self._acceptance.advanced()

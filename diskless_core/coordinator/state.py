@@ -20,6 +20,7 @@ from diskless_core.coordinator.producer_state import NO_PRODUCER, ProducerWindow
 from diskless_core.coordinator.records import (
     DisklessRecord,
     FileDeleted,
+    HorizonRaised,
     PartitionCreated,
     RecordsDeleted,
     TopicDeleted,
@@ -63,16 +64,23 @@ class PartitionHead(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """A committed (or wholly refused) object. `live_runs` have not been trimmed yet; at 0 the object is dead."""
+    """A committed (or wholly refused) object, and the answer to its CommitFile."""
 
     object_format: int
     size: int
     uploader_id: int
     owner_ids: tuple[int, ...]
     committed_at: int
-    live_runs: int
     digest: bytes
     results: bytes
+
+
+class LiveFile(NamedTuple):
+    """An object with live batches in this shard: so many runs of it have not been trimmed yet."""
+
+    live_runs: int
+    committed_at: int
+    owner_ids: tuple[int, ...]
 
 
 class DeadFile(NamedTuple):
@@ -145,7 +153,7 @@ FILES: Table[FileState] = Table(
         values=(
             *_integers("object_format", "size", "uploader_id"),
             Column("owner_ids", ColumnType.TEXT),
-            *_integers("committed_at", "live_runs"),
+            *_integers("committed_at"),
             Column("digest", ColumnType.BLOB),
             Column("results", ColumnType.BLOB),
         ),
@@ -154,6 +162,18 @@ FILES: Table[FileState] = Table(
     decode=lambda row: FileState._make((*row[1:4], _owner_ids(row[4]), *row[5:])),
     resident=False,
 )
+LIVE_FILES: Table[LiveFile] = Table(
+    spec=TableSpec(
+        name="live_files",
+        key=(Column("object_key", ColumnType.TEXT),),
+        values=(*_integers("live_runs", "committed_at"), Column("owner_ids", ColumnType.TEXT)),
+    ),
+    encode=lambda live: (live.live_runs, live.committed_at, _text(live.owner_ids)),
+    decode=lambda row: LiveFile(row[1], row[2], _owner_ids(row[3])),
+    resident=False,
+)
+"""Apart from FILES, whose rows grow with an object's batches: this one is written again for each part that goes."""
+
 DEAD_FILES: Table[DeadFile] = Table(
     spec=TableSpec(
         name="dead_files",
@@ -172,11 +192,30 @@ TRIMS: Table[int] = Table(
 )
 """Partitions with runs that end below an offset and are garbage. Replay puts a row, the trimmer removes it."""
 
+HORIZON: Table[int] = Table(
+    spec=TableSpec(name="horizon", key=_integers("id"), values=_integers("horizon_ms")),
+    encode=lambda horizon_ms: (horizon_ms,),
+    decode=lambda row: int(row[1]),
+)
+"""One row, `THE_HORIZON`: see `HorizonRaised`."""
+
+THE_HORIZON = (0,)
+
 
 class DisklessMachine:
     """A shard of `__diskless_metadata`."""
 
-    tables: Sequence[Table[Any]] = (TOPICS, PARTITIONS, PRODUCERS, BATCHES, FILES, DEAD_FILES, TRIMS)
+    tables: Sequence[Table[Any]] = (
+        TOPICS,
+        PARTITIONS,
+        PRODUCERS,
+        BATCHES,
+        FILES,
+        LIVE_FILES,
+        DEAD_FILES,
+        TRIMS,
+        HORIZON,
+    )
 
     def encode(self, record: DisklessRecord) -> RecordData:
         return records.encode(record)
@@ -194,9 +233,11 @@ class DisklessMachine:
                 _topic_deleted(record, tx)
             case RecordsDeleted():
                 _records_deleted(record, tx)
+            case HorizonRaised():
+                tx.put(HORIZON, THE_HORIZON, max(record.horizon_ms, tx.get(HORIZON, THE_HORIZON) or 0))
             case FileDeleted():
-                tx.delete(FILES, (record.object_key,))
-                tx.delete(DEAD_FILES, (record.object_key,))
+                for table in (FILES, LIVE_FILES, DEAD_FILES):  # live: where trimming lags behind the log
+                    tx.delete(table, (record.object_key,))
 
 
 def _partition_created(record: PartitionCreated, tx: Transaction) -> None:
@@ -238,10 +279,12 @@ def _file_committed(record: FileCommitted, tx: Transaction) -> None:
     for topic_id, partitions in record.topics:
         for partition, batches in partitions:
             live_runs += _append(PartitionKey(topic_id, partition), record.object_key, batches, tx)
-    tx.put(FILES, (record.object_key,), _file_state(record, live_runs))
-    if not live_runs:
-        dead = DeadFile(record.committed_at, record.committed_at, tuple(record.owner_ids))
-        tx.put(DEAD_FILES, (record.object_key,), dead)
+    key, owner_ids = (record.object_key,), tuple(record.owner_ids)
+    tx.put(FILES, key, _file_state(record))
+    if live_runs:
+        tx.put(LIVE_FILES, key, LiveFile(live_runs, record.committed_at, owner_ids))
+    else:
+        tx.put(DEAD_FILES, key, DeadFile(record.committed_at, record.committed_at, owner_ids))
 
 
 def _append(key: PartitionKey, object_key: str, batches: Sequence[CommittedBatch], tx: Transaction) -> int:
@@ -301,14 +344,13 @@ def coalesce(object_key: str, batches: Sequence[CommittedBatch]) -> Iterator[Run
         yield run
 
 
-def _file_state(record: FileCommitted, live_runs: int) -> FileState:
+def _file_state(record: FileCommitted) -> FileState:
     return FileState(
         object_format=record.object_format,
         size=record.file_size,
         uploader_id=record.uploader_broker_id,
         owner_ids=tuple(record.owner_ids),
         committed_at=record.committed_at,
-        live_runs=live_runs,
         digest=record.content_digest,
         results=pack_results(results_of(record)),
     )

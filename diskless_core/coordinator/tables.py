@@ -142,6 +142,10 @@ class State:
         """All committed values of a resident table."""
         return iter(list(self._committed[table].items()))
 
+    def row_count(self, table: Table[Any]) -> int:
+        """How many committed rows a resident table has."""
+        return len(self._committed[table])
+
     def speculative_rows(self, table: Table[V]) -> Iterator[tuple[Key, V]]:
         """All values of a resident table as they will be when everything pending has committed."""
         pending = self._pending[table]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from diskless_core.coordinator.state import BATCHES, DEAD_FILES, FILES, TRIMS, DeadFile
+from diskless_core.coordinator.state import BATCHES, DEAD_FILES, LIVE_FILES, TRIMS, DeadFile
 from diskless_core.plugin.coordinator_store import ShardStore, TableChanges
 
 PAGE_ROWS = 500
@@ -36,30 +36,29 @@ def trim_page(store: ShardStore, now_ms: int) -> Trimmed:
     partition, before_offset = TRIMS.entity(waiting[0])
     rows = store.scan(BATCHES.name, partition, (*partition, before_offset), limit=PAGE_ROWS)
     runs = [run for run in map(BATCHES.decode, rows) if run.last_offset < before_offset]
-    files, dead = _count_down(store, Counter(run.object_key for run in runs), now_ms)
-    trims = TableChanges()
+    changes = _count_down(store, Counter(run.object_key for run in runs), now_ms)
+    changes[BATCHES.name] = TableChanges(delete=[(*partition, run.base_offset) for run in runs])
     if len(rows) < PAGE_ROWS:
-        trims.delete.append(partition)
-    batches = TableChanges(delete=[(*partition, run.base_offset) for run in runs])
-    store.write(
-        {BATCHES.name: batches, FILES.name: files, DEAD_FILES.name: dead, TRIMS.name: trims}, store.applied_offset()
-    )
-    return Trimmed(len(runs), len(dead.put), more=True)
+        changes[TRIMS.name] = TableChanges(delete=[partition])
+    store.write(changes, store.applied_offset())
+    return Trimmed(len(runs), len(changes[DEAD_FILES.name].put), more=True)
 
 
-def _count_down(store: ShardStore, removed_runs: Mapping[str, int], now_ms: int) -> tuple[TableChanges, TableChanges]:
-    """New rows of the files that had these runs, and of those that are dead now.
+def _count_down(store: ShardStore, removed_runs: Mapping[str, int], now_ms: int) -> dict[str, TableChanges]:
+    """What becomes of the objects that had these runs.
 
-    A file without a row was deleted for good before this store, filled from the log again, came to trim it.
+    One that is not live any more was deleted for good before this store, filled from the log again, came to trim it.
     """
-    files, dead = TableChanges(), TableChanges()
+    live, dead = TableChanges(), TableChanges()
     for object_key, removed in removed_runs.items():
-        row = store.get(FILES.name, (object_key,))
+        key = (object_key,)
+        row = store.get(LIVE_FILES.name, key)
         if row is None:
             continue
-        file = FILES.decode(row)
-        file = file._replace(live_runs=file.live_runs - removed)
-        files.put.append(FILES.row((object_key,), file))
-        if not file.live_runs:
-            dead.put.append(DEAD_FILES.row((object_key,), DeadFile(now_ms, file.committed_at, file.owner_ids)))
-    return files, dead
+        file = LIVE_FILES.decode(row)
+        if file.live_runs > removed:
+            live.put.append(LIVE_FILES.row(key, file._replace(live_runs=file.live_runs - removed)))
+        else:
+            live.delete.append(key)
+            dead.put.append(DEAD_FILES.row(key, DeadFile(now_ms, file.committed_at, file.owner_ids)))
+    return {LIVE_FILES.name: live, DEAD_FILES.name: dead}

@@ -13,7 +13,7 @@ from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import NO_OFFSET, FoundRuns, PartitionKey, Run
 from diskless_core.fetch import planner
 from diskless_core.fetch.completer import cut
-from diskless_core.fetch.object_reader import ObjectReader, ReadError
+from diskless_core.fetch.object_reader import ObjectReader, ReadError, ReadRun
 from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
@@ -114,7 +114,7 @@ class Fetcher:
         for index in order:
             wanted, answer = query.partitions[index], answers[index]
             read = [next(contents) for _ in chosen[index]]
-            sound, failure = _sound_prefix(read)
+            sound, failure = _sound_prefix(read, wanted.offset)
             if failure is not None and not sound:
                 broken[index] = await self._failed(wanted, failure)
                 continue
@@ -182,13 +182,15 @@ def _choose(found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int])
 
 
 def _sound_prefix(
-    read: Sequence[tuple[Run, memoryview | ReadError]],
+    read: Sequence[tuple[Run, ReadRun]], offset: int
 ) -> tuple[list[tuple[Run, memoryview]], ReadError | None]:
+    """What can be read up to the first failure; nothing if that comes before `offset`."""
     sound: list[tuple[Run, memoryview]] = []
     for run, content in read:
-        if not isinstance(content, memoryview):
-            return sound, content
-        sound.append((run, content))
+        if content.next_offset > offset:
+            sound.append((run, content.data))
+        if content.failure is not None:
+            return sound, content.failure
     return sound, None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from diskless_core.coordinator.commands import Run, TimestampType
 from diskless_core.fetch import planner
@@ -16,9 +17,23 @@ from diskless_core.fetch.planner import ObjectRange
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_core.protocol import record_batch
-from diskless_core.protocol.record_batch import CorruptBatchError
+from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
 
 ReadError = WalObjectStoreError | CorruptBatchError
+
+
+class ReadRun(NamedTuple):
+    """What could be read of a run.
+
+    Attributes:
+        data: its batches up to the first that is damaged, all of them where there is no failure.
+        next_offset: the offset behind them.
+        failure: what keeps the rest from being read.
+    """
+
+    data: memoryview
+    next_offset: int
+    failure: ReadError | None = None
 
 
 class ObjectReader:
@@ -45,21 +60,19 @@ class ObjectReader:
         chunk = self._cache.find(run.object_key, run.byte_offset, run.byte_offset + run.byte_size)
         if chunk is None:
             return None
-        try:
-            return _prepared(chunk, run)
-        except CorruptBatchError:
-            return None
+        read = _prepared(chunk, run)
+        return read.data if read.failure is None else None
 
-    async def read(self, runs: Sequence[Run]) -> list[memoryview | ReadError]:
-        """Each run's batches, or what kept them from being read. The views stay valid, and must not be written to."""
-        found: dict[int, memoryview | ReadError] = {}
+    async def read(self, runs: Sequence[Run]) -> list[ReadRun]:
+        """What can be read of each run. The views stay valid, and must not be written to."""
+        found: dict[int, ReadRun] = {}
         missing = []
         for index, run in enumerate(runs):
             view = self.cached(run)
             if view is None:
                 missing.append(index)
             else:
-                found[index] = view
+                found[index] = ReadRun(view, run.last_offset + 1)
                 self._from_cache.inc(run.byte_size)
         wanted = planner.ranges(runs[index] for index in missing)
         chunks = await asyncio.gather(*map(self._fetch, wanted))
@@ -99,46 +112,61 @@ def _writable(data: bytes | bytearray | memoryview) -> memoryview:
     return memoryview(bytearray(view)) if view.readonly else view
 
 
-def _outcome(run: Run, chunks: Sequence[Chunk | ReadError]) -> memoryview | ReadError:
-    start, end = run.byte_offset, run.byte_offset + run.byte_size
-    failure: ReadError = CorruptBatchError(f"the object {run.object_key} ends before byte {end}")
+def _outcome(run: Run, chunks: Sequence[Chunk | ReadError]) -> ReadRun:
+    failure: ReadError = CorruptBatchError(f"the object {run.object_key} ends before byte {run.byte_offset}")
     for chunk in chunks:
         if not isinstance(chunk, Chunk):
             failure = chunk
-        elif chunk.object_key == run.object_key and chunk.covers(start, end):
-            try:
-                return _prepared(chunk, run)
-            except CorruptBatchError as error:
-                return error
-    return failure
+        elif chunk.object_key == run.object_key and chunk.start <= run.byte_offset < chunk.end:
+            return _prepared(chunk, run)
+    return ReadRun(memoryview(b""), run.base_offset, failure)
 
 
-def _prepared(chunk: Chunk, run: Run) -> memoryview:
-    view = chunk.view(run.byte_offset, run.byte_offset + run.byte_size)
-    if run.byte_offset not in chunk.prepared:
-        _prepare(view, run, verify=not chunk.is_sound)
+def _prepared(chunk: Chunk, run: Run) -> ReadRun:
+    """What the chunk has of a run that begins in it."""
+    view = chunk.view(run.byte_offset, min(run.byte_offset + run.byte_size, chunk.end))
+    if run.byte_offset in chunk.prepared and len(view) == run.byte_size:
+        return ReadRun(view, run.last_offset + 1)
+    batches, failure = _sound_batches(view, run, verify=not chunk.is_sound)
+    read = _prepare(view, run, batches, failure)
+    if failure is None:
         chunk.prepared.add(run.byte_offset)
-    return view
+    return read
 
 
-def _prepare(view: memoryview, run: Run, *, verify: bool) -> None:
-    """Check all batches of a run before the first is changed, so that a second look finds the same."""
-    batches = list(record_batch.walk(view))
-    offset = run.base_offset
-    for position, header in batches:
-        if verify and not record_batch.crc_is_valid(view, position, header):
-            raise CorruptBatchError(
-                f"the checksum of the batch at byte {run.byte_offset + position} of {run.object_key} is wrong"
-            )
-        offset += header.last_offset_delta + 1
-    if offset != run.last_offset + 1:
-        raise CorruptBatchError(
-            f"the batches at byte {run.byte_offset} of {run.object_key} have offsets up to {offset - 1}, "
-            f"not {run.last_offset} as committed"
-        )
-    offset = run.base_offset
+_Placed = tuple[int, BatchHeader]
+
+
+def _sound_batches(view: memoryview, run: Run, *, verify: bool) -> tuple[list[_Placed], CorruptBatchError | None]:
+    """The batches before the first damaged one. All are looked at before one is changed: a second look is the same."""
+    batches: list[_Placed] = []
+    problem: str | None = None
+    next_offset = run.base_offset
+    try:
+        for position, header in record_batch.walk(view):
+            if verify and not record_batch.crc_is_valid(view, position, header):
+                problem = f"the checksum of the one {position} bytes on is wrong"
+                break
+            next_offset += header.last_offset_delta + 1
+            batches.append((position, header))
+    except CorruptBatchError as error:
+        problem = str(error)
+    if problem is None and len(view) < run.byte_size:
+        problem = f"only {len(view)} of {run.byte_size} bytes are there"
+    expected = run.last_offset + 1
+    if next_offset > expected or (problem is None and next_offset < expected):
+        batches, problem = [], f"their offsets reach {next_offset - 1}, not {run.last_offset} as committed"
+    if problem is None:
+        return batches, None
+    return batches, CorruptBatchError(f"the batches at byte {run.byte_offset} of {run.object_key}: {problem}")
+
+
+def _prepare(view: memoryview, run: Run, batches: Sequence[_Placed], failure: CorruptBatchError | None) -> ReadRun:
+    offset, end = run.base_offset, 0
     for position, header in batches:
         record_batch.patch_base_offset(view, position, offset)
         if run.timestamp_type == TimestampType.LOG_APPEND_TIME:
             record_batch.patch_log_append_time(view, position, run.append_time)
         offset += header.last_offset_delta + 1
+        end = position + header.size
+    return ReadRun(view[:end], offset, failure)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import NO_OFFSET, NO_TIMESTAMP, PartitionKey, Run
 from diskless_core.coordinator.state import PartitionHead
-from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.fetch.object_reader import ObjectReader, ReadRun
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
@@ -27,6 +27,7 @@ class SpecialTimestamp(IntEnum):
     MAX_TIMESTAMP = -3
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
 
 
 class ListedOffset(NamedTuple):
@@ -53,8 +54,8 @@ class OffsetLookup:
                 return ListedOffset(offset=head.next_offset)
             case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
                 return ListedOffset(offset=head.log_start_offset)
-            case SpecialTimestamp.LATEST_TIERED:
-                return ListedOffset()
+            case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+                return ListedOffset()  # nothing is tiered, so nothing is on its way there (KIP-1005, KIP-1023)
         try:
             if timestamp == SpecialTimestamp.MAX_TIMESTAMP:
                 return await self._of_max_timestamp(shard, partition, head)
@@ -72,14 +73,16 @@ class OffsetLookup:
         async for run in _runs(shard, partition, head):
             if run.max_timestamp < timestamp:
                 continue
-            view = await self._read(run)
-            for position, header in record_batch.walk(view):
+            read = await self._read(run)
+            for position, header in record_batch.walk(read.data):
                 if header.max_timestamp < timestamp or header.last_offset < head.log_start_offset:
                     continue
-                batch = view[position : position + header.size]
+                batch = read.data[position : position + header.size]
                 found = record_batch.first_offset_at_or_after(batch, timestamp, head.log_start_offset)
                 if found is not None:
                     return ListedOffset(offset=found[0], timestamp=found[1])
+            if read.failure is not None:
+                raise read.failure
         return ListedOffset()
 
     async def _of_max_timestamp(
@@ -102,20 +105,20 @@ class OffsetLookup:
     async def _latest_of(self, run: Run, from_offset: int) -> ListedOffset:
         """The latest of a run's records, of those at `from_offset` or later."""
         best = ListedOffset()
-        view = await self._read(run)
-        for position, header in record_batch.walk(view):
+        read = await self._read(run)
+        if read.failure is not None:
+            raise read.failure
+        for position, header in record_batch.walk(read.data):
             if header.max_timestamp > best.timestamp and header.last_offset >= from_offset:
-                batch = view[position : position + header.size]
+                batch = read.data[position : position + header.size]
                 offset, timestamp = record_batch.max_timestamp_record(batch, from_offset)
                 if timestamp > best.timestamp:
                     best = ListedOffset(offset=offset, timestamp=timestamp)
         return best
 
-    async def _read(self, run: Run) -> memoryview:
-        [content] = await self._reader.read([run])
-        if not isinstance(content, memoryview):
-            raise content
-        return content
+    async def _read(self, run: Run) -> ReadRun:
+        [read] = await self._reader.read([run])
+        return read
 
 
 async def _runs(

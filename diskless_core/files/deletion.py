@@ -15,7 +15,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.state import DEAD_FILES, FILES, DeadFile
+from diskless_core.coordinator.state import DEAD_FILES, DeadFile
 from diskless_core.coordinator.tables import Writes
 from diskless_core.files.owners import Consent, Owners
 from diskless_core.metrics import Metrics
@@ -32,13 +32,21 @@ the same one may be sent again, and must not be taken for a new one."""
 PAUSE_S = 1.0
 RETRY_BASE_S = 1.0
 RETRY_MAX_S = 60.0
-LOOK_AGAIN_S = 60.0
+LOOK_AGAIN_MS = 60_000
 """Longest sleep without news: the wall clock, by which objects become due, may jump."""
 
 _BUSY_PART = 10
-"""Rounds over many rows that are not due yet take a tenth of the time at most."""
+"""Looking through rows, of which many may have to wait, takes a tenth of the time at most, whatever news comes."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Seconds until the next round: at least, and at most when there is no news."""
+
+    least_s: float
+    most_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,69 +85,70 @@ class FileDeleter:
             self._wake.set()
 
     async def run(self) -> None:
-        """Delete for as long as this runs; errors are retried for ever, less and less often."""
+        """Delete while this shard can be led at all; errors are retried for ever, less and less often."""
         while True:
-            await self._shard.shard.until_leading()
+            try:
+                await self._shard.shard.until_leading()
+            except CoordinatorError:
+                return  # the shard's work on this node is over, and it has said why
             self._wake.clear()
             try:
-                pause_s = await self.round()
+                pause = await self.round()
                 self._failures = 0
             except (CoordinatorError, CoordinatorStoreError, WalObjectStoreError) as error:
-                pause_s = self._back_off()
+                pause = self._back_off()
                 self._services.metrics.wal_delete_failures.inc()
                 _log.warning(
                     "deleting objects failed and is tried again", shard=str(self._shard.shard.id), error=str(error)
                 )
-            await asyncio.sleep(PAUSE_S)
-            if pause_s > PAUSE_S:
-                await self._sleep(pause_s - PAUSE_S)
+            await self._rest(pause)
 
-    def _back_off(self) -> float:
+    def _back_off(self) -> Pause:
         self._failures += 1
-        longest = min(RETRY_MAX_S, float(RETRY_BASE_S * (1 << min(self._failures, 10))))
-        return longest * (0.5 + self._services.clock.random().random() / 2)
+        longest = min(RETRY_MAX_S, RETRY_BASE_S * 2 ** min(self._failures, 10))
+        seconds = longest * (0.5 + self._services.clock.random().random() / 2)
+        return Pause(least_s=seconds, most_s=seconds)
 
-    async def _sleep(self, seconds: float) -> None:
-        if self._failures:
-            await asyncio.sleep(seconds)
-            return
+    async def _rest(self, pause: Pause) -> None:
+        await asyncio.sleep(pause.least_s)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(pause.most_s - pause.least_s):
                 await self._wake.wait()
         except TimeoutError:
             pass
 
-    async def round(self) -> float:
-        """Go over all dead objects once, and return in how many seconds the next one is due.
+    async def round(self) -> Pause:
+        """Go over all dead objects once.
 
         Raises:
             WalObjectStoreError, CoordinatorError, CoordinatorStoreError: the rest has to wait for another round.
         """
         self._note_term()
-        started = self._services.clock.monotonic()
         await self._shard.shard.flush()
-        seen, next_due_ms, after = 0, None, ""
+        next_due_ms = self._now_ms() + LOOK_AGAIN_MS
+        seen, looked_s, after = 0, 0.0, ""
         unconfirmed = False
-        while page := await self._page(after):
-            after = page[-1][0]
-            seen += len(page)
-            unconfirmed |= not await self._settle(page)
-            for key, dead in page:
-                due_ms = self._due_ms(key, dead)
-                if due_ms > self._services.clock.now_ms():
-                    next_due_ms = due_ms if next_due_ms is None else min(next_due_ms, due_ms)
+        while True:
+            started = self._services.clock.monotonic()
+            page = await self._page(after)
+            consents = await self._consents(page)
+            looked_s += self._services.clock.monotonic() - started
+            if not page:
+                break
+            unconfirmed |= not await self._settle(page, consents)
+            next_due_ms = min([next_due_ms, *self._waiting(page)])
+            seen, after = seen + len(page), page[-1][0]
         self._backlog.set(seen)
         if unconfirmed:
             raise WalObjectStoreError("the object store did not delete all that it was asked to")
-        busy_s = _BUSY_PART * (self._services.clock.monotonic() - started)
-        if next_due_ms is None:
-            return max(LOOK_AGAIN_S, busy_s)
-        return max(PAUSE_S, busy_s, min(LOOK_AGAIN_S, (next_due_ms - self._services.clock.now_ms()) / 1000))
+        least_s = max(PAUSE_S, _BUSY_PART * looked_s)
+        return Pause(least_s=least_s, most_s=max(least_s, (next_due_ms - self._now_ms()) / 1000))
 
     def _note_term(self) -> None:
         if self._shard.shard.term != self._term:
             self._term = self._shard.shard.term
-            self._led_since_ms = self._services.clock.now_ms()
+            self._led_since_ms = self._now_ms()
+            self._gone.clear()
 
     async def _page(self, after: str) -> Sequence[tuple[str, DeadFile]]:
         def read(store: ShardStore) -> list[tuple[str, DeadFile]]:
@@ -149,16 +158,19 @@ class FileDeleter:
 
         return await self._shard.shard.with_store(read)
 
-    async def _settle(self, page: Sequence[tuple[str, DeadFile]]) -> bool:
-        """Delete and forget what of a page is due. Whether the object store confirmed all that it was asked for."""
-        wanted: list[str] = []
-        for key, dead in page:
-            if key not in self._gone and self._is_due(self._deletable_ms(dead)) and not self._is_forgotten(key):
-                match await self._owners.consent(key, dead, self._services.delete_delay_ms, self._now_ms()):
-                    case Consent.DELETE:
-                        wanted.append(key)
-                    case Consent.DELETED_ALREADY:
-                        self._gone.add(key)
+    async def _consents(self, page: Sequence[tuple[str, DeadFile]]) -> Mapping[str, Consent]:
+        """What may be done with those of a page whose grace period is over and that are not known to be gone."""
+        due = {
+            key: dead
+            for key, dead in page
+            if key not in self._gone and self._is_due(self._deletable_ms(dead)) and not self._is_forgotten(key)
+        }
+        return await self._owners.consents(due, self._services.delete_delay_ms, self._now_ms())
+
+    async def _settle(self, page: Sequence[tuple[str, DeadFile]], consents: Mapping[str, Consent]) -> bool:
+        """Delete and forget what of a page may be. Whether the object store confirmed all that it was asked for."""
+        self._gone.update(key for key, consent in consents.items() if consent is Consent.DELETED_ALREADY)
+        wanted = [key for key, consent in consents.items() if consent is Consent.DELETE]
         confirmed = await self._delete(wanted) if wanted else set()
         await self._forget(
             [key for key, dead in page if key in self._gone and self._is_due(self._forgettable_ms(dead))]
@@ -186,6 +198,11 @@ class FileDeleter:
     def _is_due(self, due_ms: int) -> bool:
         return due_ms <= self._now_ms()
 
+    def _waiting(self, page: Sequence[tuple[str, DeadFile]]) -> list[int]:
+        """When those of a page become due for which it is too early."""
+        due_ms = [self._due_ms(key, dead) for key, dead in page]
+        return [one for one in due_ms if not self._is_due(one)]
+
     def _due_ms(self, key: str, dead: DeadFile) -> int:
         return self._forgettable_ms(dead) if key in self._gone else self._deletable_ms(dead)
 
@@ -197,5 +214,5 @@ class FileDeleter:
 
     def _is_forgotten(self, key: str) -> bool:
         """Whether the row is one that the store has not removed yet."""
-        found = self._shard.shard.state.in_memory(FILES, (key,))
+        found = self._shard.shard.state.in_memory(DEAD_FILES, (key,))
         return found[0] and found[1] is None

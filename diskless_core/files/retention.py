@@ -18,8 +18,8 @@ class RetentionRules:
     retention_bytes: int
 
     def may_remove_from(self, size_bytes: int) -> bool:
-        """Whether a partition of this size has to be looked at."""
-        return self.retention_ms != OFF or self._is_over(size_bytes)
+        """Whether a partition of this size can have anything to remove."""
+        return size_bytes > 0 and (self.retention_ms != OFF or self._is_over(size_bytes))
 
     def removes(self, run: Run, size_bytes: int, now_ms: int) -> bool:
         """Whether the oldest run of a partition of this size has to go, as Kafka decides for a segment.

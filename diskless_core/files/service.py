@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from diskless_core.files.deletion import DeletionServices, FileDeleter
-from diskless_core.files.retention_worker import RetentionWorker, RulesOf
+from diskless_core.files.retention_worker import RetentionSchedule, RetentionWorker, RulesOf
 from diskless_core.files.trimmer import Trimmer
 
 RESTART_S = 10.0
@@ -19,9 +19,9 @@ _log = structlog.get_logger(__name__)
 class FileMaintenance:
     """Keeps a node's disk and bucket from filling up with what nobody can read any more."""
 
-    def __init__(self, services: DeletionServices, rules_of: RulesOf, retention_check_interval_ms: int) -> None:
+    def __init__(self, services: DeletionServices, rules_of: RulesOf, schedule: RetentionSchedule) -> None:
         self._services = services
-        self.retention = RetentionWorker(services.shards, rules_of, retention_check_interval_ms, services.clock)
+        self.retention = RetentionWorker(services.shards, rules_of, schedule, services.clock)
         self.deleters = [FileDeleter(index, services) for index in services.shards]
         self.trimmers = [Trimmer(shard, services.clock, self._wake_deleters) for shard in services.shards.values()]
         self._tasks: list[asyncio.Task[None]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,10 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.groups.classic import ClassicGroup
+from diskless_core.groups.consumer.model import ConsumerGroup
+from diskless_core.groups.consumer.records import tombstones
 from diskless_core.groups.effects import GroupState
-from diskless_core.groups.machine import GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord, OffsetRecord
+from diskless_core.groups.machine import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord, OffsetRecord
 from diskless_core.groups.offsets import CONSUMER_PROTOCOL_TYPE, topics_in_use
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.roster import Member
@@ -21,8 +23,8 @@ from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 
 _NOT_FOUND_SINCE = 6
-_TYPE = "classic"
-_ALL_GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
+_CLASSIC, _CONSUMER = "classic", "consumer"
+ALL_GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
 """Kafka's AclOperation codes for a group: READ, DELETE, DESCRIBE, and the configs'."""
 
 DescribedGroup = messages.DescribeGroupsResponse.DescribedGroup
@@ -46,25 +48,41 @@ class GroupAdministration:
             return messages.ListGroupsResponse(throttle_time_ms=0, error_code=error.code, groups=[])
         states = {state.lower() for state in request.states_filter or ()}
         types = {kind.lower() for kind in request.types_filter or ()}
-        groups = [group for group_id in sorted(self._registry) if (group := self._find(group_id)) is not None]
+        groups = [group for group_id in sorted(self._registry) for group in self._listed(group_id)]
         return messages.ListGroupsResponse(
             throttle_time_ms=0,
             error_code=0,
             groups=[
-                messages.ListGroupsResponse.ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=_TYPE,
-                )
+                group
                 for group in groups
-                if (not states or group.state.lower() in states) and (not types or _TYPE in types)
+                if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
             ],
         )
 
+    def _listed(self, group_id: str) -> Iterator[Any]:
+        listed_class = messages.ListGroupsResponse.ListedGroup
+        consumers, classic = self._committed_consumers(group_id), self._find(group_id)
+        if consumers is not None:
+            yield listed_class(
+                group_id=group_id,
+                protocol_type=CONSUMER_PROTOCOL_TYPE,
+                group_state=consumers.state.value,
+                group_type=_CONSUMER,
+            )
+        elif classic is not None:
+            yield listed_class(
+                group_id=group_id,
+                protocol_type=classic.protocol_type or "",
+                group_state=classic.state.value,
+                group_type=_CLASSIC,
+            )
+
+    def _committed_consumers(self, group_id: str) -> ConsumerGroup | None:
+        return self._shard.state.committed(CONSUMER_GROUPS, (group_id,))
+
     async def describe(self, request: Any, version: int) -> Any:
         """Each group with its members. One that does not exist is a dead one; since version 6 also an error."""
-        operations = _ALL_GROUP_OPERATIONS if request.include_authorized_operations else None
+        operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else None
         try:
             await self._registry.require_loaded()
         except CoordinatorError as error:
@@ -77,6 +95,7 @@ class GroupAdministration:
         group = self._find(group_id)
         if group is not None:
             return _described(group_id, operations, group)
+        is_consumers = self._committed_consumers(group_id) is not None
         if version < _NOT_FOUND_SINCE:
             return _described(group_id, operations, state=GroupState.DEAD)
         return _described(
@@ -84,7 +103,7 @@ class GroupAdministration:
             operations,
             state=GroupState.DEAD,
             error=ErrorCode.GROUP_ID_NOT_FOUND,
-            message=f"Group {group_id} not found.",
+            message=f"Group {group_id} is not a classic group." if is_consumers else f"Group {group_id} not found.",
         )
 
     def _find(self, group_id: str) -> ClassicGroup | None:
@@ -118,11 +137,14 @@ class GroupAdministration:
 
     def _delete_group(self, group_id: str, command: Command[GroupsRecord]) -> ErrorCode:
         offsets = list(command.tx.keys(GROUP_OFFSETS, (group_id,)))
-        group = self._find(group_id)
-        if group is None and not offsets:
+        consumers, group = command.get(CONSUMER_GROUPS, (group_id,)), self._find(group_id)
+        if consumers is None and group is None and not offsets:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group is not None and group.state is not GroupState.EMPTY:
+        has_members = group is not None and group.state is not GroupState.EMPTY
+        if has_members or (consumers is not None and consumers.members):
             return ErrorCode.NON_EMPTY_GROUP
+        for record in tombstones(group_id, consumers) if consumers is not None else ():
+            command.emit(record)
         for _, topic, partition in offsets:
             command.emit(OffsetRecord(group_id=group_id, topic=topic, partition=partition, value=None))
         if command.get(GROUPS, (group_id,)) is not None:
@@ -135,27 +157,38 @@ class GroupAdministration:
         if not group_id:
             return messages.OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, throttle_time_ms=0, topics=[])
         known = [topic for topic in request.topics if topics.partition_count(topic.name) is not None]
+        outcome: dict[str, ErrorCode] | ErrorCode = {}
         try:
             await self._registry.require_loaded()
-            outcome = await self._shard.submit(partial(self._delete_offsets, group_id, known))
+            if known:
+                outcome = await self._shard.submit(partial(self._delete_offsets, group_id, known))
         except CoordinatorError as failure:
             outcome = failure.code
         if isinstance(outcome, ErrorCode):
             return messages.OffsetDeleteResponse(error_code=outcome, throttle_time_ms=0, topics=[])
         errors = {topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in request.topics} | outcome
         return messages.OffsetDeleteResponse(
-            error_code=0, throttle_time_ms=0, topics=[_offsets_deleted(topic, errors) for topic in request.topics]
+            error_code=0,
+            throttle_time_ms=0,
+            topics=[
+                _offsets_deleted(topic, errors[topic.name], topics.partition_count(topic.name) or 0)
+                for topic in request.topics
+            ],
         )
 
     def _delete_offsets(
         self, group_id: str, topics: Sequence[Any], command: Command[GroupsRecord]
     ) -> dict[str, ErrorCode] | ErrorCode:
-        group = self._find(group_id)
-        if group is None:
+        consumers, group = command.get(CONSUMER_GROUPS, (group_id,)), self._find(group_id)
+        in_use: Collection[str] | None
+        if consumers is not None:
+            in_use = consumers.subscribed_topics
+        elif group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP
-        in_use = topics_in_use(group)
+        else:
+            in_use = topics_in_use(group)
         errors = {}
         for topic in topics:
             is_subscribed = in_use is None or topic.name in in_use
@@ -201,13 +234,12 @@ def _member(member: Member, protocol: str | None) -> Any:
     )
 
 
-def _offsets_deleted(topic: Any, errors: dict[str, ErrorCode]) -> Any:
-    return OffsetsTopic(
-        name=topic.name,
-        partitions=[
-            OffsetsTopic.OffsetDeleteResponsePartition(
-                partition_index=one.partition_index, error_code=errors[topic.name]
-            )
-            for one in topic.partitions
-        ],
-    )
+def _offsets_deleted(topic: Any, error: ErrorCode, partition_count: int) -> Any:
+    partitions = []
+    for one in topic.partitions:
+        is_there = 0 <= one.partition_index < partition_count
+        code = error if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions.append(
+            OffsetsTopic.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code)
+        )
+    return OffsetsTopic(name=topic.name, partitions=partitions)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from diskless_core.coordinator.tables import Table, Transaction
+from diskless_core.groups.consumer import codec
+from diskless_core.groups.consumer.model import ConsumerGroup
+from diskless_core.groups.consumer.records import ConsumerGroupRecord, replayed
 from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset, PersistedGroup, PersistedMember
 from diskless_core.plugin.coordinator_store import Column, ColumnType, Key, TableSpec, Value
 from diskless_core.protocol import messages, record_frames
@@ -45,7 +48,7 @@ class GroupRecord:
         return (self.group_id,)
 
 
-GroupsRecord = OffsetRecord | GroupRecord
+GroupsRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 
 def _offset_columns(value: CommittedOffset) -> tuple[Value, ...]:
@@ -188,17 +191,30 @@ GROUPS: Table[PersistedGroup] = Table(
 )
 """Groups by id. `metadata` is a GroupMetadataValue with its version in front."""
 
+CONSUMER_GROUPS: Table[ConsumerGroup] = Table(
+    spec=TableSpec(
+        name="consumer_groups",
+        key=(Column("group_id", ColumnType.TEXT),),
+        values=(Column("records", ColumnType.BLOB),),
+    ),
+    encode=lambda value: (codec.encode_group(value),),
+    decode=lambda row: codec.decode_group(row[1]),
+)
+"""Groups of the consumer protocol by id. No group has a row here and in `GROUPS`."""
+
 
 class GroupsMachine:
     """The state machine of `ShardKind.GROUPS`."""
 
     @property
     def tables(self) -> Sequence[Table[Any]]:
-        return (GROUP_OFFSETS, GROUPS)
+        return (GROUP_OFFSETS, GROUPS, CONSUMER_GROUPS)
 
     def encode(self, record: GroupsRecord) -> RecordData:
         """The record as Apache Kafka 4 writes it."""
         value: bytes | None
+        if isinstance(record, ConsumerGroupRecord):
+            return codec.encode(record)
         if isinstance(record, GroupRecord):
             key = record_frames.encode_group_key(messages.GroupMetadataKey(group=record.group_id))
             value = _encode_group(record.value) if record.value is not None else None
@@ -213,21 +229,35 @@ class GroupsMachine:
         """The record back.
 
         Raises:
-            RecordFormatError: it is no record of a classic group or its offsets.
+            RecordFormatError: it is no record of a group or its offsets.
         """
         if data.key is None:
             raise RecordFormatError("a record of the groups shard needs a key")
         key: Any = record_frames.decode_group_key(data.key)
+        if isinstance(key, messages.OffsetCommitKey):
+            offset = _decode_offset(key, data.value) if data.value is not None else None
+            return OffsetRecord(group_id=key.group, topic=key.topic, partition=key.partition, value=offset)
         if isinstance(key, messages.GroupMetadataKey):
             group = _decode_group(data.value) if data.value is not None else None
             return GroupRecord(group_id=key.group, value=group)
-        offset = _decode_offset(key, data.value) if data.value is not None else None
-        return OffsetRecord(group_id=key.group, topic=key.topic, partition=key.partition, value=offset)
+        return codec.decode(key, data.value)
 
     def replay(self, record: GroupsRecord, tx: Transaction) -> None:
-        """Put or delete the record's row."""
+        """Put, change or delete the record's row."""
+        if isinstance(record, ConsumerGroupRecord):
+            _replay_consumers(record, tx)
+            return
         table: Table[Any] = GROUPS if isinstance(record, GroupRecord) else GROUP_OFFSETS
         if record.value is None:
             tx.delete(table, record.table_key)
         else:
             tx.put(table, record.table_key, record.value)
+
+
+def _replay_consumers(record: ConsumerGroupRecord, tx: Transaction) -> None:
+    key = (record.group_id,)
+    group = replayed(tx.get(CONSUMER_GROUPS, key), record)
+    if group is None:
+        tx.delete(CONSUMER_GROUPS, key)
+    else:
+        tx.put(CONSUMER_GROUPS, key, group)

@@ -10,6 +10,8 @@ from typing import Any
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.runtime import Shard
+from diskless_core.groups.consumer.model import TopicIdPartition
+from diskless_core.groups.consumer.offset_checks import check_commit
 from diskless_core.groups.machine import GroupsRecord, OffsetRecord
 from diskless_core.groups.model import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset
 from diskless_core.groups.registry import GroupRegistry
@@ -49,11 +51,13 @@ class OffsetCommitter:
             except CoordinatorError as error:
                 _mark(known, error.code)
         answers = zip(request.topics, parts, strict=True)
-        return messages.OffsetCommitResponse(topics=[_answer(topic, of_topic) for topic, of_topic in answers])
+        return messages.OffsetCommitResponse(
+            topics=[_answer(topic, of_topic) for topic, of_topic in answers if of_topic]
+        )
 
     async def _store(self, request: Any, version: int, parts: Sequence[_Part]) -> None:
         await self._registry.require_loaded()
-        error = self._check(request, version)
+        error = self._check(request, version, parts)
         if error is not ErrorCode.NONE:
             _mark(parts, error)
             return
@@ -68,8 +72,14 @@ class OffsetCommitter:
         if good:
             await self._shard.submit(write)
 
-    def _check(self, request: Any, version: int) -> ErrorCode:
+    def _check(self, request: Any, version: int, parts: Sequence[_Part]) -> ErrorCode:
         generation = request.generation_id_or_member_epoch
+        consumers = self._registry.find_consumer(request.group_id)
+        if consumers is not None:
+            partitions = [
+                TopicIdPartition(part.topic_id, part.request.partition_index) for part in parts if part.topic_id
+            ]
+            return check_commit(consumers, request.member_id, generation, version, partitions)
         group = self._registry.find(request.group_id)
         if group is None:
             if generation < 0:

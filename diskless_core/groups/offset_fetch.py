@@ -10,6 +10,7 @@ from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.runtime import Shard
+from diskless_core.groups.consumer.offset_checks import check_fetch
 from diskless_core.groups.machine import GroupsRecord
 from diskless_core.groups.model import NO_LEADER_EPOCH, CommittedOffset
 from diskless_core.groups.offsets import TopicPartition
@@ -21,6 +22,7 @@ from diskless_core.protocol.errors import ErrorCode
 NO_OFFSET = -1
 _GROUP_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
+_MEMBER_EPOCH_SINCE = 9
 
 _Found = Sequence[tuple[int, CommittedOffset | None]]
 """Partitions, each with its offset, None where the group has none."""
@@ -69,8 +71,17 @@ class OffsetFetcher:
         group_class = messages.OffsetFetchResponse.OffsetFetchResponseGroup
         if error is not ErrorCode.NONE:
             return group_class(group_id=group.group_id, topics=[], error_code=error)
+        error = self._check_member(group, version)
+        if error is not ErrorCode.NONE:
+            return group_class(group_id=group.group_id, topics=[], error_code=error)
         found = self._find(group.group_id, group.topics, version, topics)
         return group_class(group_id=group.group_id, topics=[_grouped_topic(topic) for topic in found])
+
+    def _check_member(self, group: Any, version: int) -> ErrorCode:
+        if version < _MEMBER_EPOCH_SINCE:
+            return ErrorCode.NONE
+        consumers = self._registry.find_consumer(group.group_id)
+        return check_fetch(consumers, group.member_id, group.member_epoch) if consumers is not None else ErrorCode.NONE
 
     def _find(
         self, group_id: str, wanted: Iterable[Any] | None, version: int, topics: TopicCatalog

@@ -7,6 +7,7 @@ from typing import Any
 
 from diskless_core.coordinator.tables import Writes
 from diskless_core.groups.classic import ClassicGroup
+from diskless_core.groups.consumer.model import ConsumerGroup
 from diskless_core.groups.effects import GroupState
 from diskless_core.groups.machine import GROUP_OFFSETS
 from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset, PersistedGroup
@@ -53,7 +54,7 @@ class OffsetIndex:
 
 
 def expired_offsets(
-    group: ClassicGroup | None,
+    group: ClassicGroup | ConsumerGroup | None,
     persisted: PersistedGroup | None,
     offsets: Mapping[TopicPartition, CommittedOffset],
     *,
@@ -62,14 +63,16 @@ def expired_offsets(
 ) -> list[TopicPartition]:
     """Which offsets of a group go.
 
-    Retention counts from when the group became empty; in a group of simple consumers, and for topics that a stable
-    group of consumers does not subscribe to, from the commit. A client's own expiry time goes before either. While a
-    group rebalances, or does not say what it subscribes to, nothing goes.
+    In a group of the consumer protocol, those of topics that it does not subscribe to go a retention time after the
+    commit. In one of the classic protocol retention counts from when the group became empty; in a group of simple
+    consumers, and for topics that a stable group of consumers does not subscribe to, from the commit. A client's own
+    expiry time goes before all that. While a classic group rebalances, or does not say what it subscribes to, nothing
+    goes.
     """
-    in_use = topics_in_use(group)
+    in_use = group.subscribed_topics if isinstance(group, ConsumerGroup) else topics_in_use(group)
     if in_use is None:
         return []
-    became_empty_ms = _became_empty_ms(group, persisted)
+    became_empty_ms = _became_empty_ms(group, persisted) if isinstance(group, ClassicGroup) else None
     return [
         topic_partition
         for topic_partition, offset in offsets.items()
@@ -83,8 +86,8 @@ def _expiry_ms(offset: CommittedOffset, became_empty_ms: int | None, retention_m
     return (offset.commit_timestamp_ms if became_empty_ms is None else became_empty_ms) + retention_ms
 
 
-def _became_empty_ms(group: ClassicGroup | None, persisted: PersistedGroup | None) -> int | None:
-    is_empty = group is not None and group.protocol_type is not None and group.state is GroupState.EMPTY
+def _became_empty_ms(group: ClassicGroup, persisted: PersistedGroup | None) -> int | None:
+    is_empty = group.protocol_type is not None and group.state is GroupState.EMPTY
     if not is_empty or persisted is None or persisted.state_timestamp_ms == NO_TIMESTAMP:
         return None
     return persisted.state_timestamp_ms

@@ -14,6 +14,7 @@ from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadin
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.groups.classic import ClassicGroup
+from diskless_core.groups.consumer.model import ConsumerGroup
 from diskless_core.groups.effects import (
     Answered,
     CancelTimer,
@@ -25,7 +26,7 @@ from diskless_core.groups.effects import (
     SyncAnswer,
     Timer,
 )
-from diskless_core.groups.machine import GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord
+from diskless_core.groups.machine import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord
 from diskless_core.groups.offsets import OffsetIndex
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.groups.timers import GroupTimers
@@ -49,13 +50,18 @@ class GroupRegistry:
         self._shard = shard
         self._settings = settings
         self._groups: dict[str, ClassicGroup] = {}
-        self._timers = GroupTimers(self._timer_ran_out)
+        self._timers: GroupTimers[Timer] = GroupTimers(self._timer_ran_out)
+        self._term_listeners: list[Callable[[int | None], None]] = []
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._request_ids = count(1)
         self._term: int | None = None
         self._follower: asyncio.Task[None] | None = None
         self._writes: set[asyncio.Task[None]] = set()
         shard.on_commit(self.offsets.apply)
+
+    def on_term(self, listener: Callable[[int | None], None]) -> None:
+        """Call `listener` with the term that begins, right after its groups are loaded; None when there is none."""
+        self._term_listeners.append(listener)
 
     async def start(self) -> None:
         """Load the groups, now or whenever this node leads."""
@@ -83,8 +89,14 @@ class GroupRegistry:
             await self._shard.submit(_nothing)
             raise CoordinatorLoadingError("the groups are being loaded")
 
+    def find_consumer(self, group_id: str) -> ConsumerGroup | None:
+        """A group of the consumer protocol, as it will be when everything pending has committed."""
+        return self._shard.state.get(CONSUMER_GROUPS, (group_id,))
+
     def find(self, group_id: str) -> ClassicGroup | None:
-        """A group that exists, be it only by its offsets."""
+        """A group of the classic protocol, or one that exists only by its offsets."""
+        if self.find_consumer(group_id) is not None:
+            return None
         if group_id not in self._groups and group_id in self.offsets:
             return ClassicGroup(group_id, self._settings)
         return self._groups.get(group_id)
@@ -114,7 +126,8 @@ class GroupRegistry:
 
     def __iter__(self) -> Iterator[str]:
         """The ids of all groups."""
-        return iter({*self._groups, *self.offsets})
+        consumers = {key[0] for key in self._shard.state.keys(CONSUMER_GROUPS, ())}
+        return iter({*self._groups, *self.offsets, *consumers})
 
     # --- events and effects --------------------------------------------------------------------------------------
 
@@ -163,6 +176,8 @@ class GroupRegistry:
 
     async def _persist(self, group: ClassicGroup, effect: Persist) -> None:
         def write(command: Command[GroupsRecord]) -> None:
+            if command.get(CONSUMER_GROUPS, (group.group_id,)) is not None:
+                return  # the group was empty, and has become one of the other protocol since
             value = replace(effect.group, state_timestamp_ms=command.now_ms)
             command.emit(GroupRecord(group_id=group.group_id, value=value))
 
@@ -189,6 +204,8 @@ class GroupRegistry:
         self._term = term
         if term is not None:
             self._load()
+        for listener in self._term_listeners:
+            listener(term)
 
     def _load(self) -> None:
         self.offsets.reset(self._shard.state.rows(GROUP_OFFSETS))
@@ -196,7 +213,7 @@ class GroupRegistry:
             group_id = str(key[0])
             group = self._groups[group_id] = ClassicGroup.restored(group_id, persisted, self._settings)
             self.perform(group)
-        _logger.info("groups are loaded", shard=str(self._shard.id), groups=len(self._groups))
+        _logger.info("groups are loaded", shard=str(self._shard.id), groups=len(list(self)))
 
 
 def is_idle(group: ClassicGroup | None) -> bool:

@@ -9,7 +9,8 @@ from functools import partial
 
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.groups.machine import GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord, OffsetRecord
+from diskless_core.groups.consumer.records import tombstones
+from diskless_core.groups.machine import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord, OffsetRecord
 from diskless_core.groups.offsets import expired_offsets
 from diskless_core.groups.registry import GroupRegistry, is_idle
 from diskless_core.groups.settings import GroupSettings
@@ -35,16 +36,24 @@ class OffsetRetention:
 
     def _expire_group(self, group_id: str, command: Command[GroupsRecord]) -> bool:
         """Emit the deletions; return whether the group goes with them."""
+        consumers = command.get(CONSUMER_GROUPS, (group_id,))
         group = self._registry.find(group_id)
         persisted = command.get(GROUPS, (group_id,))
         offsets = self._registry.offsets.of(group_id)
         current = {key: value for key in offsets if (value := command.get(GROUP_OFFSETS, (group_id, *key))) is not None}
         expired = expired_offsets(
-            group, persisted, current, now_ms=command.now_ms, retention_ms=self._settings.offsets_retention_ms
+            consumers or group,
+            persisted,
+            current,
+            now_ms=command.now_ms,
+            retention_ms=self._settings.offsets_retention_ms,
         )
         for topic, partition in expired:
             command.emit(OffsetRecord(group_id=group_id, topic=topic, partition=partition, value=None))
-        goes = len(expired) == len(current) and is_idle(group)
+        has_members = bool(consumers.members) if consumers is not None else not is_idle(group)
+        goes = len(expired) == len(current) and not has_members
+        for record in tombstones(group_id, consumers) if goes and consumers is not None else ():
+            command.emit(record)
         if goes and persisted is not None:
             command.emit(GroupRecord(group_id=group_id, value=None))
         return goes

@@ -15,7 +15,8 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.groups.administration import GroupAdministration
+from diskless_core.groups.administration import ALL_GROUP_OPERATIONS, GroupAdministration
+from diskless_core.groups.consumer.service import ConsumerGroups
 from diskless_core.groups.effects import NO_MEMBER_ID, Identity, Join, JoinAnswer, Sync, SyncAnswer
 from diskless_core.groups.machine import GroupsRecord
 from diskless_core.groups.offset_commit import OffsetCommitter
@@ -58,6 +59,7 @@ class GroupCoordinator:
         self._clock = clock
         self._settings = settings
         self._registry = GroupRegistry(shard, settings)
+        self._consumers = ConsumerGroups(shard, self._registry, clock, settings)
         self._committer = OffsetCommitter(shard, self._registry, settings)
         self._fetcher = OffsetFetcher(shard, self._registry)
         self._retention = OffsetRetention(shard, self._registry, settings)
@@ -75,6 +77,7 @@ class GroupCoordinator:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
         await self._registry.stop()
+        await self._consumers.stop()
 
     # --- membership ----------------------------------------------------------------------------------------------
 
@@ -105,6 +108,10 @@ class GroupCoordinator:
         if refusal is not ErrorCode.NONE:
             return JoinAnswer(error=refusal, member_id=request.member_id)
         await self._registry.require_loaded()
+        if self._registry.find_consumer(request.group_id) is not None:
+            if not await self._consumers.make_way(request.group_id):
+                return JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
+            await self._registry.require_loaded()
         if request.member_id == NO_MEMBER_ID:
             group = self._registry.find_or_create(request.group_id)
         else:
@@ -209,6 +216,16 @@ class GroupCoordinator:
         errors = list(group.leave(identities))
         self._registry.perform(group)
         return errors
+
+    # --- the consumer protocol -----------------------------------------------------------------------------------
+
+    async def consumer_group_heartbeat(self, request: Any, version: int, client: Client, topics: TopicCatalog) -> Any:
+        """ConsumerGroupHeartbeat 0 and 1. Answered once what it changes is committed to the shard."""
+        return await self._consumers.heartbeat(request, version, client.client_id, client.host, topics)
+
+    async def consumer_group_describe(self, request: Any, topics: TopicCatalog) -> Any:
+        """ConsumerGroupDescribe 0 and 1."""
+        return await self._consumers.describe(request, topics, ALL_GROUP_OPERATIONS)
 
     # --- offsets -------------------------------------------------------------------------------------------------
 

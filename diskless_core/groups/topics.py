@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from diskless_core.protocol.errors import ErrorCode
 
 TOPIC_IDS_SINCE = 10
 """The version of OffsetCommit and of OffsetFetch that names topics by id."""
+
+
+class NamedTopic(Protocol):
+    """A topic that exists."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class TopicCatalog(Protocol):
@@ -19,6 +27,10 @@ class TopicCatalog(Protocol):
     def id_of(self, name: str) -> uuid.UUID | None: ...
 
     def partition_count(self, name: str) -> int | None: ...
+
+    def all(self) -> Iterator[NamedTopic]:
+        """Every topic."""
+        ...
 
 
 class RequestedTopic(NamedTuple):

@@ -61,6 +61,19 @@ class CoordinatorLog(ABC):
             CoordinatorLogError: it can't be opened; the message says what to do.
         """
 
+    async def start_reading(self) -> None:
+        """Open the log for a tool, beside a broker that may be using it: take no lock, change nothing.
+
+        Only `bounds`, `read` and `stop` are called then. The bounds stay as they were found, and the last entries may
+        be of an append that is still under way. Damage that `start` would refuse is met by `read`, when it gets there.
+
+        Optional: a log that has no such way refuses.
+
+        Raises:
+            CoordinatorLogError: it can't be opened; the message says what to do.
+        """
+        raise CoordinatorLogError(f"a {type(self).__name__} can't be read beside the broker that uses it")
+
     @abstractmethod
     async def stop(self) -> None:
         """Release everything. Idempotent. Reads that wait end; appends under way succeed or raise."""

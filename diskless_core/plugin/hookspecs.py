@@ -15,6 +15,7 @@ import pluggy
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogPlugin
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStorePlugin
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.gateway_placement import GatewayPlacement, GatewayPlacementPlugin
 from diskless_core.plugin.offset_assignment import OffsetAssignment, OffsetAssignmentPlugin
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStorePlugin
 
@@ -115,6 +116,27 @@ class Hooks:
         """
         raise NotImplementedError
 
+    @staticmethod
+    @hookspec
+    def diskless_gateway_placements() -> list[GatewayPlacementPlugin]:
+        """Ways to choose produce gateways, chosen with `gateway_placement=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_gateway_placements() -> list[GatewayPlacementPlugin]:
+                return [
+                    GatewayPlacementPlugin(
+                        name="dedicated",
+                        factory=DedicatedPlacement,
+                        settings=DedicatedSettings,
+                        api_version="1.0",
+                        help="Makes gateways of the brokers that are set aside for it.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun(Generic[InterfaceT]):
@@ -169,8 +191,17 @@ OFFSET_ASSIGNMENT = Noun(
     help="Which offsets the batches of a commit get.",
     default="sequential",
 )
+GATEWAY_PLACEMENT = Noun(
+    name="gateway_placement",
+    hook="diskless_gateway_placements",
+    descriptor=GatewayPlacementPlugin,
+    interface=GatewayPlacement,
+    help="Which brokers are the produce gateways of a coordinator in each rack; for clusters of several brokers.",
+    default="kip1164",
+)
 
 NOUNS: Mapping[str, Noun[Any]] = {
-    noun.name: noun for noun in (COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE, OFFSET_ASSIGNMENT)
+    noun.name: noun
+    for noun in (COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE, OFFSET_ASSIGNMENT, GATEWAY_PLACEMENT)
 }
 """All nouns, in the order in which lists and documentation show them."""

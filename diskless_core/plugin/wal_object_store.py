@@ -55,6 +55,16 @@ class WalObjectStore(ABC):
             WalObjectStoreError: it can't; the message says what to do, without secrets.
         """
 
+    async def start_reading(self) -> None:
+        """Connect, for a tool that will only get and list. What `start` tries out by writing is left out.
+
+        Optional: it is `start` for a store that writes nothing then.
+
+        Raises:
+            WalObjectStoreError: as `start`.
+        """
+        await self.start()
+
     @abstractmethod
     async def stop(self) -> None:
         """Release connections and threads. Idempotent."""

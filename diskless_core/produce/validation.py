@@ -9,7 +9,7 @@ from diskless_core.coordinator import producer_state
 from diskless_core.coordinator.commands import TimestampType
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
+from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, TornBatchError
 
 ZSTD = 4
 ZSTD_SINCE_PRODUCE_VERSION = 7
@@ -40,11 +40,23 @@ class ValidBatch(NamedTuple):
 
 
 class InvalidBatchError(Exception):
-    """The batch is refused; `code` and the message go to the client."""
+    """The batch is refused; `code` and the message go to the client.
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    Attributes:
+        is_from_the_log: whether Apache Kafka finds it out only where it appends, and then tells the log start offset.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, *, is_from_the_log: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.is_from_the_log = is_from_the_log
+
+
+class _UnfitContentError(InvalidBatchError):
+    """The batch is whole, but what it says of itself does not do."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message, is_from_the_log=True)
 
 
 def validate(records: memoryview | None, rules: TopicRules, produce_version: int, now_ms: int) -> ValidBatch:
@@ -76,11 +88,13 @@ def validate(records: memoryview | None, rules: TopicRules, produce_version: int
 
 def _header(records: memoryview) -> BatchHeader:
     if len(records) > _MAGIC_AT and records[_MAGIC_AT] != record_batch.MAGIC:
-        raise InvalidBatchError(
-            ErrorCode.INVALID_RECORD, f"message format {records[_MAGIC_AT]} is not accepted, only 2"
-        )
+        magic = records[_MAGIC_AT]
+        code = ErrorCode.INVALID_RECORD if magic < record_batch.MAGIC else ErrorCode.CORRUPT_MESSAGE
+        raise InvalidBatchError(code, f"message format {magic} is not accepted, only {record_batch.MAGIC}")
     try:
         header = record_batch.read_header(records)
+    except TornBatchError as error:
+        raise InvalidBatchError(ErrorCode.INVALID_RECORD, str(error)) from error
     except CorruptBatchError as error:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if header.size < len(records):
@@ -98,13 +112,19 @@ def _check_content(records: memoryview, header: BatchHeader, rules: TopicRules, 
         )
     if not record_batch.crc_is_valid(records, 0, header):
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
+    if header.base_offset != 0:
+        raise _UnfitContentError(
+            ErrorCode.INVALID_RECORD, f"the base offset of a new batch has to be 0, but it is {header.base_offset}"
+        )
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
-        raise InvalidBatchError(
+        raise _UnfitContentError(
             ErrorCode.INVALID_RECORD,
             f"{header.record_count} records and last offset delta {header.last_offset_delta} contradict each other",
         )
-    if header.is_control or header.is_transactional:
-        raise InvalidBatchError(ErrorCode.INVALID_RECORD, "control and transactional batches are not accepted")
+    if header.is_transactional:
+        raise InvalidBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported")
+    if header.is_control:
+        raise _UnfitContentError(ErrorCode.INVALID_RECORD, "control batches are not accepted")
     if header.compression > ZSTD or (header.compression == ZSTD and produce_version < ZSTD_SINCE_PRODUCE_VERSION):
         raise InvalidBatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -114,23 +134,23 @@ def _check_content(records: memoryview, header: BatchHeader, rules: TopicRules, 
 
 def _check_producer(header: BatchHeader) -> None:
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
-        raise InvalidBatchError(
+        raise _UnfitContentError(
             ErrorCode.INVALID_RECORD, "a batch with a producer id needs a producer epoch and a sequence number"
         )
 
 
 def _check_timestamps(header: BatchHeader, rules: TopicRules, now_ms: int) -> None:
     if header.is_log_append_time:
-        raise InvalidBatchError(
+        raise _UnfitContentError(
             ErrorCode.INVALID_TIMESTAMP, "producers must not set LogAppendTime; the topic uses CreateTime"
         )
     if header.max_timestamp >= 0 and header.max_timestamp - now_ms > rules.timestamp_after_max_ms:
-        raise InvalidBatchError(
+        raise _UnfitContentError(
             ErrorCode.INVALID_TIMESTAMP,
             f"timestamp {header.max_timestamp} is too far in the future, see message.timestamp.after.max.ms",
         )
     if header.base_timestamp >= 0 and now_ms - header.base_timestamp > rules.timestamp_before_max_ms:
-        raise InvalidBatchError(
+        raise _UnfitContentError(
             ErrorCode.INVALID_TIMESTAMP,
             f"timestamp {header.base_timestamp} is too far in the past, see message.timestamp.before.max.ms",
         )

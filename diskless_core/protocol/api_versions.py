@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from diskless_core.protocol.messages import (
     REQUESTS,
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     ApiVersionsRequest,
     CreatePartitionsRequest,
@@ -14,11 +15,14 @@ from diskless_core.protocol.messages import (
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeLogDirsRequest,
     DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
+    DescribeUserScramCredentialsRequest,
     FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
@@ -43,7 +47,7 @@ _NEWEST = {
     for request, version in (
         (ProduceRequest, 13),
         (FetchRequest, 18),
-        (ListOffsetsRequest, 10),
+        (ListOffsetsRequest, 11),
         (MetadataRequest, 13),
         (OffsetCommitRequest, 10),
         (OffsetFetchRequest, 10),
@@ -62,17 +66,21 @@ _NEWEST = {
         (ListGroupsRequest, 5),
         (DescribeConfigsRequest, 4),
         (AlterConfigsRequest, 2),
+        (DescribeLogDirsRequest, 5),
         (CreatePartitionsRequest, 3),
         (DeleteGroupsRequest, 2),
         (IncrementalAlterConfigsRequest, 1),
         (OffsetDeleteRequest, 0),
+        (DescribeClientQuotasRequest, 1),
+        (AlterClientQuotasRequest, 1),
+        (DescribeUserScramCredentialsRequest, 0),
         (DescribeClusterRequest, 2),
         (DescribeProducersRequest, 0),
         (ListConfigResourcesRequest, 1),
         (DescribeTopicPartitionsRequest, 0),
     )
 }
-"""Newest stable versions of Apache Kafka 4.1, whatever newer ones the schemas have."""
+"""Newest stable versions of Apache Kafka 4.2, whatever newer ones the schemas have."""
 
 _ADVERTISED_OLDEST = {ProduceRequest.API_KEY: 0}
 """librdkafka takes a higher minimum for a broker without compression codecs (KAFKA-18659); older ones are refused."""

@@ -14,6 +14,9 @@ from crc32c import crc32c
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
+from diskless_core.protocol import compression
+from diskless_core.protocol.compression import DecompressionError, UnknownCodecError
+
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 """Bytes of a batch that its own length field does not count: base offset and the length itself."""
@@ -48,6 +51,10 @@ WritableBuffer = bytearray | memoryview
 
 class CorruptBatchError(Exception):
     """The bytes are no whole, well-formed v2 record batch."""
+
+
+class TornBatchError(CorruptBatchError):
+    """The bytes end before the batch does."""
 
 
 class UnsupportedCompressionError(Exception):
@@ -119,13 +126,18 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Read the header of the batch that starts at `pos` and lies wholly in `buf`. Magic and CRC are not checked.
+def read_header(buf: Buffer, pos: int = 0, limit: int | None = None) -> BatchHeader:
+    """Read the header of the batch that starts at `pos`. Magic and CRC are not checked.
+
+    Args:
+        buf: has the whole batch, or with a `limit` at least its header.
+        pos: where the batch starts.
+        limit: where it has to end at the latest, counted as `pos` is; the end of `buf` by default.
 
     Raises:
         CorruptBatchError: fewer than 61 bytes are left, or the batch's length does not fit what is left.
     """
-    return _read_header(buf, pos, len(buf))
+    return _read_header(buf, pos, len(buf) if limit is None else limit)
 
 
 def walk(buf: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -144,10 +156,11 @@ def walk(buf: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[
 
 def _read_header(buf: Buffer, pos: int, limit: int) -> BatchHeader:
     if limit - pos < HEADER_BYTES:
-        raise CorruptBatchError(f"{limit - pos} bytes are too few for the header of a record batch")
+        raise TornBatchError(f"{limit - pos} bytes are too few for the header of a record batch")
     header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
     if not HEADER_BYTES <= header.size <= limit - pos:
-        raise CorruptBatchError(f"a record batch claims {header.size} bytes where {limit - pos} are left")
+        problem = TornBatchError if header.size > limit - pos else CorruptBatchError
+        raise problem(f"a record batch claims {header.size} bytes where {limit - pos} are left")
     return header
 
 
@@ -221,10 +234,11 @@ def records(batch: Buffer) -> Iterator[Record]:
     """Yield the records of the one batch that `batch` consists of, decompressed, in order. Takes control batches too.
 
     Raises:
-        CorruptBatchError: header, compressed data or a record is malformed. The CRC is not checked.
+        CorruptBatchError: header, compressed data or a record is malformed, or the records are larger than
+            `compression.MAX_DECOMPRESSED_BYTES`. The CRC is not checked.
         UnsupportedCompressionError: the codec is unknown or its package is not installed.
     """
-    parsed = _decompress(batch)
+    parsed = _parse(batch)
     try:
         for record in parsed:
             yield Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
@@ -232,16 +246,22 @@ def records(batch: Buffer) -> Iterator[Record]:
         raise CorruptBatchError(f"a record is malformed: {error}") from error
 
 
-def _decompress(batch: Buffer) -> DefaultRecordBatch:
+def _parse(batch: Buffer) -> DefaultRecordBatch:
     header = read_header(batch)
     if header.magic != MAGIC or header.size != len(batch):
         raise CorruptBatchError(f"{len(batch)} bytes are not one batch of magic 2")
-    try:
+    if not header.compression:
         return iter(DefaultRecordBatch(batch))
-    except UnsupportedCodecError as error:
+    try:
+        plain = compression.decompress(header.compression, bytes(memoryview(batch)[HEADER_BYTES:]))
+    except UnknownCodecError as error:
         raise UnsupportedCompressionError(str(error)) from error
-    except Exception as error:  # the codec packages share no base class of their errors
-        raise CorruptBatchError(f"the records can't be decompressed: {error}") from error
+    except DecompressionError as error:
+        raise CorruptBatchError(str(error)) from error
+    whole = bytearray(memoryview(batch)[:HEADER_BYTES])
+    _ATTRIBUTES.pack_into(whole, _ATTRIBUTES_AT, header.attributes & ~COMPRESSION_MASK)
+    whole += plain
+    return iter(DefaultRecordBatch(whole))
 
 
 def first_offset_at_or_after(batch: Buffer, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | None:

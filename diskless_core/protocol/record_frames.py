@@ -17,18 +17,40 @@ from diskless_core.protocol.messages import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from diskless_core.protocol.messages.consumer_group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from diskless_core.protocol.structure import FrameError, check_structure
 from diskless_core.protocol.varint import VarintError, encode_uvarint, read_uvarint
 
 FRAME_VERSION = 1
 GROUP_VALUE_VERSION = 3
-"""The version of values that Apache Kafka 4 writes unless a newer field needs another."""
+"""The version of classic groups' values that Apache Kafka 4 writes unless a newer field needs another."""
 
 _VERSION = struct.Struct(">h")
-_GROUP_KEYS: dict[int, type[CompiledRecord]] = {0: OffsetCommitKey, 1: OffsetCommitKey, 2: GroupMetadataKey}
 _GROUP_VALUES: dict[type[CompiledRecord], type[CompiledRecord]] = {
     OffsetCommitKey: OffsetCommitValue,
     GroupMetadataKey: GroupMetadataValue,
+    ConsumerGroupMetadataKey: ConsumerGroupMetadataValue,
+    ConsumerGroupMemberMetadataKey: ConsumerGroupMemberMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroupTargetAssignmentMetadataValue,
+    ConsumerGroupTargetAssignmentMemberKey: ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
+}
+_GROUP_KEYS: dict[int, type[CompiledRecord]] = {0: OffsetCommitKey} | {
+    key_class.json["apiKey"]: key_class for key_class in _GROUP_VALUES
 }
 
 
@@ -77,18 +99,18 @@ def _decode(record_class: type[CompiledRecord], version: int, view: memoryview, 
     return record
 
 
-def encode_group_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
+def encode_group_key(key: CompiledRecord) -> bytes:
     """A key of `__consumer_offsets` as Apache Kafka 4 writes it."""
     version: int = key.json["apiKey"]
     return _VERSION.pack(version) + key.encode_body(version)
 
 
-def encode_group_value(value: OffsetCommitValue | GroupMetadataValue, version: int = GROUP_VALUE_VERSION) -> bytes:
+def encode_group_value(value: CompiledRecord, version: int = GROUP_VALUE_VERSION) -> bytes:
     """A value of `__consumer_offsets`."""
     return _VERSION.pack(version) + value.encode_body(version)
 
 
-def decode_group_key(data: bytes | bytearray | memoryview) -> OffsetCommitKey | GroupMetadataKey:
+def decode_group_key(data: bytes | bytearray | memoryview) -> CompiledRecord:
     """A key of `__consumer_offsets`.
 
     Raises:
@@ -98,21 +120,17 @@ def decode_group_key(data: bytes | bytearray | memoryview) -> OffsetCommitKey | 
     record_class = _GROUP_KEYS.get(version)
     if record_class is None:
         raise RecordFormatError(f"group keys of version {version} are unknown")
-    key: OffsetCommitKey | GroupMetadataKey = _decode(record_class, version, memoryview(data), _VERSION.size)
+    key: CompiledRecord = _decode(record_class, version, memoryview(data), _VERSION.size)
     return key
 
 
-def decode_group_value(
-    key: OffsetCommitKey | GroupMetadataKey, data: bytes | bytearray | memoryview
-) -> OffsetCommitValue | GroupMetadataValue:
+def decode_group_value(key: CompiledRecord, data: bytes | bytearray | memoryview) -> CompiledRecord:
     """The value that belongs to `key`. Tombstones have no bytes and don't come here.
 
     Raises:
         RecordFormatError: its version is unknown, or it is malformed.
     """
-    value: OffsetCommitValue | GroupMetadataValue = _decode(
-        _GROUP_VALUES[type(key)], _version(data), memoryview(data), _VERSION.size
-    )
+    value: CompiledRecord = _decode(_GROUP_VALUES[type(key)], _version(data), memoryview(data), _VERSION.size)
     return value
 
 

@@ -52,6 +52,18 @@ class WalObjectStoreContract(ObjectListingContract):
         await store.stop()
 
     @pytest.mark.asyncio
+    async def test_a_store_opened_for_reading_gets_and_lists_what_is_there(
+        self, store: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        back_door.write(KEY, b"data")
+        await store.start_reading()
+        try:
+            assert list(await listed(store)) == [KEY]
+            assert bytes(await store.get(KEY, 1, 3)) == b"at"
+        finally:
+            await store.stop()
+
+    @pytest.mark.asyncio
     async def test_a_put_stores_exactly_the_bytes_given(
         self, started: WalObjectStore, back_door: ObjectBackDoor
     ) -> None:

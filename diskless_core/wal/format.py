@@ -50,24 +50,69 @@ def encode_footer(entries: Sequence[IndexEntry], position: int) -> bytes:
     return index + _TRAILER.pack(position, len(entries), crc32c.crc32c(index), MAGIC)
 
 
+class Trailer(NamedTuple):
+    """The object's last bytes: where the index begins, counted from the object's first byte, and what it has to be."""
+
+    index_position: int
+    entry_count: int
+    index_checksum: int
+
+    @property
+    def index_bytes(self) -> int:
+        """Size of the index. The trailer follows at once."""
+        return self.entry_count * _ENTRY.size
+
+
 def read_index(data: bytes | bytearray | memoryview) -> list[IndexEntry]:
     """The index of a whole object.
 
     Raises:
         WalFormatError: wrong magic, an unknown version, or damaged.
     """
-    if len(data) < HEADER_BYTES + TRAILER_BYTES:
+    check_header(data)
+    trailer = read_trailer(data, len(data))
+    return decode_index(memoryview(data)[trailer.index_position : len(data) - TRAILER_BYTES], trailer)
+
+
+def check_header(data: bytes | bytearray | memoryview) -> None:
+    """Check that an object may begin with `data`, of which `HEADER_BYTES` are looked at.
+
+    Raises:
+        WalFormatError: it is no WAL object, or one of another version.
+    """
+    if len(data) < HEADER_BYTES:
         raise WalFormatError(f"{len(data)} bytes are too few for a WAL object")
     magic, version, _, _ = _HEADER.unpack_from(data, 0)
-    position, count, checksum, end_magic = _TRAILER.unpack_from(data, len(data) - TRAILER_BYTES)
-    if magic != MAGIC or end_magic != MAGIC:
-        raise WalFormatError("this is no WAL object: it does not begin and end with the magic")
+    if magic != MAGIC:
+        raise WalFormatError("this is no WAL object: it does not begin with the magic")
     if version != VERSION:
         raise WalFormatError(f"WAL format version {version} is not known here, only {VERSION}")
-    if position + count * _ENTRY.size + TRAILER_BYTES != len(data):
+
+
+def read_trailer(data: bytes | bytearray | memoryview, object_size: int) -> Trailer:
+    """The trailer of an object of `object_size` bytes that ends with `data`.
+
+    Raises:
+        WalFormatError: it is no WAL object, or a truncated one.
+    """
+    if object_size < HEADER_BYTES + TRAILER_BYTES or len(data) < TRAILER_BYTES:
+        raise WalFormatError(f"{object_size} bytes are too few for a WAL object")
+    *fields, magic = _TRAILER.unpack_from(data, len(data) - TRAILER_BYTES)
+    if magic != MAGIC:
+        raise WalFormatError("this is no whole WAL object: it does not end with the magic")
+    trailer = Trailer(*fields)
+    if trailer.index_position + trailer.index_bytes + TRAILER_BYTES != object_size:
         raise WalFormatError("the index does not fit into the object")
-    index = memoryview(data)[position : len(data) - TRAILER_BYTES]
-    if crc32c.crc32c(index) != checksum:
+    return trailer
+
+
+def decode_index(index: bytes | bytearray | memoryview, trailer: Trailer) -> list[IndexEntry]:
+    """The entries of the bytes that `trailer` speaks of.
+
+    Raises:
+        WalFormatError: they are damaged.
+    """
+    if len(index) != trailer.index_bytes or crc32c.crc32c(index) != trailer.index_checksum:
         raise WalFormatError("the index is damaged: its checksum is wrong")
     return [IndexEntry._make(entry) for entry in _ENTRY.iter_unpack(index)]
 
@@ -89,3 +134,11 @@ def created_ms_of(key: str) -> int:
     if not (separator and rest and created.isdecimal()):
         raise WalFormatError(f"{key!r} is not the key of a WAL object")
     return int(created)
+
+
+def is_older(key: str, than_ms: int) -> bool:
+    """Whether the object was created before, by its key. One with another kind of key never is."""
+    try:
+        return created_ms_of(key) < than_ms
+    except WalFormatError:
+        return False

@@ -58,6 +58,13 @@ class LocalObjectStore(WalObjectStore):
         doing = f"cannot use {self._root} (wal_object_store.fsspec.url must name a folder that can be written)"
         await self._run(self._writers, doing, self._prepare)
 
+    async def start_reading(self) -> None:
+        if not await self._run(self._readers, f"cannot use {self._root}", self._root.is_dir):
+            raise WalObjectStoreError(
+                f"there is no folder {self._root}: no broker has written there (wal_object_store.fsspec.url names it)",
+                retriable=False,
+            )
+
     async def stop(self) -> None:
         for pool in (self._writers, self._readers):
             await asyncio.to_thread(pool.shutdown)

@@ -16,7 +16,7 @@ class LocalLogSettings(PluginSettings):
         "may lose acknowledged appends; a crash of the broker alone does not.",
     )
     segment_bytes: int = Field(
-        default=64 * 1024 * 1024,
+        default=16 * 1024 * 1024,
         ge=4096,
         le=1024 * 1024 * 1024,
         description="Size in bytes above which a shard's log goes on in a new segment file. Only whole segments are "

@@ -20,10 +20,11 @@ from diskless_core.plugin.coordinator_log import (
     LogBounds,
     LogOffsetPrunedError,
 )
+from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_local_log.config import LocalLogSettings
-from diskless_local_log.recovery import FolderLock, RecoveredShard, Segment, make_folder, recover_shards
+from diskless_local_log.recovery import RecoveredShard, Segment, look_at_shards, recover_shards
 from diskless_local_log.shard_log import FilePosition, ShardLog, read_chunk
 from diskless_local_log.writer import Append, LogWriter, Outcome, Written
 
@@ -32,10 +33,10 @@ _READER_THREADS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Running:
-    """What exists between start and stop."""
+    """What exists between start and stop. Opened for reading only, there is no writer, and the lock is not held."""
 
     lock: FolderLock
-    writer: LogWriter
+    writer: LogWriter | None
     shards: dict[ShardId, ShardLog]
     readers: ThreadPoolExecutor
     pruner: ThreadPoolExecutor
@@ -55,14 +56,25 @@ class LocalCoordinatorLog(CoordinatorLog):
         lock = FolderLock(self._data_dir)
         try:
             recovered = await asyncio.to_thread(_lock_and_recover, lock, self._data_dir, fsync=self._settings.fsync)
-            self._running = self._run(lock, recovered)
+            self._running = self._run(lock, recovered, writable=True)
         except BaseException as error:
             lock.release()
+            if isinstance(error, FolderInUseError):
+                raise CoordinatorLogError(str(error)) from None
             if isinstance(error, OSError):
-                raise CoordinatorLogError(
-                    f"the coordinator log in {self._data_dir} can't be opened: {error}"
-                ) from error
+                raise self._cannot_open(error) from error
             raise
+
+    async def start_reading(self) -> None:
+        try:
+            found = await asyncio.to_thread(lambda: list(look_at_shards(self._data_dir)))
+        except FileNotFoundError as error:
+            raise CoordinatorLogError(
+                f"there is no coordinator log in {self._data_dir}: has a broker run with this log.dirs?"
+            ) from error
+        except OSError as error:
+            raise self._cannot_open(error) from error
+        self._running = self._run(FolderLock(self._data_dir), found, writable=False)
 
     async def stop(self) -> None:
         running, self._running = self._running, None
@@ -72,7 +84,8 @@ class LocalCoordinatorLog(CoordinatorLog):
         for log in running.shards.values():
             log.wake()
         try:
-            await asyncio.to_thread(running.writer.close)
+            if running.writer is not None:
+                await asyncio.to_thread(running.writer.close)
             await asyncio.to_thread(running.readers.shutdown)
             await asyncio.to_thread(running.pruner.shutdown)
         finally:
@@ -80,6 +93,8 @@ class LocalCoordinatorLog(CoordinatorLog):
 
     async def append(self, shard: ShardId, batches: Sequence[bytes]) -> Sequence[int]:
         running, _ = self._running_shard(shard)
+        if running.writer is None:
+            raise CoordinatorLogError(f"the log of {shard} was opened for reading only")
         if not batches:
             return []
         answer: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
@@ -143,17 +158,18 @@ class LocalCoordinatorLog(CoordinatorLog):
         except FileNotFoundError as error:
             if segment.base_offset < log.bounds.start:
                 return [], None
+            if running.writer is None:
+                raise LogOffsetPrunedError(f"{segment.path} was pruned meanwhile: begin again") from error
             raise CoordinatorLogError(f"{segment.path} is missing: put it back") from error
         except OSError as error:
             raise CoordinatorLogError(f"{segment.path} can't be read: {error}") from error
         return [batch for batch in batches if batch.next_offset > offset], at
 
-    def _run(self, lock: FolderLock, recovered: list[RecoveredShard]) -> _Running:
+    def _cannot_open(self, error: OSError) -> CoordinatorLogError:
+        return CoordinatorLogError(f"the coordinator log in {self._data_dir} can't be opened: {error}")
+
+    def _start_writer(self, recovered: list[RecoveredShard], shards: dict[ShardId, ShardLog]) -> LogWriter:
         loop = asyncio.get_running_loop()
-        shards = {
-            found.shard: ShardLog(found.segments, found.next_offset, tail_bytes=self._settings.tail_bytes)
-            for found in recovered
-        }
         writer = LogWriter(
             self._data_dir,
             fsync=self._settings.fsync,
@@ -161,9 +177,16 @@ class LocalCoordinatorLog(CoordinatorLog):
             publish=lambda outcomes: loop.call_soon_threadsafe(_publish, shards, outcomes),
         )
         writer.start(recovered)
+        return writer
+
+    def _run(self, lock: FolderLock, recovered: list[RecoveredShard], *, writable: bool) -> _Running:
+        shards = {
+            found.shard: ShardLog(found.segments, found.next_offset, tail_bytes=self._settings.tail_bytes)
+            for found in recovered
+        }
         return _Running(
             lock=lock,
-            writer=writer,
+            writer=self._start_writer(recovered, shards) if writable else None,
             shards=shards,
             readers=ThreadPoolExecutor(_READER_THREADS, "coordinator-log-reader"),
             pruner=ThreadPoolExecutor(1, "coordinator-log-pruner"),

@@ -1,15 +1,15 @@
-"""What happens on disk before the log is open: the folder is locked, torn ends are cut, segments are found.
+"""What happens on disk before the log is open: torn ends are cut, segments are found.
 
 Everything here blocks and runs on a worker thread.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from diskless_core.log.segment import (
@@ -21,10 +21,8 @@ from diskless_core.log.segment import (
     recover_tail,
 )
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.folders import sync_folder
 from diskless_core.plugin.shard import ShardId, ShardKind
-
-_LOCK_NAME = ".lock"
-_MAX_PID_BYTES = 32
 
 _log = logging.getLogger(__name__)
 
@@ -53,68 +51,31 @@ class RecoveredShard:
     next_offset: int
 
 
-class FolderLock:
-    """Keeps other processes out of a folder, until it is released or the process ends."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._fd: int | None = None
-
-    def acquire(self) -> None:
-        """Take the lock.
-
-        Raises:
-            CoordinatorLogError: somebody else has it.
-        """
-        fd = os.open(self._folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(fd, _MAX_PID_BYTES, 0).decode("ascii", "replace").strip()
-            os.close(fd)
-            raise CoordinatorLogError(
-                f"{self._folder} is in use by the process {holder}: stop it, or set another folder in log.dirs"
-            ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
-        self._fd = fd
-
-    def release(self) -> None:
-        """Give it back. Idempotent."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, durably."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def recover_shards(data_dir: Path, *, fsync: bool) -> Iterator[RecoveredShard]:
     """Recover every shard below `data_dir`; with `fsync` what is found is durable before it is yielded.
 
     Raises:
         CoordinatorLogError: a last segment is corrupt before its end; no file of that shard was changed.
     """
+    return _find_shards(data_dir, partial(_recover_last, fsync=fsync))
+
+
+def look_at_shards(data_dir: Path) -> Iterator[RecoveredShard]:
+    """Find every shard below `data_dir` as it is, without changing anything. A broker may be appending meanwhile.
+
+    A torn end is left out; a last segment that is corrupt before its end reaches one offset into the damage, so that
+    whoever reads on is told of it.
+    """
+    return _find_shards(data_dir, _look_at_last)
+
+
+def _find_shards(data_dir: Path, open_last: Callable[[Path, int], RecoveredSegment]) -> Iterator[RecoveredShard]:
     for folder in sorted(data_dir.iterdir()):
         shard = _shard_of(folder.name)
         if shard is not None and folder.is_dir():
-            recovered = _recover_shard(shard, folder, fsync=fsync)
-            if recovered is not None:
-                yield recovered
+            found = _find_shard(shard, folder, open_last)
+            if found is not None:
+                yield found
 
 
 def _shard_of(folder_name: str) -> ShardId | None:
@@ -124,14 +85,16 @@ def _shard_of(folder_name: str) -> ShardId | None:
     return ShardId(ShardKind(kind), int(index))
 
 
-def _recover_shard(shard: ShardId, folder: Path, *, fsync: bool) -> RecoveredShard | None:
+def _find_shard(
+    shard: ShardId, folder: Path, open_last: Callable[[Path, int], RecoveredSegment]
+) -> RecoveredShard | None:
     found = [base_offset_of(path.name) for path in folder.iterdir()]
     base_offsets = sorted(base_offset for base_offset in found if base_offset is not None)
     if not base_offsets:
         return None
     segments = [_closed_segment(folder, base_offset) for base_offset in base_offsets[:-1]]
     last_path = folder / file_name(base_offsets[-1])
-    recovered = _recover_last(last_path, base_offsets[-1], fsync=fsync)
+    recovered = open_last(last_path, base_offsets[-1])
     segments.append(Segment(base_offsets[-1], last_path, recovered.valid_bytes, recovered.index))
     return RecoveredShard(shard, segments, recovered.next_offset)
 
@@ -162,3 +125,11 @@ def _recover_last(path: Path, base_offset: int, *, fsync: bool) -> RecoveredSegm
     if fsync:
         sync_folder(path.parent)
     return recovered
+
+
+def _look_at_last(path: Path, base_offset: int) -> RecoveredSegment:
+    data = path.read_bytes()
+    try:
+        return recover_tail(data, base_offset, gapless=True)
+    except CorruptSegmentError as error:
+        return RecoveredSegment(valid_bytes=len(data), next_offset=error.expected_offset + 1, index=SparseIndex())

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from diskless_core.log.segment import file_name
 from diskless_core.plugin.coordinator_log import LogBatch
+from diskless_core.plugin.folders import sync_folder
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import patch_base_offset
-from diskless_local_log.recovery import RecoveredShard, sync_folder
+from diskless_local_log.recovery import RecoveredShard
 
 sync_file = os.fsync if sys.platform == "darwin" else os.fdatasync
 

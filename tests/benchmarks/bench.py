@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import io
 import pstats
-import re
 import resource
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,15 +17,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 from rich.console import Console
 
 from diskless_core.cli.broker_process import BrokerProcess
 from diskless_core.clock import SystemClock
-from tests.benchmarks import load, machine
-from tests.benchmarks.machine import MIB
+from tests.benchmarks import beside_kafka, load, machine
+from tests.benchmarks.machine import GIB, MIB
+from tests.benchmarks.meter import Meter
 
-GIB = 1 << 30
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 RECORD_BYTES = 1024
 WARM_UP_BYTES = 512 * MIB
@@ -45,6 +43,7 @@ class Report:
 
     console: Console
     rows: list[tuple[str, str]] = field(default_factory=list)
+    comparison: str = ""
     profile: str = ""
 
     def add(self, name: str, value: str) -> None:
@@ -58,30 +57,9 @@ class Report:
             "# Benchmarks\n\n<!-- Written by `make bench`. -->\n\n"
             f"{machine.describe()}; {datetime.now(UTC):%Y-%m-%d}. One broker with its default backends, fsync on, and "
             "its clients on the same cores.\n\n"
-            f"| What | Figure |\n|---|---|\n{table}\n\n"
+            f"| What | Figure |\n|---|---|\n{table}\n\n{self.comparison}\n"
             f"## Small requests: where the broker's time goes\n\n```text\n{self.profile}\n```\n"
         )
-
-
-class Meter:
-    """What a broker process has used."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._process = psutil.Process(broker.pid)
-        self._status = Path(f"/proc/{broker.pid}/status")
-
-    def cpu_s(self) -> float:
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
-
-    def rss_mib(self) -> float:
-        return float(self._process.memory_info().rss) / MIB
-
-    def peak_rss_mib(self) -> float:
-        found = re.search(r"VmHWM:\s+(\d+) kB", self._status.read_text())
-        if found is None:
-            raise RuntimeError("the kernel does not tell the peak of resident memory")
-        return int(found[1]) / 1024
 
 
 @contextmanager
@@ -111,7 +89,7 @@ def measure_baselines(report: Report) -> tuple[float, float]:
 def measure_bulk(report: Report, total: int, disk: float, loopback: float) -> None:
     """Throughput and its price in CPU and memory, then what idle connections cost."""
     with running_broker() as broker:
-        meter, topic = Meter(broker), load.create_topic(broker.bootstrap)
+        meter, topic = Meter(broker.pid), load.create_topic(broker.bootstrap)
         warm_up = load.create_topic(broker.bootstrap)
         load.produce_bulk(broker.bootstrap, warm_up, WARM_UP_BYTES, RECORD_BYTES)
         written = total // RECORD_BYTES // 1_000 * 1_000 * RECORD_BYTES
@@ -141,7 +119,7 @@ def measure_bulk(report: Report, total: int, disk: float, loopback: float) -> No
 def measure_small(report: Report, requests: int) -> None:
     """Requests of one small record, first as they are, then under the profiler."""
     with running_broker() as broker:
-        meter, topic = Meter(broker), load.create_topic(broker.bootstrap)
+        meter, topic = Meter(broker.pid), load.create_topic(broker.bootstrap)
         load.produce_small(broker.bootstrap, topic, SMALL_CONNECTIONS, requests // 10, SMALL_BYTES)
         started = meter.cpu_s()
         seconds = load.produce_small(broker.bootstrap, topic, SMALL_CONNECTIONS, requests, SMALL_BYTES)
@@ -187,6 +165,8 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=2048, help="how much to write and read in bulk")
     parser.add_argument("--requests", type=int, default=64_000, help="how many small requests to send")
     parser.add_argument("--seconds", type=float, default=15, help="how long to measure latency")
+    parser.add_argument("--alone", action="store_true", help="leave out the comparison with Apache Kafka")
+    parser.add_argument("--beside-mib", type=int, default=1024, help="how much each contender writes and reads")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
     arguments = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -198,6 +178,8 @@ def main() -> None:
     measure_small(report, arguments.requests)
     for interval_ms in (250, 10):
         measure_latency(report, interval_ms, arguments.seconds)
+    if not arguments.alone:
+        report.comparison = beside_kafka.compare(report.console, arguments.beside_mib * MIB)
     arguments.out.write_text(report.markdown(), encoding="utf-8")
     report.console.print(f"wrote {arguments.out}")
 

@@ -32,15 +32,17 @@ class Latency(NamedTuple):
     p99_ms: float
 
 
-def create_topic(bootstrap: str) -> str:
-    """A new topic of eight partitions."""
+def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
+    """A new topic."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, num_partitions=PARTITIONS)])[name].result(timeout=TIMEOUT_S)
+    admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(timeout=TIMEOUT_S)
     return name
 
 
-def produce_bulk(bootstrap: str, topic: str, total_bytes: int, record_bytes: int) -> float:
+def produce_bulk(
+    bootstrap: str, topic: str, total_bytes: int, record_bytes: int, partitions: int = PARTITIONS
+) -> float:
     """Write as fast as one producer can, and return the seconds until all is acknowledged."""
     producer = Producer(
         {
@@ -61,12 +63,20 @@ def produce_bulk(bootstrap: str, topic: str, total_bytes: int, record_bytes: int
     for batch in range(total_bytes // record_bytes // _BATCH):
         while len(producer) > _MAX_QUEUED:
             producer.poll(0.005)
-        queued = producer.produce_batch(topic, values, partition=batch % PARTITIONS)
+        queued = producer.produce_batch(topic, values, partition=batch % partitions)
         if queued != _BATCH:
             raise RuntimeError(f"only {queued} of {_BATCH} records were taken by the producer")
     if producer.flush(TIMEOUT_S):
         raise RuntimeError("not all records were acknowledged")
     return time.perf_counter() - began
+
+
+def produce_one(bootstrap: str) -> None:
+    """The first record of a topic that the broker makes for it."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    producer.produce(f"first-{uuid.uuid4().hex[:8]}", b"first")
+    if producer.flush(TIMEOUT_S):
+        raise RuntimeError("the first record was not acknowledged")
 
 
 def consume_bulk(bootstrap: str, topic: str, records: int) -> float:

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 MIB = 1 << 20
+GIB = 1 << 30
 CHUNK = 8 * MIB
 """As large as a WAL object by default."""
 

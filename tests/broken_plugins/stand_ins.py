@@ -7,6 +7,7 @@ from pydantic import Field, SecretStr
 from diskless_core.plugin.config import PluginSettings
 from diskless_core.plugin.coordinator_log import CoordinatorLogPlugin
 from diskless_core.plugin.coordinator_store import CoordinatorStorePlugin
+from diskless_core.plugin.gateway_placement import GatewayPlacementPlugin
 from diskless_core.plugin.hookspecs import NOUNS, hookimpl
 from diskless_core.plugin.offset_assignment import OffsetAssignmentPlugin
 from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
@@ -46,6 +47,11 @@ def diskless_wal_object_stores():
 @hookimpl
 def diskless_offset_assignments():
     return describe(OffsetAssignmentPlugin, "sequential")
+
+
+@hookimpl
+def diskless_gateway_placements():
+    return describe(GatewayPlacementPlugin, "kip1164")
 
 
 def announce_stand_ins():

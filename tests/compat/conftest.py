@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.compat.clients import CLIENTS, Client
+from tests.compat.kafka_tools import Both, KafkaTools, ToolRunner
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerProcess
 
 HERE = Path(__file__).parent
@@ -32,3 +34,22 @@ def client(request: pytest.FixtureRequest, broker: BrokerProcess) -> Client:
     """Each of the Python clients in turn, on the shared broker."""
     made: Client = request.param(broker.bootstrap)
     return made
+
+
+@pytest.fixture(scope="session")
+def tool_runner(kafka_jars: Path) -> Iterator[ToolRunner]:
+    runner = ToolRunner(kafka_jars)
+    yield runner
+    runner.end()
+
+
+@pytest.fixture
+def tools(broker: BrokerProcess, kafka_jars: Path, tool_runner: ToolRunner) -> KafkaTools:
+    """Kafka's command line tools on the shared broker."""
+    return KafkaTools(kafka_jars, tool_runner, broker.bootstrap)
+
+
+@pytest.fixture
+def both(tools: KafkaTools, apache_kafka: ApacheKafka, tool_runner: ToolRunner) -> Both:
+    """The tools on the shared broker and on a real Kafka, to be compared."""
+    return Both(tools, KafkaTools(apache_kafka.jars, tool_runner, apache_kafka.bootstrap))

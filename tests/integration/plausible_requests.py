@@ -25,16 +25,23 @@ from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
+from diskless_core.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from tests.support.admin_requests import (
+    CLIENT_ID,
+    EXACT,
     SET,
     TOPIC,
     alter_configs_request,
+    alter_quotas_request,
     create_partitions_request,
     delete_groups_request,
     describe_cluster_request,
     describe_configs_request,
     describe_groups_request,
+    describe_log_dirs_request,
     describe_producers_request,
+    describe_quotas_request,
+    describe_scram_request,
     grown,
     incremental_request,
     list_config_resources_request,
@@ -136,6 +143,21 @@ def _heartbeat(place: Place, version: int) -> Any:
     return HeartbeatRequest(group_id=place.group, generation_id=1, member_id="nobody", group_instance_id=None)
 
 
+def _consumer_group_heartbeat(place: Place, version: int) -> Any:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=place.group,
+        member_id=f"member-{version}",
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=[place.topic],
+        topic_partitions=[],
+    )
+
+
+def _consumer_group_describe(place: Place, version: int) -> Any:
+    return ConsumerGroupDescribeRequest(group_ids=[place.group], include_authorized_operations=True)
+
+
 def _leave_group(place: Place, version: int) -> Any:
     member = LeaveGroupRequest.MemberIdentity(member_id="nobody", group_instance_id=None, reason=None)
     return LeaveGroupRequest(group_id=place.group, member_id="nobody", members=[member])
@@ -198,12 +220,18 @@ REQUESTS: dict[int, Callable[[Place, int], Any]] = {
     23: _offset_for_leader_epoch,
     32: lambda place, _: describe_configs_request(TOPIC, place.topic),
     33: lambda place, _: alter_configs_request(TOPIC, place.topic, {"retention.ms": "5"}),
+    35: lambda place, _: describe_log_dirs_request({place.topic: [0]}),
     37: lambda place, version: create_partitions_request(grown(place.topic, 2 + version)),
     42: lambda place, _: delete_groups_request(place.group),
     44: lambda place, _: incremental_request(TOPIC, place.topic, ("retention.ms", SET, "5")),
     47: lambda place, _: offset_delete_request(place.group, {place.topic: [0]}),
+    48: lambda place, _: describe_quotas_request((CLIENT_ID, EXACT, place.topic)),
+    49: lambda place, _: alter_quotas_request(({CLIENT_ID: place.topic}, {"producer_byte_rate": 1e9})),
+    50: lambda place, _: describe_scram_request("somebody"),
     60: lambda place, _: describe_cluster_request(operations=True),
     61: lambda place, _: describe_producers_request(place.topic, 0),
+    68: _consumer_group_heartbeat,
+    69: _consumer_group_describe,
     74: lambda place, _: list_config_resources_request(),
     75: _describe_topic_partitions,
 }

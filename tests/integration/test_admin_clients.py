@@ -180,6 +180,20 @@ def test_kafka_python_describes_and_alters_settings(kafka_python, wire, topic, i
     assert topic in kafka_python.list_config_resources()["topic"]
 
 
+def test_kafka_python_describes_the_log_directory(kafka_python, wire, topic):
+    create_topic(wire, topic, 2)
+    batch = batch_of(b"v")
+    append(wire, topic, batch, partition=1)
+
+    [of_broker] = kafka_python.describe_log_dirs({topic: [0, 1]})
+
+    [folder] = of_broker["log_dirs"]
+    [described] = folder["topics"]
+    sizes = {one["partition_index"]: one["partition_size"] for one in described["partitions"]}
+    assert (described["name"], sizes) == (topic, {0: 0, 1: len(batch)})
+    assert folder["usable_bytes"] > 0
+
+
 def test_kafka_python_looks_after_groups(kafka_python, wire, topic):
     create_topic(wire, topic, 2)
     group = f"group-of-{topic}"

@@ -103,9 +103,7 @@ def test_resources_that_are_not_here_are_errors(wire, resource_type, name, code)
 
     assert (described.error_code, described.resource_type, described.resource_name) == (code, resource_type, name)
     assert described.configs == []
-    assert altered.error_code == (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if resource_type == TOPIC else ErrorCode.INVALID_REQUEST
-    )
+    assert altered.error_code == code
 
 
 # --- altering topics -------------------------------------------------------------------------------------------------
@@ -223,15 +221,26 @@ def test_a_brokers_other_settings_cannot_be_altered(wire, name):
 
     assert (error, message) == (
         ErrorCode.INVALID_REQUEST,
-        "Cannot update these configs dynamically: Set(num.partitions)",
+        "Cannot update these configs dynamically: [num.partitions]",
     )
 
 
 def test_unknown_settings_and_values_of_a_broker_are_refused(wire):
     assert alter(wire, BROKER, "1", ("message.max.byte", SET, "5"))[0] == ErrorCode.INVALID_CONFIG
-    assert alter(wire, BROKER, "1", ("message.max.bytes", SET, "-5"))[0] == ErrorCode.INVALID_CONFIG
+    assert alter(wire, BROKER, "1", ("message.max.bytes", SET, "-5"))[0] == ErrorCode.INVALID_REQUEST
     [answer] = wire.call(alter_configs_request(BROKER, "1", {"listeners": "x"}), 2).responses
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_the_greatest_number_of_connections_is_altered_for_the_next_one(new_broker):
+    broker = new_broker()
+    with broker.connect() as wire:
+        assert alter(wire, BROKER, "", ("max.connections", SET, "1")) == (0, None)
+        with broker.connect() as refused:
+            assert refused.is_closed()
+        assert alter(wire, BROKER, "1", ("max.connections", SET, "2")) == (0, None)
+        with broker.connect() as accepted:
+            assert describe_configs(accepted, BROKER, "1")["max.connections"].value == "2"
 
 
 # --- ListConfigResources ---------------------------------------------------------------------------------------------

@@ -75,7 +75,8 @@ def test_groups_are_listed(wire, topic, group, version):
         assert f"{group}-joining" not in {one.group_id for one in empty}
     if version >= 5:
         assert simple.group_type == "classic"
-        assert wire.call(list_groups_request(types=["consumer"]), version).groups == []
+        consumers = wire.call(list_groups_request(types=["consumer"]), version).groups
+        assert not {group, f"{group}-joining"} & {one.group_id for one in consumers}
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -117,7 +117,12 @@ def test_idempotent_producers_are_described_by_partition(wire, topic):
         for partition in answer.partitions
     ]
     assert producers == [[(first, 0, 2), (second, 0, 0)], [(second, 0, 0)], [], []]
-    assert [partition.error_code for partition in answer.partitions] == [0, 0, 0, 3]
+    assert [(partition.error_code, partition.error_message) for partition in answer.partitions] == [
+        (0, None),
+        (0, None),
+        (0, None),
+        (3, None),
+    ]
     state = answer.partitions[0].active_producers[0]
     assert state.last_timestamp > 0
     assert (state.coordinator_epoch, state.current_txn_start_offset) == (-1, -1)
@@ -127,6 +132,7 @@ def test_producers_of_an_unknown_topic_cannot_be_described(wire, topic):
     [answer] = wire.call(describe_producers_request(topic, 0), 0).topics
 
     assert answer.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer.partitions[0].error_message == "This server does not host this topic-partition."
 
 
 # --- DescribeCluster -------------------------------------------------------------------------------------------------

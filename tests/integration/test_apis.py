@@ -17,10 +17,10 @@ from tests.support.requests import append, create_topic, fetch_request, metadata
 
 UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
 SERVED = {api.api_key: (api.min_version, api.max_version) for api in api_versions.advertised(all_handlers())}
-KAFKA_4_1 = {
+KAFKA_4_3 = {
     0: (0, 13),
     1: (4, 18),
-    2: (1, 10),
+    2: (1, 11),
     3: (0, 13),
     8: (2, 10),
     9: (1, 10),
@@ -39,16 +39,22 @@ KAFKA_4_1 = {
     23: (2, 4),
     32: (1, 4),
     33: (0, 2),
+    35: (1, 5),
     37: (0, 3),
     42: (0, 2),
     44: (0, 1),
     47: (0, 0),
+    48: (0, 1),
+    49: (0, 1),
+    50: (0, 0),
     60: (0, 2),
     61: (0, 0),
+    68: (0, 1),
+    69: (0, 1),
     74: (0, 1),
     75: (0, 0),
 }
-"""What Apache Kafka 4.1 advertises; the stable versions."""
+"""What Apache Kafka 4.3 advertises; the stable versions."""
 
 OLDEST_PRODUCE_VERSION = 3
 """Older ones are advertised only for librdkafka to see that there is compression (KAFKA-18659)."""
@@ -65,6 +71,8 @@ EXPECTED_ERRORS = {
     20: {3},
     42: UNKNOWN_GROUP,
     47: UNKNOWN_GROUP,
+    50: {0, 91},
+    69: UNKNOWN_GROUP,
 }
 """Error codes that the plausible request gets, where it is not 0."""
 
@@ -79,13 +87,13 @@ def _error_codes(message: Any) -> set[int]:
     return set()
 
 
-def test_the_apis_and_versions_of_apache_kafka_4_1_are_advertised(wire):
+def test_the_apis_and_versions_of_apache_kafka_4_3_are_advertised(wire):
     response = wire.call(ApiVersionsRequest(client_software_name="wire", client_software_version="1"), 4)
 
     assert response.error_code == 0
     advertised = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     assert advertised == SERVED
-    assert advertised == {key: KAFKA_4_1.get(key) for key in advertised}
+    assert advertised == {key: KAFKA_4_3.get(key) for key in advertised}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,8 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0(wire, versi
 
     assert frame is not None
     correlation_id, error_code, count = struct.unpack_from(">ihi", frame)
-    assert (correlation_id, error_code, count) == (77, UNSUPPORTED_VERSION, len(SERVED))
+    assert (correlation_id, error_code, count) == (77, UNSUPPORTED_VERSION, 1)
+    assert struct.unpack_from(">hhh", frame, 10) == (18, 0, 4)
     assert len(frame) == 10 + 6 * count
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import random
 import re
 import uuid
@@ -13,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.schemas import BaseField
-from kio.serial import entity_reader, entity_writer
 
 from diskless_core.protocol import messages
 from diskless_core.protocol.framing import FrameError, check_structure, decode_request, parse_request_header
+from diskless_core.protocol.messages import consumer_group
 from diskless_core.protocol.record_frames import RecordFormatError, decode_record, encode_record
+from tests.support.kio_codec import kio_bytes, kio_class, kio_read
 
 INT_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 MESSAGES = [message for api in messages.REQUESTS.values() for message in api]
@@ -27,6 +26,7 @@ GROUP_RECORDS = [
     messages.OffsetCommitValue,
     messages.GroupMetadataKey,
     messages.GroupMetadataValue,
+    *(one for name, one in vars(consumer_group).items() if name.endswith(("Key", "Value"))),
 ]
 
 
@@ -81,6 +81,8 @@ def random_scalar(field: dict[str, Any], rnd: random.Random) -> Any:
     match kind:
         case "bool":
             return rnd.random() < 0.5
+        case "float64":
+            return rnd.uniform(-(2.0**63), 2.0**63)
         case "uuid":
             return uuid.UUID(int=rnd.getrandbits(128) or 1)
         case "string":
@@ -191,25 +193,15 @@ def test_every_group_record_decodes_to_what_was_encoded(message_class: Any, vers
     assert values_of(message_class.decode_body(body, version)[0], values) == values
 
 
-def kio_class(message_class: Any, version: int) -> Any:
-    name = message_class.json["name"]
-    kind = message_class.json["type"]
-    package = re.sub(r"(?<!^)(?=[A-Z])", "_", name.removesuffix(kind.capitalize())).lower()
-    return getattr(importlib.import_module(f"kio.schema.{package}.v{version}.{kind}"), name)
-
-
 @each_version([message for api in messages.KAFKA_APIS.values() for message in api])
 @settings(max_examples=5, deadline=None)
 @given(rnd=seeds)
 def test_kio_reads_our_bytes_and_writes_the_same(message_class: Any, version: int, rnd: random.Random) -> None:
     message, _ = random_message(message_class, version, rnd)
     encoded = encode(message, version)
-    entity = kio_class(message_class, version)
-    parsed, size = entity_reader(entity)(encoded, 0)
+    parsed, size = kio_read(kio_class(message_class, version), encoded)
     assert size == len(encoded)
-    written = io.BytesIO()
-    entity_writer(entity)(written, parsed)
-    assert written.getvalue() == encoded
+    assert kio_bytes(parsed) == encoded
 
 
 @each_version(MESSAGES)

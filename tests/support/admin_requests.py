@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka.protocol.admin import (
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     CreatePartitionsRequest,
     DeleteGroupsRequest,
+    DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeLogDirsRequest,
     DescribeProducersRequest,
+    DescribeUserScramCredentialsRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
     ListGroupsRequest,
@@ -23,6 +27,8 @@ from tests.support.wire import WireClient
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
+EXACT, DEFAULT, SPECIFIED = range(3)
+USER, CLIENT_ID = "user", "client-id"
 
 _Grown = CreatePartitionsRequest.CreatePartitionsTopic
 
@@ -142,3 +148,66 @@ def offset_delete_request(group: str, partitions: Mapping[str, Sequence[int]]) -
         for topic, indexes in partitions.items()
     ]
     return OffsetDeleteRequest(group_id=group, topics=topics)
+
+
+def describe_log_dirs_request(partitions: Mapping[str, Sequence[int]] | None = None) -> Any:
+    """DescribeLogDirs of some partitions; None asks for all."""
+    topic_class = DescribeLogDirsRequest.DescribableLogDirTopic
+    topics = None
+    if partitions is not None:
+        topics = [topic_class(topic=topic, partitions=list(indexes)) for topic, indexes in partitions.items()]
+    return DescribeLogDirsRequest(topics=topics)
+
+
+def describe_quotas_request(*components: tuple[str, int, str | None], strict: bool = False) -> Any:
+    """DescribeClientQuotas with a filter of (entity type, match type, match)."""
+    component_class = DescribeClientQuotasRequest.ComponentData
+    return DescribeClientQuotasRequest(
+        components=[
+            component_class(entity_type=kind, match_type=match_type, match=match)
+            for kind, match_type, match in components
+        ],
+        strict=strict,
+    )
+
+
+def describe_scram_request(*users: str) -> Any:
+    """DescribeUserScramCredentials of some users; without one, of all."""
+    names = [DescribeUserScramCredentialsRequest.UserName(name=user) for user in users]
+    return DescribeUserScramCredentialsRequest(users=names or None)
+
+
+Entity = Mapping[str, str | None]
+
+
+def alter_quotas_request(*alterations: tuple[Entity, Mapping[str, float | None]], validate_only: bool = False) -> Any:
+    """AlterClientQuotas of entities, each with new values by key; None removes one."""
+    entry_class = AlterClientQuotasRequest.EntryData
+    entries = [
+        entry_class(
+            entity=[entry_class.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+            ops=[entry_class.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops.items()],
+        )
+        for entity, ops in alterations
+    ]
+    return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+
+
+def alter_quotas(wire: WireClient, entity: Entity, **quotas: float | None) -> tuple[int, str | None]:
+    """AlterClientQuotas of one entity: error code and message."""
+    [answer] = wire.call(alter_quotas_request((entity, quotas)), 1).entries
+    return answer.error_code, answer.error_message
+
+
+def describe_quotas(
+    wire: WireClient, *components: tuple[str, int, str | None], strict: bool = False
+) -> dict[frozenset[tuple[str, str | None]], dict[str, float]]:
+    """Quotas by the parts of their entities."""
+    response = wire.call(describe_quotas_request(*components, strict=strict), 1)
+    assert response.error_code == 0, response.error_message
+    return {
+        frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
+            one.key: one.value for one in entry.values
+        }
+        for entry in response.entries
+    }

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.support.wire import WireClient
 
@@ -52,6 +53,10 @@ class BrokerProcess:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
 
     def start(self, overrides: Mapping[str, str] | None = None) -> BrokerProcess:
         """Start it and wait until clients can connect. `overrides` hold for later starts too."""
@@ -97,7 +102,7 @@ class BrokerProcess:
         if self._process is not None:
             self.kill()
 
-    def connect(self, **options: float) -> WireClient:
+    def connect(self, **options: Any) -> WireClient:
         """A raw connection to it."""
         host, _, port = self.bootstrap.rpartition(":")
         return WireClient(host, int(port), **options)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
@@ -15,7 +16,7 @@ from tests.support.wire import WireClient
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
-LIST_OFFSETS_VERSION = 10
+LIST_OFFSETS_VERSION = 11
 CREATE_TOPICS_VERSION = 7
 ALL_BYTES = 50 << 20
 
@@ -168,3 +169,34 @@ def list_offset(
         replica_id=-1, isolation_level=0, topics=[_ListTopic(name=topic, partitions=[asked])], timeout_ms=10_000
     )
     return wire.call(request, version).topics[0].partitions[0]
+
+
+def commit_offset(
+    wire: WireClient, group: str, topic: str, offset: int, *, topic_id: uuid.UUID | None = None, version: int = 9
+) -> int:
+    """Commit the offset of partition 0 for a group without members; the error code. From version 10 on by id."""
+    topic_class = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = topic_class.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[topic_class(name=topic, topic_id=topic_id, partitions=[partition])],
+    )
+    code: int = wire.call(request, version).topics[0].partitions[0].error_code
+    return code
+
+
+def committed_offset(
+    wire: WireClient, group: str, topic: str, *, topic_id: uuid.UUID | None = None, version: int = 9
+) -> tuple[int, int]:
+    """Error code and committed offset of partition 0, -1 without one. From version 10 on by id."""
+    group_class = OffsetFetchRequest.OffsetFetchRequestGroup
+    asked = group_class.OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[0])
+    by_group = group_class(group_id=group, member_id=None, member_epoch=-1, topics=[asked])
+    request = OffsetFetchRequest(groups=[by_group], require_stable=False)
+    [answer] = wire.call(request, version).groups[0].topics[0].partitions
+    return answer.error_code, answer.committed_offset

@@ -15,6 +15,7 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.producer_state import NO_PRODUCER, last_sequence
 from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.plugin.coordinator_store import (
     CoordinatorStore,
@@ -81,13 +82,17 @@ class ShardNode:
         clock: Clock,
         node_id: int = 1,
         *,
+        shard_id: ShardId = SHARD_ID,
         assignment: OffsetAssignment | None = None,
         expiration_ms: int = EXPIRATION_MS,
+        snapshots: SnapshotSource | None = None,
     ) -> None:
         self.shared = shared
         self.clock = clock
         self.node_id = node_id
+        self.shard_id = shard_id
         self.store = FailingStore()
+        self.snapshots = snapshots or NoSnapshots()
         self.rules = CommitRules(assignment=assignment or Sequential(), producer_id_expiration_ms=expiration_ms)
         self.log: FakeCoordinatorLog
         self.shard: DisklessShard
@@ -95,8 +100,10 @@ class ShardNode:
     async def start(self, *, lead: bool = True) -> DisklessShard:
         self.log = self.shared.node(self.node_id)
         await self.log.start()
-        services = ShardServices(node_id=self.node_id, clock=self.clock, log=self.log, store=self.store)
-        self.shard = DisklessShard(Shard(SHARD_ID, DisklessMachine(), services), self.rules)
+        services = ShardServices(
+            node_id=self.node_id, clock=self.clock, log=self.log, store=self.store, snapshots=self.snapshots
+        )
+        self.shard = DisklessShard(Shard(self.shard_id, DisklessMachine(), services), self.rules)
         await self.shard.shard.start()
         if lead:
             await self.shard.shard.until_leading()

@@ -16,17 +16,14 @@ PartitionResult = TopicResult.DeleteRecordsPartitionResult
 
 
 async def delete_records(context: RequestContext, request: Any) -> Any:
-    """Handle DeleteRecords: each partition by itself."""
-    return DeleteRecordsResponse(
-        throttle_time_ms=0,
-        topics=[
-            TopicResult(
-                name=topic.name,
-                partitions=await asyncio.gather(*(_delete(context, topic.name, one) for one in topic.partitions)),
-            )
-            for topic in request.topics
-        ],
-    )
+    """Handle DeleteRecords: each partition by itself, all at once."""
+    topics = await asyncio.gather(*(_delete_of_topic(context, topic) for topic in request.topics))
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+
+
+async def _delete_of_topic(context: RequestContext, topic: Any) -> Any:
+    partitions = await asyncio.gather(*(_delete(context, topic.name, asked) for asked in topic.partitions))
+    return TopicResult(name=topic.name, partitions=partitions)
 
 
 async def _delete(context: RequestContext, name: str, asked: Any) -> Any:
@@ -40,7 +37,7 @@ async def _delete(context: RequestContext, name: str, asked: Any) -> Any:
         try:
             deleted = await shard.delete_records(key, asked.offset)
         except CoordinatorError:
-            deleted = DeletedRecords(ErrorCode.LEADER_NOT_AVAILABLE)
+            deleted = DeletedRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the one that all admin clients retry
     return PartitionResult(
         partition_index=asked.partition_index,
         low_watermark=deleted.log_start_offset,

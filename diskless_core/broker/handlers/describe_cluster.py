@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from diskless_core.broker.dispatch import RequestContext
+from diskless_core.broker.handlers.authorized_operations import ALL_CLUSTER_OPERATIONS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DescribeClusterResponse
 
 _BROKERS = 1
 _CONTROLLERS = 2
-_ALL_CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
-"""Kafka's AclOperation codes for a cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, the configs', IDEMPOTENT_WRITE."""
 
 
 def describe_cluster(context: RequestContext, request: Any) -> Any:
-    """Handle DescribeCluster. Without an authorizer everything is allowed, and so it is shown."""
+    """Handle DescribeCluster."""
     services = context.services
     if request.endpoint_type != _BROKERS:
         return _refused(request.endpoint_type)
@@ -36,7 +35,7 @@ def describe_cluster(context: RequestContext, request: Any) -> Any:
                 is_fenced=False,
             )
         ],
-        authorized_operations=_ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else None,
+        authorized_operations=ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else None,
     )
 
 

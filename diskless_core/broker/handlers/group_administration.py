@@ -17,6 +17,12 @@ async def describe_groups(context: GroupContext, request: Any) -> Any:
     return await context.services.groups.administration.describe(request, context.api_version)
 
 
+async def consumer_group_describe(context: GroupContext, request: Any) -> Any:
+    """ConsumerGroupDescribe."""
+    services = context.services
+    return await services.groups.consumer_group_describe(request, services.topics)
+
+
 async def delete_groups(context: GroupContext, request: Any) -> Any:
     """DeleteGroups."""
     return await context.services.groups.administration.delete(request)

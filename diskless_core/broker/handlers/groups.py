@@ -51,13 +51,13 @@ class GroupContext(Protocol):
 async def find_coordinator(context: GroupContext, request: Any) -> Any:
     """FindCoordinator: this node coordinates every group; there are no coordinators of any other kind."""
     if context.api_version < _SEVERAL_KEYS_SINCE:
-        (node_id, host, port), error, message = _coordinator(context, request.key_type, request.key)
+        (node_id, host, port), error, message = _coordinator(context, request.key_type)
         return messages.FindCoordinatorResponse(
             error_code=error, error_message=message, node_id=node_id, host=host, port=port
         )
     coordinators = []
     for key in request.coordinator_keys:
-        (node_id, host, port), error, message = _coordinator(context, request.key_type, key)
+        (node_id, host, port), error, message = _coordinator(context, request.key_type)
         coordinators.append(
             messages.FindCoordinatorResponse.Coordinator(
                 key=key, error_code=error, error_message=message, node_id=node_id, host=host, port=port
@@ -66,15 +66,13 @@ async def find_coordinator(context: GroupContext, request: Any) -> Any:
     return messages.FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _coordinator(context: GroupContext, key_type: int, key: str) -> tuple[tuple[int, str, int], ErrorCode, str | None]:
+def _coordinator(context: GroupContext, key_type: int) -> tuple[tuple[int, str, int], ErrorCode, str | None]:
     if key_type == _TRANSACTION_KEY:
         # The one error that makes a client give up: everything else has it look for a coordinator for ever.
         message = "This broker does not support transactions yet."
         return _NO_NODE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message
     if key_type != _GROUP_KEY:
         return _NO_NODE, ErrorCode.INVALID_REQUEST, f"This broker has no coordinators of key type {key_type}."
-    if not key:
-        return _NO_NODE, ErrorCode.INVALID_GROUP_ID, "The group id is empty."
     return context.services.advertised(context.listener), ErrorCode.NONE, None
 
 
@@ -97,6 +95,13 @@ async def heartbeat(context: GroupContext, request: Any) -> Any:
 async def leave_group(context: GroupContext, request: Any) -> Any:
     """LeaveGroup."""
     return await context.services.groups.leave_group(request, context.api_version)
+
+
+async def consumer_group_heartbeat(context: GroupContext, request: Any) -> Any:
+    """ConsumerGroupHeartbeat."""
+    client = Client(context.client_id, context.client_host)
+    services = context.services
+    return await services.groups.consumer_group_heartbeat(request, context.api_version, client, services.topics)
 
 
 async def offset_commit(context: GroupContext, request: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
+from diskless_core.broker.handlers.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, as_bits
 from diskless_core.cluster import operations
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.coordinator.errors import CoordinatorError
@@ -13,7 +15,11 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DescribeTopicPartitionsResponse, MetadataResponse
 
 _ALL_WHEN_EMPTY_UNTIL = 0
+_TOPIC_IDS_SINCE = 12
+"""Versions 10 and 11 have the fields but not the meaning: Apache Kafka refuses them there (KAFKA-10547)."""
+
 _LEADER_EPOCH = 0
+_NOT_SHOWN = -(2**31)
 _DEFAULT_PARTITION_LIMIT = 2000
 
 MetadataTopic = MetadataResponse.MetadataResponseTopic
@@ -27,7 +33,7 @@ class _Found(NamedTuple):
 
     error: ErrorCode
     name: str | None
-    topic_id: Any
+    topic_id: uuid.UUID | None
     info: TopicInfo | None
 
 
@@ -37,7 +43,7 @@ async def metadata(context: RequestContext, request: Any) -> Any:
     if request.topics is None or (not request.topics and context.api_version == _ALL_WHEN_EMPTY_UNTIL):
         found = [_known(info) for info in context.services.topics.all()]
     else:
-        found = [await _find(context, request, asked) for asked in request.topics]
+        found = await _find_all(context, request)
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
@@ -50,44 +56,65 @@ async def metadata(context: RequestContext, request: Any) -> Any:
         ],
         cluster_id=context.services.cluster_id,
         controller_id=endpoint.node_id,
-        topics=[_metadata_topic(entry, endpoint.node_id) for entry in found],
+        topics=[
+            _metadata_topic(entry, endpoint.node_id, shows_operations=request.include_topic_authorized_operations)
+            for entry in found
+        ],
         error_code=0,
+        authorized_operations=ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else None,
     )
 
 
-async def _find(context: RequestContext, request: Any, asked: Any) -> _Found:
+async def _find_all(context: RequestContext, request: Any) -> list[_Found]:
+    """Each topic once. Where any topic has an id, ids are all that counts, as in Apache Kafka."""
+    asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    if context.api_version < _TOPIC_IDS_SINCE and any(name is None or topic_id for name, topic_id in asked):
+        return [_Found(ErrorCode.INVALID_REQUEST, name or "", topic_id, None) for name, topic_id in asked]
+    by_id = dict.fromkeys(topic_id for _, topic_id in asked if topic_id is not None)
+    if by_id:
+        return [_find_by_id(context, topic_id) for topic_id in by_id]
+    allow_creation = request.allow_auto_topic_creation
+    return [await _find_by_name(context, name, allow_creation) for name in dict.fromkeys(name for name, _ in asked)]
+
+
+def _find_by_id(context: RequestContext, topic_id: uuid.UUID | None) -> _Found:
+    info = context.services.topics.by_id(topic_id) if topic_id is not None else None
+    return _known(info) if info is not None else _Found(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id, None)
+
+
+async def _find_by_name(context: RequestContext, name: str | None, allow_creation: bool) -> _Found:
     topics = context.services.topics
-    if asked.name is None:
-        info = topics.by_id(asked.topic_id) if asked.topic_id is not None else None
-        return _known(info) if info is not None else _Found(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id, None)
-    info = topics.by_name(asked.name)
+    if name is None:
+        return _find_by_id(context, None)
+    info = topics.by_name(name)
     if info is not None:
         return _known(info)
-    refusal = operations.check_topic_name(asked.name)
+    refusal = operations.check_topic_name(name)
     if refusal is not None:
-        return _Found(refusal.code, asked.name, None, None)
-    if not (context.services.config.auto_create_topics_enable and request.allow_auto_topic_creation):
-        return _Found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.name, None, None)
+        return _Found(refusal.code, name, None, None)
+    if not (context.services.config.auto_create_topics_enable and allow_creation):
+        return _Found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None, None)
     try:
-        created = await topics.ensure(asked.name, context.services.config.num_partitions)
+        created = await topics.ensure(name, context.services.config.num_partitions)
     except CoordinatorError:
-        return _Found(ErrorCode.LEADER_NOT_AVAILABLE, asked.name, None, None)
+        return _Found(ErrorCode.LEADER_NOT_AVAILABLE, name, None, None)
     if isinstance(created, TopicInfo):
         return _known(created)
-    return _Found(created.code, asked.name, None, None)
+    return _Found(created.code, name, None, None)
 
 
 def _known(info: TopicInfo) -> _Found:
     return _Found(ErrorCode.NONE, info.name, info.topic_id, info)
 
 
-def _metadata_topic(found: _Found, node_id: int) -> Any:
+def _metadata_topic(found: _Found, node_id: int, *, shows_operations: bool) -> Any:
     count = found.info.partition_count if found.info is not None else 0
     return MetadataTopic(
         error_code=int(found.error),
         name=found.name,
         topic_id=found.topic_id,
         is_internal=False,
+        authorized_operations=ALL_TOPIC_OPERATIONS if shows_operations else None,
         partitions=[
             MetadataPartition(
                 error_code=0,
@@ -107,9 +134,11 @@ def describe_topic_partitions(context: RequestContext, request: Any) -> Any:
     """Handle DescribeTopicPartitions: topics by name, from the cursor on, as many partitions as were asked for."""
     node_id = context.services.advertised(context.listener).node_id
     cursor = request.cursor
-    first = (cursor.topic_name, max(cursor.partition_index, 0)) if cursor is not None else ("", 0)
-    limit = request.response_partition_limit if request.response_partition_limit > 0 else _DEFAULT_PARTITION_LIMIT
-    limit = min(limit, _DEFAULT_PARTITION_LIMIT)
+    asked = [topic.name for topic in request.topics]
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        return _refused_description(asked, ErrorCode.INVALID_REQUEST)
+    first = (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0)
+    limit = max(1, min(request.response_partition_limit, _DEFAULT_PARTITION_LIMIT))
     answers: list[Any] = []
     next_cursor = None
     for name in _names(context, request.topics, first[0]):
@@ -126,6 +155,14 @@ def describe_topic_partitions(context: RequestContext, request: Any) -> Any:
             next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=shown.stop)
             break
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=answers, next_cursor=next_cursor)
+
+
+def _refused_description(names: Sequence[str], error: ErrorCode) -> Any:
+    topics = [
+        DescribedTopic(error_code=int(error), name=name, partitions=[], topic_authorized_operations=_NOT_SHOWN)
+        for name in names
+    ]
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=None)
 
 
 def _names(context: RequestContext, asked: Sequence[Any], first: str) -> list[str]:
@@ -149,10 +186,11 @@ def _described(name: str, info: TopicInfo | None, shown: range, node_id: int) ->
                 leader_epoch=_LEADER_EPOCH,
                 replica_nodes=[node_id],
                 isr_nodes=[node_id],
-                eligible_leader_replicas=None,
-                last_known_elr=None,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
                 offline_replicas=[],
             )
             for partition in shown
         ],
+        topic_authorized_operations=as_bits(ALL_TOPIC_OPERATIONS) if refusal is None else _NOT_SHOWN,
     )

@@ -7,9 +7,10 @@ from typing import Any
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.topics import MAX_PARTITIONS_PER_REQUEST
-from diskless_core.cluster import producers
+from diskless_core.cluster import operations, producers
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.producers import Producer
+from diskless_core.cluster.topics import Topics
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
@@ -84,7 +85,7 @@ def describe_producers(context: RequestContext, request: Any) -> Any:
                 partitions=[
                     _partition(partition, found.get(keys[topic.name, partition]))
                     if (topic.name, partition) in keys
-                    else _partition(partition, None)
+                    else _partition(partition, None, *_missing(topic.name, topics))
                     for partition in topic.partition_indexes
                 ],
             )
@@ -93,11 +94,24 @@ def describe_producers(context: RequestContext, request: Any) -> Any:
     )
 
 
-def _partition(index: int, found: list[Producer] | None) -> Any:
+def _missing(topic: str, topics: Topics) -> tuple[ErrorCode, str | None]:
+    refusal = operations.check_topic_name(topic)
+    if refusal is not None:
+        return refusal.code, None
+    message = "This server does not host this topic-partition." if topics.by_name(topic) is None else None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message
+
+
+def _partition(
+    index: int,
+    found: list[Producer] | None,
+    missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    message: str | None = None,
+) -> Any:
     return ProducersPartition(
         partition_index=index,
-        error_code=int(ErrorCode.NONE if found is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        error_message=None if found is not None else "This server does not host this topic-partition.",
+        error_code=int(ErrorCode.NONE if found is not None else missing),
+        error_message=message,
         active_producers=[
             ProducersPartition.ProducerState(
                 producer_id=producer.producer_id,

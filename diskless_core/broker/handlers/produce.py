@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from diskless_core.broker.connection import CloseConnectionError
 from diskless_core.broker.dispatch import RequestContext
+from diskless_core.broker.handlers import topic_ids
+from diskless_core.broker.handlers.topic_ids import RequestedTopic
 from diskless_core.coordinator.commands import BatchResult, PartitionKey, TimestampType
 from diskless_core.coordinator.state import PartitionHead
 from diskless_core.produce.active_file import Submission
@@ -15,7 +17,6 @@ from diskless_core.produce.validation import InvalidBatchError, ValidBatch, vali
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ProduceResponse
 
-_BY_ID_SINCE = 13
 _ACKS = {-1, 0, 1}
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
@@ -25,6 +26,7 @@ PartitionAnswer = TopicAnswer.PartitionProduceResponse
 class _Refusal(NamedTuple):
     code: ErrorCode
     message: str | None = None
+    log_start_offset: int = -1
 
 
 Outcome = _Refusal | int
@@ -35,17 +37,19 @@ class _Plan:
     """What becomes of each partition of a request, while its batches are on their way."""
 
     def __init__(self) -> None:
-        self.outcomes: list[tuple[Any, list[tuple[int, Outcome]]]] = []
+        self.outcomes: list[tuple[RequestedTopic, Any, list[tuple[int, Outcome]]]] = []
         self.batches: list[tuple[PartitionKey, ValidBatch]] = []
 
 
 def produce(context: RequestContext, request: Any) -> Any:
     """Handle Produce. With acks=0 nothing is answered, and an error closes the connection, as in Kafka."""
     if request.acks not in _ACKS:
-        plan = _refuse_all(request, _Refusal(ErrorCode.INVALID_REQUIRED_ACKS))
+        plan = _refuse_all(context, request, _Refusal(ErrorCode.INVALID_REQUIRED_ACKS))
     elif request.transactional_id is not None:
         plan = _refuse_all(
-            request, _Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported")
+            context,
+            request,
+            _Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"),
         )
     else:
         plan = _plan(context, request)
@@ -64,7 +68,7 @@ def produce(context: RequestContext, request: Any) -> Any:
 
 
 def _without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> None:
-    refused = [outcome for _, partitions in plan.outcomes for _, outcome in partitions if not isinstance(outcome, int)]
+    refused = [outcome for *_, partitions in plan.outcomes for _, outcome in partitions if not isinstance(outcome, int)]
     if refused:
         raise CloseConnectionError(f"a Produce request with acks=0 failed: {refused[0].code.name}")
 
@@ -79,39 +83,33 @@ def _without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> No
 def _plan(context: RequestContext, request: Any) -> _Plan:
     plan = _Plan()
     now_ms = context.services.clock.now_ms()
-    topics = context.services.topics
-    by_id = context.api_version >= _BY_ID_SINCE
     for data in request.topic_data:
-        if by_id:
-            info = topics.by_id(data.topic_id) if data.topic_id is not None else None
-        else:
-            info = topics.by_name(data.name)
-        missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions: list[tuple[int, Outcome]] = []
-        plan.outcomes.append((data, partitions))
-        for partition in data.partition_data:
-            outcome: Outcome
-            key = info.key(partition.index) if info is not None else None
-            if info is None or key is None:
-                outcome = _Refusal(missing if info is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                try:
-                    batch = validate(partition.records, info.rules, context.api_version, now_ms)
-                except InvalidBatchError as error:
-                    context.services.metrics.produce_rejections.labels(error=error.code.name).inc()
-                    outcome = _Refusal(error.code, str(error))
-                else:
-                    outcome = len(plan.batches)
-                    plan.batches.append((key, batch))
-            partitions.append((partition.index, outcome))
+        topic = topic_ids.find(context.services.topics, context.api_version, data.name, data.topic_id)
+        outcomes = [(part.index, _judge(context, topic, part, plan, now_ms)) for part in data.partition_data]
+        plan.outcomes.append((topic, data, outcomes))
     return plan
 
 
-def _refuse_all(request: Any, refusal: _Refusal) -> _Plan:
+def _judge(context: RequestContext, topic: RequestedTopic, partition: Any, plan: _Plan, now_ms: int) -> Outcome:
+    found = topic.partition(partition.index)
+    if isinstance(found, ErrorCode):
+        return _Refusal(found)
+    info, key = found
+    try:
+        batch = validate(partition.records, info.rules, context.api_version, now_ms)
+    except InvalidBatchError as error:
+        context.services.metrics.produce_rejections.labels(error=error.code.name).inc()
+        head = _head(context, key) if error.is_from_the_log else None
+        return _Refusal(error.code, str(error), head.log_start_offset if head is not None else -1)
+    plan.batches.append((key, batch))
+    return len(plan.batches) - 1
+
+
+def _refuse_all(context: RequestContext, request: Any, refusal: _Refusal) -> _Plan:
     plan = _Plan()
-    plan.outcomes = [
-        (data, [(partition.index, refusal) for partition in data.partition_data]) for data in request.topic_data
-    ]
+    for data in request.topic_data:
+        topic = topic_ids.find(context.services.topics, context.api_version, data.name, data.topic_id)
+        plan.outcomes.append((topic, data, [(partition.index, refusal) for partition in data.partition_data]))
     return plan
 
 
@@ -139,42 +137,50 @@ def _submit(
 
 
 def _response(context: RequestContext, plan: _Plan, results: Sequence[BatchResult]) -> Any:
-    by_id = context.api_version >= _BY_ID_SINCE
-    return ProduceResponse(
-        responses=[
-            TopicAnswer(
-                name="" if by_id else data.name,
-                topic_id=data.topic_id if by_id else None,
-                partition_responses=[
-                    _partition_answer(context, index, outcome, plan, results) for index, outcome in partitions
-                ],
-            )
-            for data, partitions in plan.outcomes
-        ],
-        throttle_time_ms=0,
+    version = context.api_version
+    responses = []
+    for topic, data, partitions in plan.outcomes:
+        if not partitions:
+            continue
+        answers = []
+        for index, outcome in partitions:
+            if isinstance(outcome, _Refusal):
+                answers.append(_refused(version, index, outcome))
+            else:
+                answers.append(_committed(context, index, topic, plan.batches[outcome], results[outcome]))
+        responses.append(
+            TopicAnswer(version=version, name=data.name or "", topic_id=data.topic_id, partition_responses=answers)
+        )
+    return ProduceResponse(version=version, responses=responses, throttle_time_ms=0)
+
+
+def _refused(version: int, index: int, refusal: _Refusal) -> Any:
+    return PartitionAnswer(
+        version=version,
+        index=index,
+        error_code=int(refusal.code),
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=refusal.log_start_offset,
+        record_errors=[],
+        error_message=refusal.message,
     )
 
 
-def _partition_answer(
-    context: RequestContext, index: int, outcome: Outcome, plan: _Plan, results: Sequence[BatchResult]
+def _committed(
+    context: RequestContext,
+    index: int,
+    topic: RequestedTopic,
+    submitted: tuple[PartitionKey, ValidBatch],
+    result: BatchResult,
 ) -> Any:
-    if isinstance(outcome, _Refusal):
-        return PartitionAnswer(
-            index=index,
-            error_code=int(outcome.code),
-            base_offset=-1,
-            log_append_time_ms=-1,
-            log_start_offset=-1,
-            record_errors=[],
-            error_message=outcome.message,
-        )
-    key, batch = plan.batches[outcome]
-    result = results[outcome]
-    head = _head(context, key) if result.error is ErrorCode.NONE else None
-    has_append_time = head is not None and batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    key, batch = submitted
+    head = _head(context, key)
+    has_append_time = result.error is ErrorCode.NONE and batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     return PartitionAnswer(
+        version=context.api_version,
         index=index,
-        error_code=int(result.error),
+        error_code=int(topic.told(result.error, context.services.topics)),
         base_offset=result.base_offset,
         log_append_time_ms=result.append_time if has_append_time else -1,
         log_start_offset=head.log_start_offset if head is not None else -1,

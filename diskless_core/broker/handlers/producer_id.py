@@ -14,7 +14,8 @@ _NONE = -1
 
 async def init_producer_id(context: RequestContext, request: Any) -> Any:
     """Handle InitProducerId. A transactional id is refused with an error that ends the client's attempts."""
-    if request.transactional_id == "":
+    has_half_of_a_producer = (request.producer_id == _NONE) != (request.producer_epoch == _NONE)
+    if request.transactional_id == "" or has_half_of_a_producer:
         return _response(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster import operations, topic_configs
+from diskless_core.cluster.config_model import ConfigEntry
+from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.topic_configs import InvalidTopicConfigError
-from diskless_core.cluster.topics import TopicInfo
+from diskless_core.cluster.topics import TopicInfo, Topics
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import CreateTopicsResponse, DeleteTopicsResponse
@@ -20,11 +23,17 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 _UNSET = -1
 _DELETE_BY_ID_SINCE = 6
-_DYNAMIC_TOPIC_CONFIG = 1
 
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = CreatedTopic.CreatableTopicConfigs
 DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
+
+
+class _Named(NamedTuple):
+    """A topic to delete, as the client names it: by one of the two."""
+
+    name: str | None
+    topic_id: uuid.UUID | None
 
 
 async def create_topics(context: RequestContext, request: Any) -> Any:
@@ -43,7 +52,7 @@ async def create_topics(context: RequestContext, request: Any) -> Any:
             )
         else:
             outcome = await _create(context, topic, validate_only=request.validate_only)
-        answers.append(_created(name, outcome))
+        answers.append(_created(name, outcome, context.services.configs))
     return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
 
 
@@ -108,7 +117,7 @@ def _check_assignments(topic: Any, node_id: int) -> Refusal | None:
     return None
 
 
-def _created(name: str, outcome: TopicInfo | Refusal) -> Any:
+def _created(name: str, outcome: TopicInfo | Refusal, configs: Configs) -> Any:
     if isinstance(outcome, Refusal):
         return CreatedTopic(
             name=name,
@@ -128,32 +137,59 @@ def _created(name: str, outcome: TopicInfo | Refusal) -> Any:
         topic_config_error_code=0,
         num_partitions=outcome.partition_count,
         replication_factor=1,
-        configs=_configs(outcome.configs),
+        configs=[_config(entry) for entry in configs.with_own(outcome.configs)],
     )
 
 
-def _configs(configs: Mapping[str, str]) -> list[Any]:
-    return [
-        CreatedConfig(name=name, value=value, read_only=False, config_source=_DYNAMIC_TOPIC_CONFIG, is_sensitive=False)
-        for name, value in sorted(configs.items())
-    ]
+def _config(entry: ConfigEntry) -> Any:
+    return CreatedConfig(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=entry.secret,
+    )
 
 
 async def delete_topics(context: RequestContext, request: Any) -> Any:
     """Handle DeleteTopics, by name or, since version 6, by id."""
     if context.api_version >= _DELETE_BY_ID_SINCE:
-        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        asked = [_Named(topic.name, topic.topic_id) for topic in request.topics]
     else:
-        asked = [(name, None) for name in request.topic_names]
-    return DeleteTopicsResponse(
-        throttle_time_ms=0, responses=[await _delete(context, name, topic_id) for name, topic_id in asked]
-    )
+        asked = [_Named(name, None) for name in request.topic_names]
+    answers = []
+    for one, problem in _judge(asked, context.services.topics):
+        if problem is None:
+            answers.append(await _delete(context, one))
+        else:
+            answers.append(_deleted(one.name, one.topic_id, ErrorCode.INVALID_REQUEST, problem))
+    return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
 
 
-async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> Any:
+def _judge(asked: Sequence[_Named], topics: Topics) -> list[tuple[_Named, str | None]]:
+    """Each entry once, with what keeps it from being done. One that an id and a name mean is there by its name."""
+    times = Counter(asked)
+    known = {one: topics.id_of(one.name) for one in times if one.name is not None and times[one] == 1}
+    twice = {one.topic_id for one in times if one.name is None} & set(known.values()) - {None}
+    judged: list[tuple[_Named, str | None]] = []
+    for one in times:
+        if one.name is not None and one.topic_id is not None:
+            judged.append((one, "You may not specify both topic name and topic id."))
+        elif one.name is None and one.topic_id is None:
+            judged.append((one, "Neither topic name nor id were specified."))
+        elif times[one] > 1:
+            judged.append((one, f"Duplicate topic {'name' if one.name is not None else 'id'}."))
+        elif one.name is not None and known[one] in twice:
+            message = "The provided topic name maps to an ID that was already supplied."
+            judged.append((one._replace(topic_id=known[one]), message))
+        elif one.topic_id not in twice:
+            judged.append((one, None))
+    return judged
+
+
+async def _delete(context: RequestContext, one: _Named) -> Any:
     topics = context.services.topics
-    if name is not None and topic_id is not None:
-        return _deleted(name, topic_id, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    name, topic_id = one
     if name is not None:
         info, missing = topics.by_name(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:

@@ -20,6 +20,10 @@ class ConfigRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a setting of a topic or broker has a new value."""
 
 
+class ClientQuotaRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a quota of clients has a new value."""
+
+
 class RemoveTopicRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a topic is gone."""
 
@@ -48,6 +52,10 @@ class DisklessFileDeletedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: a WAL object is gone from the object store and forgotten."""
 
 
+class DisklessHorizonRaisedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: older WAL objects cannot be committed any more."""
+
+
 class CoordinatorEntryRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: term and sequence, first in each entry of a coordinator log."""
 
@@ -58,6 +66,10 @@ class CoordinatorClaimRecord(CompiledRecord, ApiData, load_json=__package__):
 
 class CoordinatorNoOpRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: changes nothing."""
+
+
+class CoordinatorSnapshotRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: the parts of a shard's snapshot."""
 
 
 class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__package__):
@@ -87,6 +99,7 @@ METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
         PartitionRecord,
         ConfigRecord,
         RemoveTopicRecord,
+        ClientQuotaRecord,
         ProducerIdsRecord,
         DisklessPartitionCreatedRecord,
         DisklessTopicDeletedRecord,
@@ -95,8 +108,10 @@ METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
         CoordinatorEntryRecord,
         CoordinatorClaimRecord,
         CoordinatorNoOpRecord,
+        CoordinatorSnapshotRecord,
         ClusterNamedRecord,
         DisklessFileDeletedRecord,
+        DisklessHorizonRaisedRecord,
     )
 }
 """Records in KRaft's framing, by api key."""

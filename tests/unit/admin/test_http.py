@@ -11,14 +11,20 @@ import pytest
 from pydantic import Field, SecretStr, field_validator
 
 from diskless_core.admin.http import AdminServer
+from diskless_core.admin.sources import Sources
 from diskless_core.config.listeners import Listener
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.status import ShardStatus
+from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.config import PluginSettings
+from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.discovery import PluginEntryPoint
 from diskless_core.plugin.errors import PluginLoadError, PluginNotFoundError
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin.manager import Catalogue
-from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
+from diskless_core.plugin.wal_object_store import WalObjectStoreError, WalObjectStorePlugin
 
 ANY_PORT = Listener("http", "127.0.0.1", 0)
 
@@ -73,11 +79,72 @@ def reasons():
     return []
 
 
+class StubShards:
+    """One shard, or an error."""
+
+    def __init__(self):
+        self.error = None
+
+    async def __call__(self, *, count):
+        if self.error is not None:
+            raise self.error
+        return [
+            ShardStatus(
+                shard="__diskless_metadata-0",
+                leader=1,
+                leading=True,
+                term=4,
+                log_start_offset=0,
+                high_watermark=9,
+                applied_offset=8,
+                pending_commands=1,
+                failure=None,
+                rows={"topics": 1, **({"files": 3} if count else {})},
+                objects={"live": 2, "dead": 1} if count else None,
+            )
+        ]
+
+
+class StubOrphans:
+    """Two orphans, which go unless it is a dry run, or an error."""
+
+    def __init__(self):
+        self.error = None
+
+    async def __call__(self, *, dry_run):
+        if self.error is not None:
+            raise self.error
+        return ScanReport(threshold_ms=7, listed=9, orphans=["a", "b"], deleted=0 if dry_run else 2)
+
+
+def sources(**given):
+    return Sources(
+        **{
+            "metrics": Metrics(),
+            "readiness": list,
+            "plugins": StubPlugins(),
+            "shards": StubShards(),
+            "orphans": StubOrphans(),
+            **given,
+        }
+    )
+
+
 @pytest.fixture
-async def client(reasons):
+def orphans():
+    return StubOrphans()
+
+
+@pytest.fixture
+def shards():
+    return StubShards()
+
+
+@pytest.fixture
+async def client(reasons, shards, orphans):
     metrics = Metrics()
     metrics.produce_records.inc(5)
-    server = AdminServer(ANY_PORT, metrics, lambda: reasons, StubPlugins())
+    server = AdminServer(ANY_PORT, sources(metrics=metrics, readiness=lambda: reasons, shards=shards, orphans=orphans))
     await server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
         yield http
@@ -181,22 +248,65 @@ async def test_a_plugin_that_is_missing_or_broken_is_an_error_in_connects_shape(
     assert answer.json()["message"]
 
 
+async def test_the_coordinator_shards_are_shown_and_counted_only_when_asked(client):
+    (plain,) = (await client.get("/coordinator/shards")).json()
+    (counted,) = (await client.get("/coordinator/shards?count=true")).json()
+
+    assert (plain["shard"], plain["leading"], plain["term"]) == ("__diskless_metadata-0", True, 4)
+    assert (plain["log_start_offset"], plain["high_watermark"], plain["applied_offset"]) == (0, 9, 8)
+    assert (plain["rows"], plain["objects"]) == ({"topics": 1}, None)
+    assert (counted["rows"], counted["objects"]) == ({"topics": 1, "files": 3}, {"live": 2, "dead": 1})
+
+
+@pytest.mark.parametrize("error", [CoordinatorLogError, CoordinatorStoreError])
+async def test_a_backend_that_does_not_answer_is_an_error_with_its_message(client, shards, error):
+    shards.error = error("the disk is full")
+
+    answer = await client.get("/coordinator/shards")
+
+    assert (answer.status_code, answer.json()) == (503, {"error_code": 503, "message": "the disk is full"})
+
+
+async def test_a_parameter_that_makes_no_sense_is_named(client):
+    answer = await client.get("/coordinator/shards?count=perhaps")
+
+    assert answer.status_code == 422
+    assert "the parameter count" in answer.json()["message"]
+
+
 async def test_the_openapi_document_describes_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
 
     assert sorted(paths) == [
+        "/coordinator/shards",
         "/health/live",
         "/health/ready",
         "/metrics",
+        "/orphans/scan",
         "/plugins",
         "/plugins/{noun}/{name}/config",
         "/plugins/{noun}/{name}/config/validate",
     ]
 
 
+@pytest.mark.parametrize(("query", "deleted"), [("", 2), ("?dry_run=true", 0), ("?dry_run=false", 2)])
+async def test_a_scan_for_orphans_says_what_it_found(client, query, deleted):
+    answer = await client.post(f"/orphans/scan{query}")
+
+    assert answer.json() == {"threshold_ms": 7, "listed": 9, "orphans": ["a", "b"], "deleted": deleted}
+
+
+@pytest.mark.parametrize("error", [CoordinatorError("not now"), WalObjectStoreError("not now")])
+async def test_a_scan_that_cannot_be_done_is_unavailable(client, orphans, error):
+    orphans.error = error
+    answer = await client.post("/orphans/scan")
+
+    assert (answer.status_code, answer.json()["message"]) == (503, "not now")
+
+
 async def test_a_taken_port_is_an_error_at_start():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        server = AdminServer(Listener("http", "127.0.0.1", taken.getsockname()[1]), Metrics(), list, StubPlugins())
+        server = AdminServer(Listener("http", "127.0.0.1", taken.getsockname()[1]), sources())
         with pytest.raises(OSError, match="in use"):
             await server.start()
     await server.stop()
@@ -210,7 +320,7 @@ async def test_signals_remain_the_brokers_business(client):
 
 
 async def test_after_stop_the_port_is_free_even_when_it_never_came_to_serve():
-    server = AdminServer(ANY_PORT, Metrics(), list, StubPlugins())
+    server = AdminServer(ANY_PORT, sources())
     await server.start()
     port = server.port
     await server.stop()
@@ -221,7 +331,7 @@ async def test_after_stop_the_port_is_free_even_when_it_never_came_to_serve():
 
 
 async def test_stopping_does_not_wait_for_idle_connections():
-    server = AdminServer(ANY_PORT, Metrics(), list, StubPlugins())
+    server = AdminServer(ANY_PORT, sources())
     await server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
         await http.get("/health/live")

@@ -69,9 +69,15 @@ def test_lists_are_appended_to_and_subtracted_from(cluster):
         (("retention.ms", APPEND, "1"), "Can't APPEND to key retention.ms because its type is not LIST."),
         (("retention.ms", SUBTRACT, "1"), "Can't SUBTRACT"),
         (("retention.ms", SET, "soon"), "soon"),
-        (("retention.ms", SET, "-2"), "-2"),
+        (("retention.ms", SET, "-2"), "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+        (("retention.ms", SET, "1_000"), "Not a number of type LONG"),
+        (("retention.ms", SET, ""), "Not a number of type LONG"),
+        (("segment.bytes", SET, str(2**31)), "Not a number of type INT"),
+        (("message.timestamp.type", SET, "x"), "String must be one of: CreateTime, LogAppendTime"),
+        (("cleanup.policy", SET, "compact"), "only 'delete' is supported"),
+        (("compression.type", SET, "zstd"), "only 'producer' is supported"),
+        (("min.insync.replicas", SET, "1"), "not supported, because it would have no effect: min.insync.replicas"),
         (("retention.mss", SET, "1"), "Unknown topic config name: retention.mss"),
-        (("retention.mss", DELETE, None), "retention.mss"),
         (("log.retention.ms", SET, "1"), "log.retention.ms"),
     ],
 )
@@ -128,20 +134,44 @@ def test_a_brokers_other_settings_need_a_restart(cluster, prop):
     refusal = alter(cluster, (prop, SET, "1"), kind=ResourceType.BROKER, name=ALL_BROKERS)
 
     assert refusal.code is ErrorCode.INVALID_REQUEST
-    assert refusal.message == f"Cannot update these configs dynamically: Set({prop})"
+    assert refusal.message == f"Cannot update these configs dynamically: [{prop}]"
 
 
-@pytest.mark.parametrize("change", [("log.retention.mss", SET, "1"), ("message.max.bytes", SET, "-1")])
-def test_what_a_broker_does_not_take_is_an_invalid_config(cluster, change):
-    assert alter(cluster, change, kind=ResourceType.BROKER, name="1").code is ErrorCode.INVALID_CONFIG
+@pytest.mark.parametrize("prop", ["listeners", "no.such.setting"])
+def test_to_delete_what_is_not_set_changes_nothing(cluster, prop):
+    assert alter(cluster, (prop, DELETE, None)) is None
+    assert alter(cluster, (prop, DELETE, None), kind=ResourceType.BROKER, name=ALL_BROKERS) is None
+    assert cluster.configs(ResourceType.BROKER, ALL_BROKERS) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("log.retention.mss", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (("message.max.bytes", SET, "-1"), ErrorCode.INVALID_REQUEST),
+        (("message.max.bytes", SET, "x"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_a_broker_does_not_take_is_refused_with_the_code_that_apache_kafka_has_for_it(cluster, change, code):
+    assert alter(cluster, change, kind=ResourceType.BROKER, name="1").code is code
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "hint"),
-    [(4, "2", "expected 1, but received 2"), (4, "one", "must be an integer"), (8, "1", "type 8"), (0, "x", "type 0")],
+    [
+        (4, "2", "expected 1, but received 2"),
+        (4, "one", "must be an integer"),
+        (8, "1", "type 8"),
+        (0, "x", "type 0"),
+        (2, "", "Default topic resources are not allowed."),
+    ],
 )
 def test_resources_that_are_not_here_are_refused(cluster, kind, name, hint):
     refusal = alter(cluster, kind=kind, name=name)
 
     assert refusal.code is ErrorCode.INVALID_REQUEST
     assert hint in refusal.message
+
+
+def test_a_name_that_no_topic_can_have_is_told_from_one_that_none_has(cluster):
+    assert alter(cluster, ("retention.ms", SET, "1"), name="bad name").code is ErrorCode.INVALID_TOPIC_EXCEPTION

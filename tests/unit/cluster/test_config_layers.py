@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.cluster.config_layers import (
     BrokerLayers,
     BrokerSettings,
@@ -13,7 +14,7 @@ from diskless_core.cluster.config_layers import (
     topic_entries,
 )
 from diskless_core.cluster.config_model import ConfigSource, ConfigType, Synonym
-from diskless_core.cluster.topic_configs import CONFIGS, FOLLOWED
+from diskless_core.cluster.topic_configs import CONFIGS
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.describe import SettingDescription
 
@@ -36,8 +37,8 @@ def test_every_setting_that_topics_follow_exists_and_has_a_default():
         CONFIGS[name].check(value)
 
 
-def test_every_default_of_the_broker_is_one_that_a_topic_takes():
-    for name, config in FOLLOWED.items():
+def test_every_default_of_a_setting_that_can_be_altered_is_one_that_it_takes():
+    for name, config in ALTERABLE.items():
         described = layers().settings.described[name]
         if described.default is not None:
             config.check(described.default)
@@ -83,11 +84,11 @@ def test_a_topics_setting_shows_all_that_it_goes_before():
     assert entries["retention.ms"].synonyms == (Synonym("log.retention.hours", "168", ConfigSource.DEFAULT),)
 
 
-def test_a_brokers_settings_are_all_shown_and_those_that_topics_follow_can_be_altered():
+def test_a_brokers_settings_are_all_shown_and_some_can_be_altered():
     entries = {entry.name: entry for entry in broker_entries(layers({"num.partitions": "3"}))}
 
     assert set(entries) == {field.alias for field in BrokerConfig.model_fields.values()}
-    assert {name for name, entry in entries.items() if not entry.read_only} == set(FOLLOWED)
+    assert {name for name, entry in entries.items() if not entry.read_only} == set(ALTERABLE)
     partitions = entries["num.partitions"]
     assert (partitions.value, partitions.source, partitions.type) == ("3", ConfigSource.STATIC_BROKER, ConfigType.INT)
     assert (entries["broker.rack"].value, entries["broker.rack"].source) == (None, ConfigSource.DEFAULT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -48,7 +49,16 @@ class ClusterNode:
         self.diskless = DisklessShard(Shard(DISKLESS, DisklessMachine(), services), rules)
         configs = Configs(self.cluster, BrokerSettings.of(BrokerConfig()))
         self.topics = Topics(self.cluster, {0: self.diskless}, configs, self.clock)
+        self.topics.on_deletion(self._hear)
+        self.heard: list[tuple[uuid.UUID, str]] = []
+        self.deaf_times = 0
         self.producer_ids = ProducerIds(self.cluster, 1)
+
+    async def _hear(self, topic_id: uuid.UUID, name: str) -> None:
+        if self.deaf_times:
+            self.deaf_times -= 1
+            raise CoordinatorError("the groups' shard is not led here")
+        self.heard.append((topic_id, name))
 
     async def start(self) -> None:
         await self.log.start()
@@ -194,6 +204,57 @@ def test_a_crash_between_the_two_shards_is_put_right_at_the_next_start() -> None
         shared._faults.clear()
         async with started(shared) as node:
             assert [info.name for info in node.topics.all()] == ["kept", "new"]
+            node.assert_consistent()
+
+    run(main)
+
+
+@pytest.mark.parametrize("fault", AppendFault)
+def test_whoever_listens_for_deletions_hears_of_one_that_was_interrupted_once_it_is_repaired(
+    fault: AppendFault,
+) -> None:
+    async def main() -> None:
+        async with started() as node:
+            info = await node.topics.create("t", 3, {})
+            assert isinstance(info, TopicInfo)
+            node.shared.fail_next_append(fault, shard=CLUSTER)
+            with pytest.raises(CoordinatorError):
+                await node.topics.delete(info)
+            await node.settled()
+            assert bool(node.heard) == (node.topics.by_id(info.topic_id) is None)
+            await node.until_done(lambda: node.topics.delete(info))
+            assert set(node.heard) == {(info.topic_id, "t")}
+
+    run(main)
+
+
+def test_a_listener_that_fails_is_told_again_until_it_succeeds() -> None:
+    async def main() -> None:
+        async with started() as node:
+            info = await node.topics.create("t", 3, {})
+            assert isinstance(info, TopicInfo)
+            node.deaf_times = 2
+            with pytest.raises(CoordinatorError):
+                await node.topics.delete(info)
+            assert node.topics.by_name("t") is None
+            await node.settled()
+            assert node.heard == [(info.topic_id, "t")]
+            node.assert_consistent()
+
+    run(main)
+
+
+def test_a_listener_hears_at_the_next_start_of_a_deletion_that_a_crash_interrupted() -> None:
+    async def main() -> None:
+        shared = SharedLog()
+        async with started(shared) as node:
+            info = await node.topics.create("t", 1, {})
+            assert isinstance(info, TopicInfo)
+            node.deaf_times = 100
+            with pytest.raises(CoordinatorError):
+                await node.topics.delete(info)
+        async with started(shared) as node:
+            assert node.heard == [(info.topic_id, "t")]
             node.assert_consistent()
 
     run(main)

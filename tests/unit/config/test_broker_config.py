@@ -156,3 +156,25 @@ def test_every_setting_says_what_it_means_and_a_number_in_its_unit():
 def test_every_property_is_named_as_in_kafka_with_dots():
     for field in BrokerConfig.model_fields.values():
         assert re.fullmatch(r"[a-z]+(\.[a-z]+)*", field.alias)
+
+
+def test_assignors_of_the_consumer_protocol_are_a_list_of_known_ones():
+    assert config(group_consumer_assignors="range").group_consumer_assignors == ("range",)
+    for wrong in ("mine", "", "range,mine"):
+        with pytest.raises(ValidationError):
+            config(group_consumer_assignors=wrong)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"group_consumer_session_timeout_ms": "44999"},
+        {"group_consumer_session_timeout_ms": "60001"},
+        {"group_consumer_heartbeat_interval_ms": "4999"},
+        {"group_consumer_heartbeat_interval_ms": "15001"},
+        {"group_consumer_min_session_timeout_ms": "10", "group_consumer_session_timeout_ms": "5000"},
+    ],
+)
+def test_timeouts_of_the_consumer_protocol_keep_to_their_limits(values):
+    with pytest.raises(ValidationError, match="it has to be"):
+        config(**values)

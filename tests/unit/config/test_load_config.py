@@ -53,6 +53,7 @@ def test_without_any_source_everything_has_its_default(load):
         "coordinator_store": "sqlite",
         "wal_object_store": "fsspec",
         "offset_assignment": "sequential",
+        "gateway_placement": "kip1164",
     }
 
 

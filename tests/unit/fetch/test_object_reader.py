@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from diskless_core.coordinator.commands import Run, TimestampType
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
 from diskless_core.protocol import record_batch
+from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import Operation
-from tests.support.produce_path import RULES, ProducePath, batch_of, key_of
+from tests.support.produce_path import RULES, ProducePath, batch_of, key_of, records_of
 from tests.support.virtual_time import START_MS, run
 
 
@@ -63,9 +66,10 @@ def test_what_is_wrong_with_one_object_is_told_for_its_runs_only() -> None:
             damaged[runs[1].byte_offset + 70] ^= 1
             path.objects.objects[runs[1].object_key] = bytes(damaged)
             missing, corrupt, sound = await path.reader.read(runs)
-            assert isinstance(missing, ObjectNotFoundError)
-            assert isinstance(corrupt, CorruptBatchError)
-            assert isinstance(sound, memoryview)
+            assert isinstance(missing.failure, ObjectNotFoundError)
+            assert isinstance(corrupt.failure, CorruptBatchError)
+            assert (sound.failure, sound.next_offset) == (None, 1)
+            assert [len(read.data) for read in (missing, corrupt, sound)] == [0, 0, runs[2].byte_size]
 
     run(main)
 
@@ -81,7 +85,63 @@ def test_a_truncated_object_and_one_of_other_content_are_corrupt() -> None:
             for content in (whole[: found.byte_offset + 10], whole[:3], b"", padded):
                 path.objects.objects[found.object_key] = content
                 [outcome] = await path.reader.read([found])
-                assert isinstance(outcome, CorruptBatchError), content
+                assert isinstance(outcome.failure, CorruptBatchError), content
+                assert (len(outcome.data), outcome.next_offset) == (0, 0)
+
+    run(main)
+
+
+@pytest.mark.parametrize("damage", ["a wrong checksum", "a torn length", "the object ends in it", "it ends before it"])
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_the_batches_before_a_damaged_one_in_its_run_are_read_and_it_is_told_what_keeps_the_rest(
+    damage: str, cache_bytes: int
+) -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=cache_bytes, linger_ms=50) as path:
+            batches = [batch_of(b"value %d" % number) for number in range(5)]
+            await asyncio.gather(*(path.produce((0, batch)) for batch in batches))
+            found = await run_of(path, 0)
+            assert found.last_offset == 4
+            damaged_at = found.byte_offset + sum(map(len, batches[:3]))
+            content = bytearray(path.objects.objects[found.object_key])
+            if damage == "a wrong checksum":
+                content[damaged_at + 65] ^= 1
+            elif damage == "a torn length":
+                content[damaged_at + 8 : damaged_at + 12] = b"\x7f\xff\xff\xff"
+            else:
+                del content[damaged_at + (30 if damage == "the object ends in it" else 0) :]
+            path.objects.objects[found.object_key] = bytes(content)
+            path.reader.deleted(found.object_key)  # what the uploader left in the cache is sound
+            for _ in range(2):
+                [read] = await path.reader.read([found])
+                assert isinstance(read.failure, CorruptBatchError)
+                assert read.next_offset == 3
+                assert len(read.data) == damaged_at - found.byte_offset
+            [answer] = await path.fetch((0, 1))
+            assert answer.error is ErrorCode.NONE
+            assert records_of(answer) == [(1, b"value 1"), (2, b"value 2")]
+            for offset in (3, 4):
+                [answer] = await path.fetch((0, offset))
+                assert (answer.error, records_of(answer)) == (ErrorCode.CORRUPT_MESSAGE, [])
+
+    run(main)
+
+
+def test_of_a_run_of_which_other_batches_are_there_nothing_is_read() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0, linger_ms=50) as path:
+            batches = [batch_of(b"a"), batch_of(b"b"), batch_of(b"c")]
+            await asyncio.gather(*(path.produce((0, batch)) for batch in batches))
+            found = await run_of(path, 0)
+            for records in (1, 9):
+                other = batch_of(*[b""] * records)
+                content = bytearray(path.objects.objects[found.object_key])
+                content[found.byte_offset : found.byte_offset + len(other)] = other
+                whole = found._replace(byte_size=len(other))
+                path.objects.objects[found.object_key] = bytes(content)
+                [read] = await path.reader.read([whole])
+                assert isinstance(read.failure, CorruptBatchError)
+                assert len(read.data) == 0
 
     run(main)
 

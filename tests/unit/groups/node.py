@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -36,6 +36,14 @@ HANDLERS = {
     messages.ListGroupsRequest: (administration.list_groups, messages.ListGroupsResponse),
     messages.DescribeGroupsRequest: (administration.describe_groups, messages.DescribeGroupsResponse),
     messages.DeleteGroupsRequest: (administration.delete_groups, messages.DeleteGroupsResponse),
+    messages.ConsumerGroupHeartbeatRequest: (
+        handlers.consumer_group_heartbeat,
+        messages.ConsumerGroupHeartbeatResponse,
+    ),
+    messages.ConsumerGroupDescribeRequest: (
+        administration.consumer_group_describe,
+        messages.ConsumerGroupDescribeResponse,
+    ),
     messages.OffsetDeleteRequest: (administration.offset_delete, messages.OffsetDeleteResponse),
 }
 
@@ -53,13 +61,17 @@ class AdjustableClock(SystemClock):
 
 @dataclass
 class Topics:
-    """Topics by name, each with three partitions."""
+    """Topics by name, each with three partitions unless told otherwise."""
 
     ids: dict[str, uuid.UUID] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
-    def create(self, name: str) -> uuid.UUID:
-        self.ids[name] = uuid.uuid4()
+    def create(self, name: str, count: int = 3) -> uuid.UUID:
+        self.ids[name], self.counts[name] = uuid.uuid4(), count
         return self.ids[name]
+
+    def delete(self, name: str) -> None:
+        del self.ids[name], self.counts[name]
 
     def name_of(self, topic_id: uuid.UUID) -> str | None:
         return next((name for name, one in self.ids.items() if one == topic_id), None)
@@ -68,7 +80,10 @@ class Topics:
         return self.ids.get(name)
 
     def partition_count(self, name: str) -> int | None:
-        return 3 if name in self.ids else None
+        return self.counts.get(name)
+
+    def all(self) -> Iterator[Any]:
+        return iter([SimpleNamespace(name=name) for name in self.ids])
 
 
 class Node:
@@ -175,7 +190,7 @@ class Node:
             )
             for (topic, partition), offset in offsets.items()
         ]
-        member = (
+        member: dict[str, Any] = (
             {"generation_id_or_member_epoch": joined.generation_id, "member_id": joined.member_id} if joined else {}
         )
         request = messages.OffsetCommitRequest(group_id=group, topics=topics, **member, **fields)

@@ -9,7 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskless_core.coordinator.tables import State, Transaction
-from diskless_core.groups.machine import GROUP_OFFSETS, GROUPS, GroupRecord, GroupsMachine, OffsetRecord
+from diskless_core.groups.consumer import records as consumer
+from diskless_core.groups.consumer.model import (
+    CurrentAssignment,
+    MemberMetadata,
+    MemberState,
+    ResolvedRegex,
+    TopicIdPartition,
+)
+from diskless_core.groups.machine import (
+    CONSUMER_GROUPS,
+    GROUP_OFFSETS,
+    GROUPS,
+    GroupRecord,
+    GroupsMachine,
+    OffsetRecord,
+)
 from diskless_core.groups.model import CommittedOffset, PersistedGroup, PersistedMember
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import RecordFormatError
@@ -47,9 +62,47 @@ GROUP_VALUES = st.builds(
     state_timestamp_ms=INT64,
     members=st.lists(MEMBERS, max_size=3).map(tuple),
 )
-RECORDS = st.builds(
-    OffsetRecord, group_id=NAMES, topic=NAMES, partition=st.integers(0, 2), value=st.none() | OFFSETS
-) | st.builds(GroupRecord, group_id=NAMES, value=st.none() | GROUP_VALUES)
+PARTITIONS = st.builds(TopicIdPartition, TOPIC_IDS, INT32)
+ASSIGNED = st.dictionaries(PARTITIONS, INT32, max_size=4)
+CURRENT = st.builds(
+    CurrentAssignment,
+    epoch=st.integers(-2, 2**31 - 1),
+    previous_epoch=INT32,
+    state=st.sampled_from(MemberState),
+    assigned=ASSIGNED,
+    revoking=ASSIGNED,
+)
+METADATA = st.builds(
+    MemberMetadata,
+    instance_id=st.none() | NAMES,
+    rack_id=st.none() | NAMES,
+    client_id=NAMES,
+    client_host=NAMES,
+    topic_names=st.frozensets(NAMES),
+    topic_regex=st.none() | NAMES,
+    rebalance_timeout_ms=INT32,
+    server_assignor=st.none() | NAMES,
+)
+CONSUMER_RECORDS = st.one_of(
+    st.builds(consumer.GroupEpochRecord, group_id=NAMES, epoch=INT32, metadata_hash=INT64),
+    st.builds(consumer.GroupEpochRecord, group_id=NAMES, epoch=st.none()),
+    st.builds(consumer.MemberRecord, group_id=NAMES, member_id=NAMES, value=st.none() | METADATA),
+    st.builds(consumer.TargetEpochRecord, group_id=NAMES, epoch=INT32, timestamp_ms=INT64),
+    st.builds(consumer.TargetEpochRecord, group_id=NAMES, epoch=st.none()),
+    st.builds(consumer.TargetRecord, group_id=NAMES, member_id=NAMES, value=st.none() | st.frozensets(PARTITIONS)),
+    st.builds(consumer.CurrentRecord, group_id=NAMES, member_id=NAMES, value=st.none() | CURRENT),
+    st.builds(
+        consumer.RegexRecord,
+        group_id=NAMES,
+        regex=NAMES,
+        value=st.none() | st.builds(ResolvedRegex, topics=st.frozensets(NAMES), timestamp_ms=INT64),
+    ),
+)
+RECORDS = (
+    st.builds(OffsetRecord, group_id=NAMES, topic=NAMES, partition=st.integers(0, 2), value=st.none() | OFFSETS)
+    | st.builds(GroupRecord, group_id=NAMES, value=st.none() | GROUP_VALUES)
+    | CONSUMER_RECORDS
+)
 
 
 def replayed(records):
@@ -65,6 +118,44 @@ def replayed(records):
 def test_replaying_what_was_written_gives_the_same_tables(records):
     machine = GroupsMachine()
     assert replayed(machine.decode(machine.encode(record)) for record in records) == replayed(records)
+
+
+@given(CONSUMER_RECORDS)
+def test_a_record_of_the_consumer_protocol_is_read_as_it_was_written(record):
+    machine = GroupsMachine()
+    assert machine.decode(machine.encode(record)) == record
+
+
+@given(st.lists(CONSUMER_RECORDS, max_size=20))
+def test_a_group_of_the_consumer_protocol_survives_the_store(records):
+    for key, group in replayed(records)["consumer_groups"].items():
+        assert CONSUMER_GROUPS.entity(CONSUMER_GROUPS.row(key, group)) == (key, group)
+
+
+@given(st.lists(CONSUMER_RECORDS, max_size=20))
+def test_the_tombstones_of_a_group_leave_nothing_of_it(records):
+    groups = replayed(records)["consumer_groups"]
+    deletions = [record for (group_id,), group in groups.items() for record in consumer.tombstones(group_id, group)]
+    assert all(GroupsMachine().encode(record).value is None for record in deletions)
+    assert replayed([*records, *deletions])["consumer_groups"] == {}
+
+
+def test_a_member_is_written_as_apache_kafka_writes_it():
+    assigned = {TopicIdPartition(uuid.UUID(int=1), 2): 7}
+    value = CurrentAssignment(epoch=8, previous_epoch=7, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned)
+    data = GroupsMachine().encode(consumer.CurrentRecord(group_id="g", member_id="m", value=value))
+    assert data.key == b"\x00\x08" + b"\x00\x01g" + b"\x00\x01m"
+    epochs = b"\x01\x00\x05\x02\x00\x00\x00\x07"  # one tagged field, tag 0, five bytes: an array of one int32
+    topic = uuid.UUID(int=1).bytes + b"\x02\x00\x00\x00\x02" + epochs
+    assert data.value == b"\x00\x00" + b"\x00\x00\x00\x08\x00\x00\x00\x07\x01" + b"\x02" + topic + b"\x01" + b"\x00"
+
+
+def test_partitions_without_assignment_epochs_count_from_the_member_epoch():
+    key = b"\x00\x08" + b"\x00\x01g" + b"\x00\x01m"
+    topic = uuid.UUID(int=1).bytes + b"\x02\x00\x00\x00\x02" + b"\x00"
+    value = b"\x00\x00" + b"\x00\x00\x00\x08\x00\x00\x00\x07\x00" + b"\x02" + topic + b"\x01" + b"\x00"
+    record = GroupsMachine().decode(RecordData(key=key, value=value))
+    assert record.value.assigned == {TopicIdPartition(uuid.UUID(int=1), 2): 8}
 
 
 @given(OFFSETS)

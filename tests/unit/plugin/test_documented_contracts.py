@@ -8,3 +8,4 @@ TestCoordinatorLogExample = example("coordinator_log").TestListLog
 TestCoordinatorStoreExample = example("coordinator_store").TestDictStore
 TestWalObjectStoreExample = example("wal_object_store").TestDictObjectStore
 TestOffsetAssignmentExample = example("offset_assignment").TestAlignedAssignment
+TestGatewayPlacementExample = example("gateway_placement").TestDedicatedPlacement

@@ -13,6 +13,7 @@ import pytest
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.testing.wal_object_store_tools import listed
+from diskless_fsspec.keys import INCOMING
 from diskless_fsspec.local_store import LocalObjectStore
 
 CLOCK = SystemClock()
@@ -209,3 +210,31 @@ async def test_reads_do_not_wait_for_writes(store: LocalObjectStore, monkeypatch
         assert await store.get("a", 0, 1) == b"x"
         release.set()
         await asyncio.gather(*puts)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+async def test_opened_for_reading_nothing_is_written_not_even_where_uploads_grow(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
+    await store.put("a/b", b"data")
+    growing = tmp_path / "wal" / INCOMING / "1" / "growing"
+    growing.write_bytes(b"half")
+    before = files(tmp_path)
+    reader = LocalObjectStore(tmp_path / "wal", node_id=1, clock=CLOCK)
+    await reader.start_reading()
+
+    assert list(await listed(reader)) == ["a/b"]
+    assert await reader.get("a/b", 1, 3) == b"at"
+    await reader.stop()
+    assert files(tmp_path) == before
+
+
+async def test_a_folder_that_is_not_there_is_not_made_for_reading(tmp_path: Path) -> None:
+    reader = LocalObjectStore(tmp_path / "none", node_id=1, clock=CLOCK)
+    with pytest.raises(WalObjectStoreError, match="there is no folder"):
+        await reader.start_reading()
+    await reader.stop()
+    assert files(tmp_path) == []

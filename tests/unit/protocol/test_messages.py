@@ -13,6 +13,7 @@ from kafka.protocol.consumer import FetchResponse as StockFetchResponse
 from kafka.protocol.producer import ProduceResponse as StockProduceResponse
 
 from diskless_core.protocol import messages
+from diskless_core.protocol.messages import consumer_group
 
 
 class HeaderOf:
@@ -38,19 +39,22 @@ assert issubclass(ResponseClassRegistry.get_response_class(Header), FetchRespons
         subprocess.run([sys.executable, "-c", program.format(*order)], check=True)
 
 
-SCHEMAS = [path.name.removesuffix(".json") for path in files(messages).iterdir() if path.name.endswith(".json")]
+def schemas(package: Any) -> list[tuple[Any, str]]:
+    return [(package, path.name.removesuffix(".json")) for path in files(package).iterdir() if path.suffix == ".json"]
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_every_schema_in_the_folder_has_a_class_of_its_name_and_says_what_its_fields_are(name: str) -> None:
+@pytest.mark.parametrize(("package", "name"), schemas(messages) + schemas(consumer_group))
+def test_every_schema_in_the_folder_has_a_class_of_its_name_and_says_what_its_fields_are(
+    package: Any, name: str
+) -> None:
     def nameless(fields: list[Any]) -> list[str]:
         return [f["name"] for f in fields if not f.get("about")] + [
             n for f in fields for n in nameless(f.get("fields", []))
         ]
 
-    assert name in messages.__all__
-    assert getattr(messages, name).json["name"] == name
-    assert nameless(getattr(messages, name).json["fields"]) == []
+    assert package is not messages or name in messages.__all__
+    assert getattr(package, name).json["name"] == name
+    assert nameless(getattr(package, name).json["fields"]) == []
 
 
 def test_requests_and_responses_of_an_api_belong_together() -> None:

@@ -132,7 +132,7 @@ def test_older_keys_and_values_of_offsets_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\0", struct.pack(">hh1s", 3, 1, b"g"), struct.pack(">hh", 2, 1), b"\0\2\0\1gg"]
+    "data", [b"", b"\0", struct.pack(">hh1s", 4, 1, b"g"), struct.pack(">hh", 2, 1), b"\0\2\0\1gg"]
 )
 def test_what_is_no_known_group_key_is_a_format_error(data: bytes) -> None:
     with pytest.raises(RecordFormatError):

@@ -1,0 +1,25 @@
+"""What plugins get from a configuration, and where a node keeps snapshots; for the broker and for its tools."""
+
+from __future__ import annotations
+
+from diskless_core.clock import Clock
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.manager import ContextFactory
+from diskless_core.plugin.wal_object_store import WalObjectStore
+
+
+def plugin_contexts(config: BrokerConfig, clock: Clock, *, node_id: int) -> ContextFactory:
+    """Contexts for the plugins of the node `node_id`, each with a folder of its own below `log.dirs`."""
+    folder = config.data_dir.absolute()
+
+    def context_of(noun: str, name: str) -> PluginContext:
+        return PluginContext(node_id=node_id, data_dir=folder / noun / name, log_dir=folder, clock=clock)
+
+    return context_of
+
+
+def shard_snapshots(config: BrokerConfig, objects: WalObjectStore, clock: Clock) -> Snapshots:
+    """The shards' snapshots, which stand beside the WAL objects."""
+    return Snapshots(objects, f"{config.diskless_wal_object_prefix}-snapshots", clock)

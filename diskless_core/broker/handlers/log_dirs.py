@@ -1,0 +1,82 @@
+"""DescribeLogDirs: the one folder of this broker, with the sizes that partitions have in the object store."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.cluster.topics import TopicInfo
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import DescribeLogDirsResponse
+
+LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
+LogDirTopic = LogDir.DescribeLogDirsTopic
+LogDirPartition = LogDirTopic.DescribeLogDirsPartition
+
+
+class _Volume(NamedTuple):
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+
+
+async def describe_log_dirs(context: RequestContext, request: Any) -> Any:
+    """Handle DescribeLogDirs. A partition that is asked for and does not exist is left out, as in Kafka."""
+    folder = context.services.config.data_dir.absolute()
+    volume = await asyncio.to_thread(_volume, folder)
+    sound = volume.error is ErrorCode.NONE
+    return DescribeLogDirsResponse(
+        throttle_time_ms=0,
+        error_code=int(ErrorCode.NONE),
+        results=[
+            LogDir(
+                error_code=int(volume.error),
+                log_dir=str(folder),
+                topics=list(_topics(context, request.topics)) if sound else [],
+                total_bytes=volume.total_bytes,
+                usable_bytes=volume.usable_bytes,
+                is_cordoned=False,
+            )
+        ],
+    )
+
+
+def _volume(folder: Path) -> _Volume:
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return _Volume(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
+    return _Volume(ErrorCode.NONE, usage.total, usage.free)
+
+
+def _topics(context: RequestContext, asked: Iterable[Any] | None) -> Iterator[Any]:
+    for info, partitions in _wanted(context, asked):
+        sizes = list(_partitions(context, info, partitions))
+        if sizes:
+            yield LogDirTopic(name=info.name, partitions=sizes)
+
+
+def _wanted(context: RequestContext, asked: Iterable[Any] | None) -> Iterator[tuple[TopicInfo, Iterable[int]]]:
+    topics = context.services.topics
+    if asked is None:
+        yield from ((info, range(info.partition_count)) for info in topics.all())
+        return
+    for topic in asked:
+        info = topics.by_name(topic.topic)
+        if info is not None:
+            yield info, topic.partitions
+
+
+def _partitions(context: RequestContext, info: TopicInfo, partitions: Iterable[int]) -> Iterator[Any]:
+    for partition in partitions:
+        key = info.key(partition)
+        shard = context.services.topics.coordinator_of(key) if key is not None else None
+        head = shard.head(key) if shard is not None and key is not None else None
+        if head is not None:
+            yield LogDirPartition(
+                partition_index=partition, partition_size=head.size_bytes, offset_lag=0, is_future_key=False
+            )

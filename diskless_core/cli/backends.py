@@ -1,0 +1,96 @@
+"""The backends of a configured broker, opened by commands that look at them while it may be running."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from diskless_core.broker.contexts import plugin_contexts
+from diskless_core.cli.common import discover_plugins, fail, load_or_exit
+from diskless_core.clock import Clock, SystemClock
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.load import LoadedConfig
+from diskless_core.coordinator.snapshot_format import SnapshotError
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
+from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError
+from diskless_core.plugin.errors import PluginError
+from diskless_core.plugin.folders import FolderInUseError
+from diskless_core.plugin.hookspecs import COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE
+from diskless_core.plugin.manager import ContextFactory, PluginManager
+from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+
+T = TypeVar("T")
+
+TOOL_NODE_ID = -1
+"""Whoever asks without being a broker has this id in Kafka. A tool's plugins have it lest they touch the broker's."""
+
+BACKEND_ERRORS = (
+    PluginError,
+    CoordinatorLogError,
+    CoordinatorStoreError,
+    WalObjectStoreError,
+    SnapshotError,
+    FolderInUseError,
+)
+"""What operators can do something about. Everything else is a defect, and shows its traceback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """Makes the plugins that a configuration selects, and opens them without changing anything."""
+
+    config: BrokerConfig
+    clock: Clock
+    _loaded: LoadedConfig
+    _plugins: PluginManager
+    _contexts: ContextFactory
+
+    @classmethod
+    def configured(cls, config: Path | None, override: Sequence[str] | None) -> Backends:
+        """From the options of a command; ends it with all problems if the configuration is bad."""
+        plugins = discover_plugins()
+        loaded = load_or_exit(config, override, plugins)
+        clock = SystemClock()
+        return cls(
+            config=loaded.broker,
+            clock=clock,
+            _loaded=loaded,
+            _plugins=plugins,
+            _contexts=plugin_contexts(loaded.broker, clock, node_id=TOOL_NODE_ID),
+        )
+
+    @asynccontextmanager
+    async def objects(self) -> AsyncIterator[WalObjectStore]:
+        """The object store, opened for reading."""
+        store = self._plugins.create(WAL_OBJECT_STORE, self._loaded.plugins, self._contexts)
+        try:
+            await store.start_reading()
+            yield store
+        finally:
+            await store.stop()
+
+    @asynccontextmanager
+    async def log(self) -> AsyncIterator[CoordinatorLog]:
+        """The coordinator log, opened for reading."""
+        log = self._plugins.create(COORDINATOR_LOG, self._loaded.plugins, self._contexts)
+        try:
+            await log.start_reading()
+            yield log
+        finally:
+            await log.stop()
+
+    def store(self) -> CoordinatorStore:
+        """The coordinator store. No broker may be using it."""
+        return self._plugins.create(COORDINATOR_STORE, self._loaded.plugins, self._contexts)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work; what a backend says against it ends the command with its message."""
+    try:
+        return asyncio.run(work)
+    except BACKEND_ERRORS as error:
+        fail(str(error))

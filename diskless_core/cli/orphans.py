@@ -1,0 +1,42 @@
+"""`diskless orphans`: has a running broker look for objects that nobody committed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from diskless_core.cli import admin_client, common
+from diskless_core.cli.text import iso_time
+
+app = typer.Typer(help="Find objects that nobody committed.", no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def orphans() -> None:
+    """Find objects that nobody committed."""
+
+
+@app.command()
+def scan(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing, refuse nothing.")] = False,
+    url: admin_client.UrlOption = None,
+    config: common.ConfigOption = None,
+    override: common.OverrideOption = None,
+    as_json: common.JsonOption = False,
+) -> None:
+    """Scan now, as the broker does by itself every diskless.coordinator.orphan.scan.interval.ms."""
+    try:
+        broker = url or admin_client.configured_url(config, override)
+        report = admin_client.ask("POST", broker, f"/orphans/scan{'?dry_run=true' if dry_run else ''}")
+    except admin_client.AdminClientError as error:
+        common.fail(str(error))
+    if as_json:
+        common.echo_json(report)
+        return
+    for key in report["orphans"]:
+        typer.echo(key)
+    typer.echo(
+        f"of {report['listed']} objects {len(report['orphans'])} are orphans from before "
+        f"{iso_time(report['threshold_ms'])}; {report['deleted']} were deleted"
+    )

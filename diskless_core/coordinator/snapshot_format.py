@@ -1,0 +1,142 @@
+"""A shard's snapshot as objects: parts with its rows, and a manifest that names them (KIP-1164; KIP-630).
+
+A part is a sequence of v2 record batches. Each has one record: its key is a table's name, its value a MessagePack array
+of rows, which any store can load. The manifest is a batch with one `CoordinatorSnapshotRecord`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+from crc32c import crc32c
+
+from diskless_core.plugin.coordinator_store import Row, StoreView, TableChanges, TableSpec
+from diskless_core.protocol import messages, record_batch, record_frames
+from diskless_core.protocol.record_batch import CorruptBatchError, RecordData
+
+PART_BYTES = 8 << 20
+"""A part ends with the batch that makes it larger than this."""
+
+BATCH_ROWS = 1_000
+_ZSTD = 4
+
+
+class SnapshotError(Exception):
+    """A snapshot is damaged, or of other tables than this version has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One object of rows. `crc` is the CRC-32C of its `size` bytes."""
+
+    key: str
+    size: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One snapshot. Every log entry below `applied_offset` is in; `taken_at` is in milliseconds since the epoch."""
+
+    applied_offset: int
+    taken_at: int
+    tables: Mapping[str, Sequence[str]]
+    parts: Sequence[Part]
+
+
+def declared(tables: Sequence[TableSpec]) -> dict[str, list[str]]:
+    """Tables as a manifest names them."""
+    return {spec.name: [f"{column.name}:{column.type.value}" for column in spec.columns] for spec in tables}
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    record = messages.CoordinatorSnapshotRecord
+    message = record(
+        applied_offset=manifest.applied_offset,
+        taken_at=manifest.taken_at,
+        tables=[record.SnapshotTable(name=name, columns=list(columns)) for name, columns in manifest.tables.items()],
+        parts=[record.SnapshotPart(key=part.key, size=part.size, crc=part.crc) for part in manifest.parts],
+    )
+    data = RecordData(key=None, value=record_frames.encode_record(message))
+    return record_batch.build([data], timestamp_ms=manifest.taken_at)
+
+
+def decode_manifest(data: bytes | bytearray | memoryview) -> Manifest:
+    """Read a manifest back.
+
+    Raises:
+        SnapshotError: these bytes are no whole manifest.
+    """
+    try:
+        ((_, value),) = _records(data)
+        found = record_frames.decode_record(value)
+    except (ValueError, record_frames.RecordFormatError) as error:
+        raise SnapshotError(f"the manifest is damaged: {error}") from error
+    if not isinstance(found, messages.CoordinatorSnapshotRecord):
+        raise SnapshotError(f"a manifest cannot hold a {type(found).__name__}")
+    return Manifest(
+        applied_offset=found.applied_offset,
+        taken_at=found.taken_at,
+        tables={table.name: list(table.columns) for table in found.tables},
+        parts=[Part(key=part.key, size=part.size, crc=part.crc) for part in found.parts],
+    )
+
+
+def encode_parts(view: StoreView, tables: Sequence[TableSpec]) -> Iterator[bytes]:
+    """All rows of a view, a part at a time; memory holds one part."""
+    part = bytearray()
+    for spec in tables:
+        for rows in _pages(view, spec):
+            value = msgpack.packb(rows, use_bin_type=True)
+            record = RecordData(key=spec.name.encode(), value=value)
+            part += record_batch.build([record], timestamp_ms=0, compression=_ZSTD)
+            if len(part) > PART_BYTES:
+                yield bytes(part)
+                part.clear()
+    if part:
+        yield bytes(part)
+
+
+def is_intact(part: Part, data: bytes | bytearray | memoryview) -> bool:
+    """Whether these are the bytes that the manifest speaks of."""
+    return len(data) == part.size and crc32c(data) == part.crc
+
+
+def decode_part(part: Part, data: bytes | bytearray | memoryview) -> Iterator[Mapping[str, TableChanges]]:
+    """What a store has to put, a batch of rows at a time.
+
+    Raises:
+        SnapshotError: these are not the bytes that the manifest speaks of.
+    """
+    if not is_intact(part, data):
+        raise SnapshotError(f"the part {part.key} of a snapshot is damaged: its size or checksum is wrong")
+    for key, value in _records(data):
+        yield {str(key, "utf-8"): TableChanges(put=[tuple(row) for row in msgpack.unpackb(value)])}
+
+
+def _pages(view: StoreView, spec: TableSpec) -> Iterator[list[Row]]:
+    width = len(spec.key)
+    after: tuple[Any, ...] = ()
+    while True:
+        found = view.scan(spec.name, after, limit=BATCH_ROWS + 1)
+        page = [row for row in found if row[:width] != after]
+        if page:
+            yield page
+        if len(found) <= BATCH_ROWS:
+            return
+        after = found[-1][:width]
+
+
+def _records(data: bytes | bytearray | memoryview) -> Iterator[tuple[bytes, bytes]]:
+    whole = memoryview(data)
+    try:
+        for position, header in record_batch.walk(whole):
+            if not record_batch.crc_is_valid(whole, position, header):
+                raise SnapshotError("a batch of a snapshot is damaged: its checksum is wrong")
+            for record in record_batch.records(whole[position : position + header.size]):
+                yield record.key or b"", record.value or b""
+    except CorruptBatchError as error:
+        raise SnapshotError(f"a batch of a snapshot is damaged: {error}") from error

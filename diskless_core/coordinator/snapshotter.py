@@ -1,0 +1,84 @@
+"""Takes a shard's snapshots while this node leads it, by size and age of the log since the last, and prunes the log."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.snapshot_format import SnapshotError
+from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
+
+LOOK_S = 1.0
+RETRY_S = 30.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRules:
+    """When a snapshot is due: `max_bytes` of the log, or `max_age_ms` with anything new, since the last."""
+
+    max_bytes: int
+    max_age_ms: int
+
+    def is_due(self, new_bytes: int, age_ms: int) -> bool:
+        return new_bytes >= self.max_bytes or (new_bytes > 0 and age_ms >= self.max_age_ms)
+
+
+class Snapshotter:
+    """One shard's."""
+
+    def __init__(
+        self, shard: Shard[Any], log: CoordinatorLog, snapshots: Snapshots, rules: SnapshotRules, clock: Clock
+    ) -> None:
+        self._shard = shard
+        self._log = log
+        self._snapshots = snapshots
+        self._rules = rules
+        self._clock = clock
+        self._taken_at: int | None = None
+        self._bytes_then = 0
+
+    async def run(self) -> None:
+        """Look every now and then; errors are retried for ever."""
+        while True:
+            await self._shard.until_leading()
+            try:
+                await self.look()
+                pause_s = LOOK_S
+            except (CoordinatorStoreError, CoordinatorLogError, WalObjectStoreError, SnapshotError) as error:
+                _log.warning("a snapshot failed and is put off", shard=str(self._shard.id), error=str(error))
+                pause_s = RETRY_S
+            await asyncio.sleep(pause_s)
+
+    async def look(self) -> None:
+        """Take a snapshot if one is due.
+
+        Raises:
+            CoordinatorStoreError, CoordinatorLogError, WalObjectStoreError, SnapshotError: it was not taken, or not
+                all that it makes superfluous was removed.
+        """
+        if self._taken_at is None:
+            newest = await self._snapshots.newest(self._shard.id)
+            self._taken_at = newest.taken_at if newest is not None else self._clock.now_ms()
+        age_ms = self._clock.now_ms() - self._taken_at
+        if self._rules.is_due(self._shard.applied_bytes - self._bytes_then, age_ms):
+            await self.take()
+
+    async def take(self) -> None:
+        """Take one now, then prune what it covers. Errors as `look`."""
+        applied_bytes = self._shard.applied_bytes
+        await self._shard.flush()
+        manifest = await self._shard.take_snapshot(self._snapshots)
+        self._taken_at, self._bytes_then = manifest.taken_at, applied_bytes
+        await self._log.prune(self._shard.id, manifest.applied_offset)
+        await self._snapshots.remove_all_but(self._shard.id, manifest)
+        _log.info("a snapshot was taken", shard=str(self._shard.id), applied_offset=manifest.applied_offset)

@@ -1,0 +1,97 @@
+"""How a shard is doing on this node, in figures for operators. Everything here only looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diskless_core.coordinator.entries import ACCEPTANCE
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.state import DEAD_FILES, LIVE_FILES
+from diskless_core.plugin.coordinator_log import CoordinatorLog
+from diskless_core.plugin.coordinator_store import Key, StoreView, TableSpec
+
+NO_LEADER = -1
+
+COUNT_PAGE_ROWS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardStatus:
+    """One shard as this node sees it.
+
+    Attributes:
+        leader: the node that the log hints at, -1 while none is known.
+        leading: whether this node leads, that is, has read its own claim back.
+        term: the latest claim's offset, -1 before the first.
+        log_start_offset: first offset of the log that can be read.
+        high_watermark: first offset of the log that is not committed yet.
+        applied_offset: everything below it is applied here.
+        pending_commands: accepted by this node and not read back from the log yet.
+        failure: why the shard's work on this node is over; None while it goes on.
+        rows: by table; the large tables, which are not held in memory, are there only when they were counted.
+        objects: WAL objects with batches in this shard by life stage, `live` or `dead`, which wait to be deleted.
+            None where they were not counted, or the shard has none.
+    """
+
+    shard: str
+    leader: int
+    leading: bool
+    term: int
+    log_start_offset: int
+    high_watermark: int
+    applied_offset: int
+    pending_commands: int
+    failure: str | None
+    rows: Mapping[str, int]
+    objects: Mapping[str, int] | None
+
+
+async def shard_status(shard: Shard[Any], log: CoordinatorLog, *, count: bool) -> ShardStatus:
+    """Look at a shard; with `count` also count what only its store has, which takes time but holds nothing up.
+
+    Raises:
+        CoordinatorLogError, CoordinatorStoreError: log or store did not answer.
+    """
+    bounds = await log.bounds(shard.id)
+    rows = {table.name: shard.state.row_count(table) for table in shard.state.tables if table.resident}
+    if count:
+        rows |= await _count_stored(shard, [table.spec for table in shard.state.tables if not table.resident])
+    acceptance = shard.state.committed(ACCEPTANCE, (0,))
+    return ShardStatus(
+        shard=str(shard.id),
+        leader=NO_LEADER if shard.leader_hint is None else shard.leader_hint,
+        leading=shard.leading,
+        term=acceptance.term if acceptance is not None else -1,
+        log_start_offset=bounds.start,
+        high_watermark=bounds.end,
+        applied_offset=shard.next_offset,
+        pending_commands=shard.pending_commands,
+        failure=shard.failure,
+        rows=rows,
+        objects={"live": rows[LIVE_FILES.name], "dead": rows[DEAD_FILES.name]} if LIVE_FILES.name in rows else None,
+    )
+
+
+def count_rows(view: StoreView, table: TableSpec) -> int:
+    """How many rows a stored table has. It reads them all, a page at a time."""
+    counted = 0
+    last: Key = ()
+    while rows := [row for row in view.scan(table.name, last, limit=COUNT_PAGE_ROWS) if row[: len(table.key)] != last]:
+        counted += len(rows)
+        last = rows[-1][: len(table.key)]
+    return counted
+
+
+async def _count_stored(shard: Shard[Any], tables: Sequence[TableSpec]) -> Mapping[str, int]:
+    """Counts of a snapshot that has all that was committed before the call; taken off the store's own thread."""
+    await shard.flush()
+    snapshot = await shard.with_store(lambda store: store.snapshot())
+
+    def count() -> Mapping[str, int]:
+        with snapshot as view:
+            return {table.name: count_rows(view, table) for table in tables}
+
+    return await asyncio.to_thread(count)

@@ -1,0 +1,314 @@
+"""Where Diskless differs from Apache Kafka on purpose: the only differences that a scenario may have.
+
+docs/differences.md is written from this list: `python -m tests.differential.differences`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+from tests.differential.transcript import ABSENT, Difference
+
+PAGE = Path(__file__).parents[2] / "docs/differences.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """A difference that is meant.
+
+    Attributes:
+        name: by which scenarios expect it.
+        places: APIs, each with patterns of paths in its answers and what Kafka and Diskless have there.
+        what, kafka, diskless, why: a row of the page.
+        everywhere: whether it may show in any scenario; otherwise in those that expect it, and has to.
+    """
+
+    name: str
+    places: tuple[tuple[str, str, Any, Any], ...]
+    what: str
+    kafka: str
+    diskless: str
+    why: str
+    everywhere: bool = False
+
+    def covers(self, api: str, found: Difference) -> bool:
+        return any(
+            fnmatchcase(api, of) and fnmatchcase(found.path, path) and (found.kafka, found.diskless) == (left, right)
+            for of, path, left, right in self.places
+        )
+
+
+ALLOWED = (
+    Allowed(
+        name="no fetch sessions",
+        places=(("Fetch", "session_id", ANY, 0),),
+        what="A Fetch that asks for a session (KIP-227)",
+        kafka="gets one, if the cache has room",
+        diskless="gets session id 0, which is: none",
+        why="any broker serves any partition, and none remembers clients: [ADR 2](adr/0002-fetch-without-sessions.md)",
+    ),
+    Allowed(
+        name="no transactions",
+        places=(
+            ("FindCoordinator", "*error_code", ANY, 53),
+            ("FindCoordinator", "*node_id", ANY, -1),
+            ("FindCoordinator", "*host", ANY, ""),
+            ("FindCoordinator", "*port", ANY, -1),
+        ),
+        what="Transactions",
+        kafka="has them",
+        diskless="answers TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error after which clients do not try again",
+        why="they are not there yet",
+    ),
+    Allowed(
+        name="classic members of a consumer group",
+        places=(
+            ("JoinGroup", "error_code", ANY, 23),
+            ("JoinGroup", "generation_id", ANY, -1),
+            ("JoinGroup", "protocol_name", ANY, ANY),
+            ("JoinGroup", "member_id", ANY, ""),
+            ("JoinGroup", "leader", ANY, ""),
+            ("JoinGroup", "members.*", ANY, ABSENT),
+        ),
+        what="JoinGroup, of the classic protocol, for a group with members of the new one (KIP-848)",
+        kafka="lets both kinds be members of one group, to move it while it runs",
+        diskless="INCONSISTENT_GROUP_PROTOCOL: a group changes its protocol while it has no members",
+        why="it is not there yet",
+    ),
+    Allowed(
+        name="no compaction",
+        places=(
+            ("IncrementalAlterConfigs", "responses.*.error_code", 0, 40),
+            ("CreateTopics", "topics.*", ANY, ANY),
+        ),
+        what="`cleanup.policy` other than `delete`",
+        kafka="compacts, or keeps everything",
+        diskless="refuses it with INVALID_CONFIG",
+        why="what a broker does not do it must not promise",
+    ),
+    Allowed(
+        name="configs that do not exist",
+        places=(("*", "*.configs.<*>", ANY, ABSENT),),
+        what="Settings of topics that are about local log files, replicas or compaction",
+        kafka="shows and takes them",
+        diskless="does not have them",
+        why="there is nothing that they could change",
+        everywhere=True,
+    ),
+    Allowed(
+        name="where settings come from",
+        places=(("DescribeConfigs", "results.*.configs.<*>.synonyms*", ANY, ANY),),
+        what="Synonyms in DescribeConfigs",
+        kafka="leaves out some defaults, and names `log.cleanup.policy`",
+        diskless="shows all values that a setting could have, by the names of its own settings",
+        why="an operator sees what would be in force without the topic's own value",
+    ),
+    Allowed(
+        name="other apis",
+        places=(("ApiVersions", "*", ANY, ANY),),
+        what="The APIs and versions in ApiVersions",
+        kafka="all of its own",
+        diskless="those of them that it serves; see [protocol support](protocol_support.md)",
+        why="a client uses what both know",
+    ),
+    Allowed(
+        name="topics created by Metadata",
+        places=(
+            ("Metadata", "topics.*.error_code", 3, 0),
+            ("Metadata", "topics.*.topic_id", None, ANY),
+            ("Metadata", "topics.*.partitions.*", ABSENT, ANY),
+        ),
+        what="Metadata that creates a topic",
+        kafka="answers UNKNOWN_TOPIC_OR_PARTITION, and the client asks again",
+        diskless="answers when the topic is there",
+        why="a client need not ask twice",
+    ),
+    Allowed(
+        name="brokers in a refused Metadata",
+        places=(
+            ("Metadata", "brokers.*", ABSENT, ANY),
+            ("Metadata", "cluster_id", None, ANY),
+            ("Metadata", "controller_id", -1, ANY),
+        ),
+        what="Metadata by id in versions 10 and 11, which is refused",
+        kafka="names no brokers",
+        diskless="names them",
+        why="only the topics are refused",
+    ),
+    Allowed(
+        name="errors that nobody caught",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", -1, 76),
+            ("Produce", "responses.*.partition_responses.*.log_start_offset", 0, -1),
+            ("IncrementalAlterConfigs", "responses.*.error_code", -1, 42),
+            ("DescribeTopicPartitions", "topics.*.error_code", -1, 17),
+            ("Metadata", "topics.*", ANY, ANY),
+            ("Metadata", "brokers.*", ABSENT, ANY),
+            ("Metadata", "cluster_id", None, ANY),
+            ("Metadata", "controller_id", -1, ANY),
+            ("Metadata", "error_code", -1, 0),
+        ),
+        what="Codecs and config operations that do not exist, topics with a bad name or with neither name nor id",
+        kafka="UNKNOWN_SERVER_ERROR, from an exception that nobody caught",
+        diskless="the error code that says what is wrong",
+        why="UNKNOWN_SERVER_ERROR is no answer to rely on",
+    ),
+    Allowed(
+        name="bytes behind a batch",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 0, 87),
+            ("Produce", "responses.*.partition_responses.*.base_offset", 0, -1),
+            ("Produce", "responses.*.partition_responses.*.log_start_offset", 0, -1),
+        ),
+        what="A few bytes behind the batch in a Produce request",
+        kafka="ignores them",
+        diskless="refuses the batch with INVALID_RECORD",
+        why="data that a client sent must not vanish silently",
+    ),
+    Allowed(
+        name="a partition twice",
+        places=(
+            ("Produce", "responses.*.partition_responses.*", ABSENT, ANY),
+            ("Fetch", "responses.*.partitions.*.records.*", ANY, ANY),
+            ("Fetch", "responses.*", ABSENT, ANY),
+        ),
+        what="A partition that is named twice in a Produce or Fetch request",
+        kafka="does only the last of them",
+        diskless="does each",
+        why="an acknowledged request must not lose a batch",
+    ),
+    Allowed(
+        name="a producer id without an epoch",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 0, 87),
+            ("Produce", "responses.*.partition_responses.*.base_offset", 0, -1),
+        ),
+        what="A batch with a producer id and no producer epoch",
+        kafka="appends it",
+        diskless="refuses it with INVALID_RECORD",
+        why="no client sends it, and duplicates of it could not be found",
+    ),
+    Allowed(
+        name="records at fault",
+        places=(("Produce", "responses.*.partition_responses.*.record_errors.*", ANY, ABSENT),),
+        what="Which record of a refused batch is at fault",
+        kafka="names it",
+        diskless="names the batch only",
+        why="batches are judged by their header and are not decompressed",
+    ),
+    Allowed(
+        name="old records in a batch",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 32, 0),
+            ("Produce", "responses.*.partition_responses.*.base_offset", -1, 0),
+            ("Produce", "responses.*.partition_responses.*.log_start_offset", ANY, 0),
+            ("Produce", "responses.*.partition_responses.*.record_errors.*", ANY, ABSENT),
+        ),
+        what="A record older than `message.timestamp.before.max.ms` behind a newer one in its batch",
+        kafka="refuses the batch with INVALID_TIMESTAMP",
+        diskless="looks at the batch's first and latest timestamps only",
+        why="batches are judged by their header and are not decompressed",
+    ),
+    Allowed(
+        name="the latest timestamp that a client writes",
+        places=(("Fetch", "responses.*.partitions.*.records.*.max_timestamp", ANY, ANY),),
+        what="A batch whose header has another latest timestamp than its records",
+        kafka="writes the true one into the header",
+        diskless="keeps the header",
+        why="batches are judged by their header and are not decompressed",
+    ),
+    Allowed(
+        name="a client's LogAppendTime",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 0, 32),
+            ("Produce", "responses.*.partition_responses.*.base_offset", 0, -1),
+        ),
+        what="A batch that claims LogAppendTime for a topic with CreateTime",
+        kafka="appends it, with CreateTime",
+        diskless="refuses it with INVALID_TIMESTAMP",
+        why="no client sends it, and a batch is not encoded again",
+    ),
+    Allowed(
+        name="the append time of a duplicate",
+        places=(("Produce", "responses.*.partition_responses.*.log_append_time_ms", ANY, -1),),
+        what="The append time in the answer to a batch that was there already, in a topic with CreateTime",
+        kafka="the batch's own timestamp",
+        diskless="-1, as the first time",
+        why="an answer does not change because it comes again",
+    ),
+    Allowed(
+        name="the last time of a producer",
+        places=(("DescribeProducers", "topics.*.active_producers.*.last_timestamp", ANY, ANY),),
+        what="`last_timestamp` in DescribeProducers",
+        kafka="the timestamp that the producer wrote",
+        diskless="the time of the commit",
+        why="how long a producer is remembered does not depend on its clock",
+    ),
+    Allowed(
+        name="the epoch fetched last",
+        places=(("Fetch", "responses.*.partitions.*.*", ANY, ANY),),
+        what="`last_fetched_epoch` in Fetch",
+        kafka="tells a follower where its log diverges",
+        diskless="ignores it",
+        why="there are no followers, and consumers do not send it",
+    ),
+    Allowed(
+        name="a replica's fetch",
+        places=(("Fetch", "responses.*.partitions.*.*", ANY, ANY),),
+        what="Fetch with a replica id",
+        kafka="NOT_LEADER_OR_FOLLOWER for a broker that is no replica",
+        diskless="answers as to a consumer",
+        why="there are no replicas; data is not more secret to a broker than to a consumer",
+    ),
+    Allowed(
+        name="the latest timestamp after a deletion",
+        places=(
+            ("ListOffsets", "topics.*.partitions.*.timestamp", ANY, ANY),
+            ("ListOffsets", "topics.*.partitions.*.offset", ANY, ANY),
+            ("ListOffsets", "topics.*.partitions.*.leader_epoch", 0, -1),
+        ),
+        what="The record with the latest timestamp, when it was deleted",
+        kafka="its offset, below the log start offset",
+        diskless="that of the latest among those that are left",
+        why="an offset that is answered can be fetched",
+    ),
+)
+
+
+def allows(api: str, found: Difference, expected: Collection[str]) -> set[str]:
+    """The names of the allowed differences that explain this one."""
+    return {
+        allowed.name
+        for allowed in ALLOWED
+        if (allowed.everywhere or allowed.name in expected) and allowed.covers(api, found)
+    }
+
+
+def rendered_page() -> str:
+    """docs/differences.md as this list has it."""
+    lines = [
+        "# Differences from Apache Kafka",
+        "",
+        "<!-- Written by `python -m tests.differential.differences`; edit the list there instead. -->",
+        "",
+        "The tests send the same requests to a real Apache Kafka 4.3 and to Diskless, and compare the answers field by",
+        "field. These are the differences that they allow; every other one is a defect. The wording of error messages",
+        "and of documentation is not compared.",
+        "",
+        "| What | Apache Kafka | Diskless | Why |",
+        "| --- | --- | --- | --- |",
+        *(f"| {one.what} | {one.kafka} | {one.diskless} | {one.why} |" for one in ALLOWED),
+        "",
+        "A Produce request with null records gets no answer from Apache Kafka at all, so there is nothing to compare;",
+        "Diskless answers INVALID_RECORD.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered_page())

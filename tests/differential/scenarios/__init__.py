@@ -1,0 +1,27 @@
+"""The scenarios, one module for each part of the protocol."""
+
+from __future__ import annotations
+
+from tests.differential.scenarios import (
+    cluster,
+    committing,
+    configs,
+    consumer_groups,
+    fetching,
+    groups,
+    offsets,
+    producing,
+    topics,
+)
+
+SCENARIOS = (
+    *producing.SCENARIOS,
+    *fetching.SCENARIOS,
+    *offsets.SCENARIOS,
+    *topics.SCENARIOS,
+    *configs.SCENARIOS,
+    *groups.SCENARIOS,
+    *committing.SCENARIOS,
+    *consumer_groups.SCENARIOS,
+    *cluster.SCENARIOS,
+)

@@ -1,0 +1,47 @@
+"""A broker whose metadata log is pruned behind snapshots, and whose local state is lost."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from tests.support.batches import batch_of, read_values
+from tests.support.requests import append, create_topic, fetch
+
+PATIENCE_S = 60
+SMALL = {
+    "metadata.log.max.record.bytes.between.snapshots": "3000",
+    "coordinator_log.local.segment.bytes": "4096",
+}
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_everything_is_there_after_the_log_was_pruned_and_the_store_deleted(new_broker, topic, end):
+    broker = new_broker(SMALL)
+    data = broker.folder / "data"
+    first_segment = data / "coordinator_log/local/__diskless_metadata-0" / f"{0:020d}.log"
+    values = [b"%d" % number for number in range(60)]
+    with broker.connect() as wire:
+        create_topic(wire, topic)
+        for value in values:
+            append(wire, topic, batch_of(value))
+        assert first_segment.parent.is_dir()
+        wait_until(lambda: not first_segment.exists())
+        append(wire, topic, batch_of(b"after"))
+    getattr(broker, end)()
+    shutil.rmtree(data / "coordinator_store")
+    broker.start()
+    with broker.connect() as wire:
+        assert read_values(fetch(wire, topic, 0).records) == [*values, b"after"]
+        append(wire, topic, batch_of(b"more"))
+        assert read_values(fetch(wire, topic, len(values) + 1).records) == [b"more"]

@@ -1,0 +1,217 @@
+"""A real Apache Kafka, for tests that compare with it or run its tools: the jars, a JVM, one KRaft broker.
+
+The jars come from the Maven registry by `tests/kafka/pom.xml`, once, into `.cache/kafka` of the checkout. Run as a
+program, the module only fetches them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.downloads import CHECKOUT, filled_once
+
+REQUIRED_VARIABLE = "DISKLESS_REQUIRE_KAFKA"
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+START_TIMEOUT_S = 120.0
+FETCH_TIMEOUT_S = 600.0
+
+_POM = CHECKOUT / "tests/kafka/pom.xml"
+_POLL_S = 0.05
+_LOG_TAIL_LINES = 25
+# Below what kernels give to outgoing connections, so that none takes the port before the JVM does.
+_PORTS = range(20_000, 32_000)
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+# The kernel ends the JVM with the process that started it, however that one ends.
+_GUARD = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+
+
+class KafkaUnavailableError(Exception):
+    """There is no Java or no Maven here, or its registry cannot be reached."""
+
+
+def fetch_jars() -> Path:
+    """The folder with Kafka's jars, which are fetched when missing. Several processes may ask at once.
+
+    Raises:
+        KafkaUnavailableError: they cannot be had.
+    """
+    return filled_once("kafka", [_POM], _download)
+
+
+def _download(folder: Path) -> None:
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            raise KafkaUnavailableError(f"{command} is missing; `make system-packages` installs it")
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    try:
+        done = subprocess.run(
+            ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(_POM), *goal],
+            capture_output=True,
+            text=True,
+            timeout=FETCH_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise KafkaUnavailableError(f"Maven did not end within {FETCH_TIMEOUT_S:.0f} s") from error
+    if done.returncode != 0:
+        errors = (line.removeprefix("[ERROR]").strip() for line in done.stdout.splitlines())
+        reason = next(filter(None, errors), done.stderr)
+        raise KafkaUnavailableError(f"Maven cannot fetch Kafka: {reason}")
+
+
+def jars_or_skip() -> Path:
+    """`fetch_jars` for a test: without them it is skipped, or fails where `DISKLESS_REQUIRE_KAFKA` is set."""
+    try:
+        return fetch_jars()
+    except KafkaUnavailableError as error:
+        if os.environ.get(REQUIRED_VARIABLE):
+            raise
+        pytest.skip(str(error))
+
+
+def classpath(jars: Path) -> str:
+    return os.pathsep.join(sorted(map(str, jars.glob("*.jar"))))
+
+
+def java(
+    jars: Path,
+    main: str,
+    *arguments: str,
+    options: Sequence[str] = (*QUICK_START, "-Xmx256m"),
+    log_level: str = "warn",
+) -> list[str]:
+    """The command line of a JVM that runs a main class of Kafka and logs to standard error."""
+    logging = (f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+    return [*_GUARD, "java", *options, *logging, "-cp", classpath(jars), main, *arguments]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of the loopback interface that nobody listens on and no outgoing connection gets."""
+    free: list[int] = []
+    # pytest-randomly seeds the shared generator alike in all workers, which would then pick the same ports
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise AssertionError("no port is free")
+
+
+class ApacheKafka:
+    """One KRaft node, broker and controller, with its data in `folder`.
+
+    Args:
+        folder: holds the data, `server.properties` and the log in `kafka.log`.
+        properties: what is set besides the folder, the listeners and replication factors of 1.
+        options: of the JVM.
+    """
+
+    def __init__(
+        self,
+        jars: Path,
+        folder: Path,
+        properties: Mapping[str, str] | None = None,
+        options: Sequence[str] = (*QUICK_START, "-Xmx512m"),
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.jars = jars
+        self.folder = folder
+        self.log = folder / "kafka.log"
+        self._options = options
+        self.bootstrap, self._controller = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self._settings = folder / "server.properties"
+        self._settings.write_text(
+            "".join(f"{name}={value}\n" for name, value in {**self._defaults(), **(properties or {})}.items())
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> ApacheKafka:
+        """Format the folder if it is new, start the broker and wait until it serves clients."""
+        self.format()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                java(self.jars, "kafka.Kafka", str(self._settings), options=self._options, log_level="info"),
+                stdout=log,
+                stderr=log,
+            )
+        while "Kafka Server started" not in self.log_text():
+            try:
+                code = self._process.wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < deadline:
+                    continue
+                self.end()
+                raise AssertionError(f"Apache Kafka was not ready in time\n{self.log_tail()}") from None
+            raise AssertionError(f"Apache Kafka ended with code {code} instead of starting\n{self.log_tail()}")
+        return self
+
+    def end(self) -> None:
+        """Make sure that no process is left; its data stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def log_tail(self) -> str:
+        return "\n".join(self.log_text().splitlines()[-_LOG_TAIL_LINES:])
+
+    def _defaults(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{self._controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self._controller}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.folder / "data"),
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+        }
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "Apache Kafka is not running"
+        return self._process.pid
+
+    def format(self) -> None:
+        """Make the data folder, unless there is one."""
+        if (self.folder / "data" / "meta.properties").exists():
+            return
+        arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(self._settings), "--ignore-formatted"]
+        done = subprocess.run(
+            java(self.jars, "kafka.tools.StorageTool", *arguments),
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT_S,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    try:
+        fetch_jars()
+    except KafkaUnavailableError as error:
+        sys.exit(str(error))

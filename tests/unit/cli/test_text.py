@@ -1,0 +1,22 @@
+"""Tables and times as commands write them."""
+
+from __future__ import annotations
+
+from diskless_core.cli.text import iso_time, table
+
+
+def test_columns_are_aligned_and_numbers_flush_right():
+    assert table(("name", "bytes"), [("a", 5), ("longer", 12_000)]) == [
+        "name    bytes",
+        "a           5",
+        "longer  12000",
+    ]
+
+
+def test_a_table_without_rows_is_its_header():
+    assert table(("name", "bytes"), []) == ["name  bytes"]
+
+
+def test_times_are_iso_8601_in_utc_with_milliseconds():
+    assert iso_time(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
+    assert iso_time(-1) == "-"

@@ -1,0 +1,242 @@
+"""Snapshots of a shard on fakes: what comes back after the log was pruned, and when nothing may be pruned."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.snapshot_format import SnapshotError
+from diskless_core.coordinator.snapshots import MANIFEST_SUFFIX, Snapshots
+from diskless_core.coordinator.snapshotter import RETRY_S, SnapshotRules, Snapshotter
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
+from tests.support.shards import SHARD_ID, TOPIC, FailingStore, ShardNode, batch, commit_of
+from tests.support.virtual_time import VirtualClock, run
+
+P0 = PartitionKey(TOPIC, 0)
+SMALL = SnapshotRules(max_bytes=2_000, max_age_ms=3_600_000)
+LARGE = SnapshotRules(max_bytes=1 << 30, max_age_ms=3_600_000)
+
+
+class Place:
+    """A shard with a snapshotter on a shared log and object store."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.objects = MemoryWalObjectStore(self.clock)
+        self.snapshots = Snapshots(self.objects, "snapshots", self.clock)
+        self.node = ShardNode(SharedLog(), self.clock, snapshots=self.snapshots)
+        self.committed = 0
+
+    async def start(self) -> None:
+        await self.node.start()
+        if self.node.shard.head(P0) is None:
+            await self.node.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
+
+    def snapshotter(self, rules: SnapshotRules = SMALL) -> Snapshotter:
+        return Snapshotter(self.node.shard.shard, self.node.log, self.snapshots, rules, self.clock)
+
+    async def commit(self, count: int) -> None:
+        for _ in range(count):
+            await self.node.commit(commit_of(f"object-{self.committed:04d}", batch(producer=(7, 0, self.committed))))
+            self.committed += 1
+
+    async def log_start(self) -> int:
+        return (await self.node.log.bounds(SHARD_ID)).start
+
+    async def restart_without_store(self) -> None:
+        await self.node.kill()
+        self.node.store = FailingStore()
+        await self.start()
+
+    async def keys_read(self) -> list[str]:
+        return [found.object_key for found in await self.node.read_all(P0)]
+
+
+def on_a_place(story: Callable[[Place], Awaitable[None]]) -> None:
+    async def main() -> None:
+        place = Place()
+        await place.start()
+        await story(place)
+        await place.node.stop()
+
+    run(main)
+
+
+def test_a_lost_store_is_filled_again_from_snapshot_and_log():
+    async def story(place: Place) -> None:
+        await place.commit(30)
+        await place.snapshotter().take()
+        assert await place.log_start() > 0, "the log is pruned"
+        await place.commit(5)
+        before = place.node.tables()
+        await place.restart_without_store()
+        assert await place.keys_read() == [f"object-{number:04d}" for number in range(35)]
+        after = place.node.tables()
+        assert {name: rows for name, rows in after.items() if name != "acceptance"} == {
+            name: rows for name, rows in before.items() if name != "acceptance"
+        }
+        again = await place.node.commit(commit_of("object-0034", batch(producer=(7, 0, 34))))
+        assert again[0].base_offset == 34, "a repeated commit gets its first answer"
+
+    on_a_place(story)
+
+
+def test_a_store_that_is_ahead_of_the_snapshot_is_kept():
+    async def story(place: Place) -> None:
+        await place.commit(10)
+        await place.snapshotter().take()
+        await place.commit(10)
+        await place.node.stop()
+        with_answers = place.objects.calls[Operation.GET]
+        await place.start()
+        assert place.objects.calls[Operation.GET] == with_answers
+        assert len(await place.keys_read()) == 20
+
+    on_a_place(story)
+
+
+def test_one_snapshot_is_kept():
+    async def story(place: Place) -> None:
+        for _ in range(3):
+            await place.commit(5)
+            await place.snapshotter().take()
+        manifests = [key for key in place.objects.objects if key.endswith(MANIFEST_SUFFIX)]
+        newest = await place.snapshots.newest(SHARD_ID)
+        assert newest is not None
+        assert len(manifests) == 1
+        assert set(place.objects.objects) == {*manifests, *(part.key for part in newest.parts)}
+
+    on_a_place(story)
+
+
+def test_a_snapshot_is_due_by_size_and_by_age():
+    assert SMALL.is_due(2_000, 0)
+    assert not SMALL.is_due(1_999, 3_599_999)
+    assert SMALL.is_due(1, 3_600_000)
+    assert not SMALL.is_due(0, 10**9), "nothing new"
+
+
+def test_it_is_taken_when_the_log_has_grown_enough():
+    async def story(place: Place) -> None:
+        snapshotter = place.snapshotter()
+        await place.commit(1)
+        await snapshotter.look()
+        assert place.objects.objects == {}
+        await place.commit(30)
+        await snapshotter.look()
+        first = set(place.objects.objects)
+        assert first
+        await place.commit(1)
+        await snapshotter.look()
+        assert set(place.objects.objects) == first, "counted from the last one on"
+
+    on_a_place(story)
+
+
+def test_age_counts_from_the_snapshot_that_an_earlier_process_took():
+    async def story(place: Place) -> None:
+        await place.commit(1)
+        await place.snapshotter(LARGE).take()
+        first = set(place.objects.objects)
+        await asyncio.sleep(3_000)
+        await place.node.stop()
+        await place.start()
+        await place.commit(1)
+        snapshotter = place.snapshotter(LARGE)
+        await snapshotter.look()
+        assert set(place.objects.objects) == first
+        await asyncio.sleep(601)
+        await snapshotter.look()
+        assert set(place.objects.objects) != first
+
+    on_a_place(story)
+
+
+@pytest.mark.parametrize("puts_that_work", [0, 1])
+def test_a_snapshot_that_could_not_be_written_prunes_nothing_and_is_tried_again(puts_that_work):
+    async def story(place: Place) -> None:
+        await place.commit(30)
+        if puts_that_work:
+            place.objects.fail_next(Operation.GET)
+        else:
+            place.objects.fail_next(Operation.PUT)
+        working = asyncio.create_task(place.snapshotter().run())
+        await asyncio.sleep(1)
+        assert await place.log_start() == 0
+        await asyncio.sleep(2 * RETRY_S)
+        assert await place.log_start() > 0
+        working.cancel()
+        await place.restart_without_store()
+        assert len(await place.keys_read()) == 30
+
+    on_a_place(story)
+
+
+def test_a_snapshot_that_reads_back_damaged_prunes_nothing_and_is_gone():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        put = place.objects.put
+
+        async def damaging(key, data):
+            await put(key, bytes(data)[:-1] + b"!" if not key.endswith(MANIFEST_SUFFIX) else data)
+
+        place.objects.put = damaging
+        with pytest.raises(SnapshotError, match="not what was written"):
+            await place.snapshotter().take()
+        assert await place.log_start() == 0
+        assert await place.snapshots.newest(SHARD_ID) is None
+
+    on_a_place(story)
+
+
+def test_a_shard_whose_log_is_pruned_and_whose_snapshot_is_gone_says_so():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        await place.snapshotter().take()
+        kept = dict(place.objects.objects)
+        place.objects.objects.clear()
+        with pytest.raises(CoordinatorError, match="no snapshot is in"):
+            await place.restart_without_store()
+        place.objects.objects.update(kept)
+        place.objects.fail_next(Operation.GET)
+        with pytest.raises(CoordinatorError, match="503"):
+            await place.node.start()
+        await place.node.start()
+        assert len(await place.keys_read()) == 3
+
+    on_a_place(story)
+
+
+def test_a_restore_that_was_interrupted_begins_anew():
+    async def story(place: Place) -> None:
+        await place.commit(40)
+        await place.snapshotter().take()
+        await place.node.kill()
+        place.node.store = FailingStore()
+        place.objects.fail_next(Operation.GET)
+        with pytest.raises(CoordinatorError):
+            await place.node.start()
+        await place.node.start()
+        assert len(await place.keys_read()) == 40
+
+    on_a_place(story)
+
+
+def test_leftovers_of_an_attempt_that_failed_go_with_the_next_snapshot():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        with place.objects.failing(Operation.GET), pytest.raises(WalObjectStoreError):
+            await place.snapshotter().take()
+        left = set(place.objects.objects)
+        await place.commit(1)
+        await place.snapshotter().take()
+        assert not left & set(place.objects.objects)
+
+    on_a_place(story)

@@ -1,0 +1,81 @@
+"""Decompression gives back what was compressed, and never much more memory than is allowed."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+
+import kafka.codec as stock
+import pytest
+
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.compression import (
+    MAX_DECOMPRESSED_BYTES,
+    DecompressionError,
+    UnknownCodecError,
+    decompress,
+)
+from diskless_core.protocol.record_batch import CorruptBatchError, RecordData
+from diskless_core.protocol.varint import encode_uvarint
+
+MIB = 1 << 20
+ENCODERS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
+    "gzip": (1, stock.gzip_encode),
+    "snappy in blocks": (2, stock.snappy_encode),
+    "snappy as a whole": (2, lambda data: stock.snappy_encode(data, xerial_compatible=False)),
+    "lz4": (3, stock.lz4_encode),
+    "zstd": (4, stock.zstd_encode),
+}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("size", [1, 100_000, 3 * MIB])
+def test_what_was_compressed_comes_back_up_to_the_last_byte_that_is_allowed(name: str, size: int) -> None:
+    codec, encode = ENCODERS[name]
+    data = bytes(range(251)) * (size // 251 + 1)
+    compressed = bytes(encode(data[:size]))
+    assert decompress(codec, compressed, max_bytes=size) == data[:size]
+    with pytest.raises(DecompressionError, match="larger than"):
+        decompress(codec, compressed, max_bytes=size - 1)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_bomb_takes_no_more_memory_than_a_piece_beyond_the_limit(name: str) -> None:
+    codec, encode = ENCODERS[name]
+    bomb = bytes(encode(bytes(64 * MIB)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecompressionError, match="larger than"):
+            decompress(codec, bomb, max_bytes=MIB)
+        assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_few_bytes_of_snappy_that_claim_gigabytes_are_refused() -> None:
+    claim = encode_uvarint(2**31 - 1) + b"\0a"
+    for compressed in (claim, bytes(stock.snappy_encode(b"")) + len(claim).to_bytes(4, "big") + claim):
+        with pytest.raises(DecompressionError, match="larger than"):
+            decompress(2, compressed)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("damaged", [b"", b"\xff" * 40, b"\x82SNAPPY\0" + bytes(8) + b"\xff\xff\xff\xff"])
+def test_whatever_is_no_compressed_data_is_an_error_or_nothing(codec: int, damaged: bytes) -> None:
+    with suppress(DecompressionError):
+        assert not decompress(codec, damaged)
+
+
+@pytest.mark.parametrize("codec", [0, 5, 6, 7])
+def test_a_codec_that_kafka_does_not_have_is_named(codec: int) -> None:
+    with pytest.raises(UnknownCodecError, match=str(codec)):
+        decompress(codec, b"")
+
+
+def test_a_batch_that_would_become_too_large_is_corrupt_to_whoever_wants_its_records() -> None:
+    bomb = record_batch.build([RecordData(None, bytes(MAX_DECOMPRESSED_BYTES))], timestamp_ms=5, compression=4)
+    assert len(bomb) < MIB
+    for look in (record_batch.max_timestamp_record, lambda batch: record_batch.first_offset_at_or_after(batch, 1)):
+        with pytest.raises(CorruptBatchError, match="larger than"):
+            look(bomb)
