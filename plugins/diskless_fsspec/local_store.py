@@ -14,6 +14,7 @@ from threading import RLock
 from typing import TypeVar
 
 from diskless_core.clock import Clock
+from diskless_core.plugin.folders import sync_folder
 from diskless_core.plugin.wal_object_store import (
     ObjectData,
     ObjectInfo,
@@ -114,7 +115,7 @@ class LocalObjectStore(WalObjectStore):
             self._make_folder(target.parent)
             self._files.write(growing, data)
             growing.rename(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         except FileNotFoundError as error:
             with self._folders_lock:
                 self._durable_folders.clear()
@@ -136,16 +137,8 @@ class LocalObjectStore(WalObjectStore):
             else:
                 folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(exist_ok=True)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
             self._durable_folders.add(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _delete(paths: dict[str, Path]) -> list[str]:
@@ -157,7 +150,7 @@ def _delete(paths: dict[str, Path]) -> list[str]:
     for folder, keys in by_folder.items():
         removed = [key for key in keys if _unlinked(paths[key])]
         try:
-            _sync_folder(folder)
+            sync_folder(folder)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:

@@ -116,6 +116,19 @@ def measure_bulk(report: Report, total: int, disk: float, loopback: float) -> No
             connection.close()
 
 
+def measure_fetch_from_cache(report: Report, total: int) -> None:
+    """What a fetch costs when no object has to be read: the difference to a cold one is the price of the disk."""
+    with running_broker({"diskless.fetch.cache.max.bytes": str(2 * total)}) as broker:
+        meter, topic = Meter(broker.pid), load.create_topic(broker.bootstrap)
+        load.produce_bulk(broker.bootstrap, topic, total, RECORD_BYTES)
+        records = total // RECORD_BYTES // 1_000 * 1_000
+        started = meter.cpu_s()
+        seconds = load.consume_bulk(broker.bootstrap, topic, records)
+        cpu, written = meter.cpu_s() - started, records * RECORD_BYTES
+    report.add("fetch, one consumer, all from the broker's cache", f"{written / seconds / 1e6:,.0f} MB/s")
+    report.add("fetch from the cache, CPU of the broker", f"{cpu / (written / GIB):.2f} s/GiB")
+
+
 def measure_small(report: Report, requests: int) -> None:
     """Requests of one small record, first as they are, then under the profiler."""
     with running_broker() as broker:
@@ -175,6 +188,7 @@ def main() -> None:
     report = Report(Console())
     disk, loopback = measure_baselines(report)
     measure_bulk(report, arguments.mib * MIB, disk, loopback)
+    measure_fetch_from_cache(report, arguments.mib * MIB // 2)
     measure_small(report, arguments.requests)
     for interval_ms in (250, 10):
         measure_latency(report, interval_ms, arguments.seconds)
