@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from diskless_core.coordinator import producer_state
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.state import PRODUCERS
+from diskless_core.coordinator.schema import PRODUCERS
 
 
 class Producer(NamedTuple):

@@ -22,7 +22,7 @@ from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.records import DisklessRecord
 from diskless_core.coordinator.runs import PAGE_RUNS, RecentRuns, stored_runs, within_budget
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.state import DEAD_FILES, FILES, PARTITIONS, TOPICS, PartitionHead
+from diskless_core.coordinator.schema import DEAD_FILES, FILES, PARTITIONS, TOPICS, PartitionHead
 from diskless_core.coordinator.tables import Writes
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode

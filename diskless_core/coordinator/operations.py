@@ -28,7 +28,7 @@ from diskless_core.coordinator.records import (
     RecordsDeleted,
     TopicDeleted,
 )
-from diskless_core.coordinator.state import (
+from diskless_core.coordinator.schema import (
     DEAD_FILES,
     FILES,
     HORIZON,
@@ -37,8 +37,8 @@ from diskless_core.coordinator.state import (
     THE_HORIZON,
     TOPICS,
     PartitionHead,
-    results_of,
 )
+from diskless_core.coordinator.state import results_of
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.file_committed import CommittedBatch, DuplicateBatch, FileCommitted, RefusedBatch

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from diskless_core.coordinator.commands import PartitionKey, Run
-from diskless_core.coordinator.state import BATCHES
+from diskless_core.coordinator.schema import BATCHES
 from diskless_core.coordinator.tables import State, Writes
 from diskless_core.plugin.coordinator_store import ShardStore
 

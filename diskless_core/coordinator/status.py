@@ -9,7 +9,7 @@ from typing import Any
 
 from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.state import DEAD_FILES, LIVE_FILES
+from diskless_core.coordinator.schema import DEAD_FILES, LIVE_FILES
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import Key, StoreView, TableSpec
 

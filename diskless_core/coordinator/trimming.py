@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from diskless_core.coordinator.state import BATCHES, DEAD_FILES, LIVE_FILES, TRIMS, DeadFile
+from diskless_core.coordinator.schema import BATCHES, DEAD_FILES, LIVE_FILES, TRIMS, DeadFile
 from diskless_core.plugin.coordinator_store import ShardStore, TableChanges
 
 PAGE_ROWS = 500

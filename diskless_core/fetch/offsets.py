@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import NO_OFFSET, NO_TIMESTAMP, PartitionKey, Run
-from diskless_core.coordinator.state import PartitionHead
+from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol import record_batch

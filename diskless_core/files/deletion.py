@@ -15,7 +15,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.state import DEAD_FILES, DeadFile
+from diskless_core.coordinator.schema import DEAD_FILES, DeadFile
 from diskless_core.coordinator.tables import Writes
 from diskless_core.files.owners import Consent, Owners
 from diskless_core.metrics import Metrics

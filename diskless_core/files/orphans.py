@@ -17,7 +17,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.state import LIVE_FILES
+from diskless_core.coordinator.schema import LIVE_FILES
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError, ShardStore
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError

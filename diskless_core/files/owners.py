@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
 from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.state import DEAD_FILES, HORIZON, LIVE_FILES, THE_HORIZON, DeadFile
+from diskless_core.coordinator.schema import DEAD_FILES, HORIZON, LIVE_FILES, THE_HORIZON, DeadFile
 from diskless_core.plugin.coordinator_store import ShardStore
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
 from diskless_core.wal.format import is_older

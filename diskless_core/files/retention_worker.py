@@ -12,7 +12,7 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey, Run
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.state import PartitionHead
+from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.files.retention import RetentionRules, expired
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode

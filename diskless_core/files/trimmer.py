@@ -10,7 +10,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.state import TRIMS
+from diskless_core.coordinator.schema import TRIMS
 from diskless_core.coordinator.tables import Writes
 from diskless_core.coordinator.trimming import trim_page
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError

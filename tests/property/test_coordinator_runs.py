@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from diskless_core.coordinator import client as client_module
 from diskless_core.coordinator import runs as runs_module
+from diskless_core.coordinator.coalescing import MAX_RUN_BYTES, coalesce
 from diskless_core.coordinator.commands import CommitBatch, PartitionKey, Run
 from diskless_core.coordinator.runs import RecentRuns, within_budget
-from diskless_core.coordinator.state import BATCHES, MAX_RUN_BYTES, DisklessMachine, coalesce
+from diskless_core.coordinator.schema import BATCHES
+from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.tables import State
 from diskless_core.protocol.file_committed import CommittedBatch
 from diskless_core.testing.fakes.log import SharedLog

@@ -10,7 +10,8 @@ from typing import Any
 
 from diskless_core.coordinator.commands import CommitBatch, PartitionKey, Run
 from diskless_core.coordinator.runs import PAGE_RUNS
-from diskless_core.coordinator.state import DEAD_FILES, FILES, LIVE_FILES, DisklessMachine
+from diskless_core.coordinator.schema import DEAD_FILES, FILES, LIVE_FILES
+from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule

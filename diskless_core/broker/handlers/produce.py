@@ -11,7 +11,7 @@ from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers import topic_ids
 from diskless_core.broker.handlers.topic_ids import RequestedTopic
 from diskless_core.coordinator.commands import BatchResult, PartitionKey, TimestampType
-from diskless_core.coordinator.state import PartitionHead
+from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.produce.active_file import Submission
 from diskless_core.produce.validation import InvalidBatchError, ValidBatch, validate
 from diskless_core.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from diskless_core.coordinator.commands import DeletedRecords, PartitionKey
-from diskless_core.coordinator.state import PartitionHead
+from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.file_life import FileLife
 from tests.support.shards import BATCH_BYTES, TOPIC, batch, commit_of

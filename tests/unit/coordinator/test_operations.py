@@ -11,7 +11,8 @@ from diskless_core.coordinator.commands import BatchResult, CommitFile, Partitio
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.records import DisklessRecord
-from diskless_core.coordinator.state import FILES, PARTITIONS, PRODUCERS, TOPICS, DisklessMachine
+from diskless_core.coordinator.schema import FILES, PARTITIONS, PRODUCERS, TOPICS
+from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.tables import State, Transaction
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.shards import OTHER_TOPIC, TOPIC, Sequential, batch, commit_of

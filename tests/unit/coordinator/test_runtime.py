@@ -17,7 +17,7 @@ from diskless_core.coordinator.errors import (
     NotCoordinatorError,
     OutcomeUnknownError,
 )
-from diskless_core.coordinator.state import FILES
+from diskless_core.coordinator.schema import FILES
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.offset_assignment import OffsetAssignment

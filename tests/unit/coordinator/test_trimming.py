@@ -17,16 +17,8 @@ from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.records import DisklessRecord
 from diskless_core.coordinator.runs import stored_runs
-from diskless_core.coordinator.state import (
-    BATCHES,
-    DEAD_FILES,
-    FILES,
-    LIVE_FILES,
-    PARTITIONS,
-    TRIMS,
-    DisklessMachine,
-    PartitionHead,
-)
+from diskless_core.coordinator.schema import BATCHES, DEAD_FILES, FILES, LIVE_FILES, PARTITIONS, TRIMS, PartitionHead
+from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.tables import State, Table, Transaction
 from diskless_core.coordinator.trimming import Trimmed, trim_page
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore

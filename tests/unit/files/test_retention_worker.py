@@ -11,7 +11,7 @@ import pytest
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.runs import PAGE_RUNS
-from diskless_core.coordinator.state import PartitionHead
+from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import PARALLEL_PARTITIONS, RetentionSchedule
 from tests.support.file_life import FileLife
