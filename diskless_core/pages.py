@@ -18,6 +18,9 @@ POOLED_FROM_BYTES = 256 << 10
 
 _CLASSES_PER_DOUBLING = 4
 
+_LARGEST_FIT = 2
+"""How many times the capacity that is needed an idle buffer may have: memory is lost, but fresh pages are dearer."""
+
 
 def fresh_pages(size: int) -> mmap.mmap:
     """Private writable memory of `size` bytes. It takes no RAM before it is touched."""
@@ -30,7 +33,8 @@ def fresh_pages(size: int) -> mmap.mmap:
 class PagePool:
     """Buffers whose memory comes back by itself once nobody has a view of it any more. Any thread may use it.
 
-    Capacities are a quarter of a power of two apart. At most `max_idle_bytes` lie idle: what lay longest goes.
+    New capacities are a quarter of a power of two apart, and the smallest idle one that is not much too large is used
+    first. At most `max_idle_bytes` lie idle: what lay longest goes.
     """
 
     def __init__(self, max_idle_bytes: int) -> None:
@@ -43,13 +47,13 @@ class PagePool:
             return memoryview(bytearray(size))
         capacity = _capacity(size)
         memory = self._idle_one(capacity) or fresh_pages(capacity)
-        window = (ctypes.c_char * capacity).from_buffer(memory)
+        window = (ctypes.c_char * len(memory)).from_buffer(memory)
         weakref.finalize(window, self._give_back, memory).atexit = False
         return memoryview(window).cast("B")[:size]
 
     def _idle_one(self, capacity: int) -> mmap.mmap | None:
-        for memory in self._idle[::-1]:
-            if len(memory) == capacity:
+        for memory in sorted(self._idle, key=len):
+            if capacity <= len(memory) <= _LARGEST_FIT * capacity:
                 # Another thread may have been quicker; a lock is no help, as `_give_back` may interrupt any line.
                 with suppress(ValueError):
                     self._idle.remove(memory)

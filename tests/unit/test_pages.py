@@ -36,11 +36,14 @@ def test_memory_is_used_again_when_the_last_view_is_gone():
     assert {bytes(view[:3]) for view in [pool.take(SIZE), pool.take(SIZE)]} == {b"old", bytes(3)}
 
 
-def test_only_memory_of_nearly_the_same_size_is_used():
-    pool = PagePool(4 * SIZE)
-    pool.take(2 * SIZE)[:3] = b"old"
-    assert bytes(pool.take(SIZE)[:3]) == bytes(3)
-    assert bytes(pool.take(2 * SIZE - 1)[:3]) == b"old"
+def test_the_smallest_memory_that_fits_is_used_unless_it_is_more_than_twice_too_large():
+    pool = PagePool(8 * SIZE)
+    large, medium = pool.take(4 * SIZE), pool.take(2 * SIZE)
+    large[:3], medium[:3] = b"444", b"222"
+    del large, medium
+    first, second = pool.take(SIZE), pool.take(SIZE)
+    assert (bytes(first[:3]), bytes(second[:3])) == (b"222", bytes(3))
+    assert bytes(pool.take(4 * SIZE - 1)[:3]) == b"444"
 
 
 def test_what_lay_longest_goes_when_too_much_lies_idle():
