@@ -4,14 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
+SEEDS ?= 0..1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages demo test bench lint docs
+.PHONY: help setup system-packages demo test simulate bench lint docs
 
 help:
 	@echo "make setup   install what is needed: Debian packages (as root) and .venv"
 	@echo "make demo    a broker, a producer, a consumer, a kill -9, in about a minute"
 	@echo "make test    all tests"
+	@echo "make simulate SEEDS=0..5000   so many histories of simulated brokers"
 	@echo "make bench   measure this machine and write docs/benchmarks.md"
 	@echo "make lint    style, types, import rules, generated pages"
 	@echo "make docs    write the generated pages of docs/, and build the site in site/"
@@ -45,6 +47,10 @@ test: $(INSTALLED)
 	@$(BIN)/python -m tests.support.apache_kafka || [ -z "$$DISKLESS_REQUIRE_KAFKA" ]
 	$(BIN)/pytest $(PYTEST_ARGS)
 
+# Histories of several simulated brokers, one for each seed; a seed that breaks a promise is told, and can be replayed.
+simulate: $(INSTALLED)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
 bench: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.bench
 
@@ -54,8 +60,10 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m diskless_core.cli.docs --check
+	$(BIN)/python -m tests.support.guarantees --check
 	$(BIN)/mkdocs build --quiet --strict
 
 docs: $(INSTALLED)
 	$(BIN)/python -m diskless_core.cli.docs
+	$(BIN)/python -m tests.support.guarantees
 	$(BIN)/mkdocs build --quiet --strict

@@ -5,7 +5,7 @@ Labels are bounded by the broker's own vocabulary (APIs, error codes, shards), n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,18 @@ class WatchedShard(Protocol):
 
     @property
     def pending_commands(self) -> int: ...
+
+    @property
+    def stored_offset(self) -> int: ...
+
+    @property
+    def unflushed_rows(self) -> int: ...
+
+    @property
+    def bytes_since_snapshot(self) -> int: ...
+
+    @property
+    def snapshot_taken_at(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +77,14 @@ class Metrics:
         self.coordinator_leading.labels(name).set_function(lambda: float(shard.leading))
         self.coordinator_applied_offset.labels(name).set_function(lambda: float(shard.next_offset))
         self.coordinator_pending_commands.labels(name).set_function(lambda: float(shard.pending_commands))
+        self.coordinator_stored_offset.labels(name).set_function(lambda: float(shard.stored_offset))
+        self.coordinator_unflushed_rows.labels(name).set_function(lambda: float(shard.unflushed_rows))
+        self.coordinator_log_bytes_since_snapshot.labels(name).set_function(lambda: float(shard.bytes_since_snapshot))
+        self.coordinator_snapshot_timestamp_seconds.labels(name).set_function(lambda: shard.snapshot_taken_at / 1000)
+
+    def watch_producers(self, name: str, count: Callable[[], int]) -> None:
+        """Export how many producers' windows a diskless shard holds, counted by each scrape."""
+        self.coordinator_producers.labels(name).set_function(lambda: float(count()))
 
     def _declare_network(self) -> None:
         self.connections = self._gauge("connections", "Client connections that are open.")
@@ -110,6 +130,13 @@ class Metrics:
         )
         self.wal_upload_retries = self._counter("wal_upload_retries", "Writes of a WAL object that were tried again.")
         self.wal_upload_failures = self._counter("wal_upload_failures", "WAL objects whose writing was given up.")
+        self.clock_behind_seconds = self._gauge(
+            "clock_behind_seconds",
+            "How far the clock was behind a coordinator's that refused an object as too old; 0 unless that happened.",
+        )
+        self.clock_ahead_seconds = self._gauge(
+            "clock_ahead_seconds", "How far, at least, the clock was ahead of a coordinator's at the last commit."
+        )
         self.commit_seconds = self._histogram(
             "commit_seconds", "Time for a coordinator shard to commit one WAL object's batches."
         )
@@ -133,10 +160,8 @@ class Metrics:
         )
         self.orphans_found = self._gauge("orphans_found", "Objects that nobody committed, at the last scan for them.")
         self.orphans_deleted = self._counter("orphans_deleted", "Of those, objects that were deleted.")
-        self.wal_objects_dead = self._gauge(
-            "wal_objects_dead",
-            "WAL objects without live batches that are known still, to be deleted or forgotten.",
-            "shard",
+        self.orphan_scan_failures = self._counter(
+            "orphan_scan_failures", "Scans for objects that nobody committed that failed and were put off."
         )
         self.wal_delete_failures = self._counter(
             "wal_delete_failures", "Rounds of deleting WAL objects that failed and were put off."
@@ -151,6 +176,73 @@ class Metrics:
         )
         self.coordinator_pending_commands = self._gauge(
             "coordinator_pending_commands", "Commands on their way through the shard's log.", "shard"
+        )
+        self.coordinator_command_seconds = self._histogram(
+            "coordinator_command_seconds",
+            "Time from a command's submission to its answer: check, log, read back. Those that succeeded.",
+            "shard",
+        )
+        self.coordinator_log_start_offset = self._gauge(
+            "coordinator_log_start_offset", "First offset of the shard's log that is kept.", "shard"
+        )
+        self.coordinator_log_end_offset = self._gauge(
+            "coordinator_log_end_offset",
+            "First offset of the shard's log that is not committed, as last looked up.",
+            "shard",
+        )
+        self._declare_commits()
+        self._declare_store()
+        self._declare_snapshots()
+
+    def _declare_commits(self) -> None:
+        self.coordinator_commits = self._counter(
+            "coordinator_commits", "CommitFiles that this broker applied, as leader or follower.", "shard"
+        )
+        self.coordinator_committed_batches = self._counter(
+            "coordinator_committed_batches", "Batches of these commits, refused ones and duplicates included.", "shard"
+        )
+        self.coordinator_committed_runs = self._counter(
+            "coordinator_committed_runs", "Rows that these batches became, adjacent ones sharing a row.", "shard"
+        )
+        self.coordinator_producers = self._gauge(
+            "coordinator_producers", "Producers remembered by partition, to recognise their retries.", "shard"
+        )
+        self.wal_objects = self._gauge(
+            "wal_objects",
+            "WAL objects that the shard knows by stage of life, counted every five minutes at least.",
+            "shard",
+            "stage",
+        )
+
+    def _declare_store(self) -> None:
+        self.coordinator_stored_offset = self._gauge(
+            "coordinator_stored_offset", "Offset in the shard's log below which all is in its store.", "shard"
+        )
+        self.coordinator_unflushed_rows = self._gauge(
+            "coordinator_unflushed_rows", "Rows applied in memory that the store has not got yet.", "shard"
+        )
+        self.coordinator_flush_seconds = self._histogram(
+            "coordinator_flush_seconds", "Time to give the store what it lacks.", "shard"
+        )
+        self.coordinator_flushed_rows = self._counter("coordinator_flushed_rows", "Rows given to the store.", "shard")
+        self.coordinator_flush_failures = self._counter(
+            "coordinator_flush_failures", "Writes that the store refused; each is tried again.", "shard"
+        )
+
+    def _declare_snapshots(self) -> None:
+        self.coordinator_log_bytes_since_snapshot = self._gauge(
+            "coordinator_log_bytes_since_snapshot",
+            "Bytes of the log applied since the last snapshot, or since the start, that this process knows of.",
+            "shard",
+        )
+        self.coordinator_snapshots_taken = self._counter("coordinator_snapshots_taken", "Snapshots taken.", "shard")
+        self.coordinator_snapshot_failures = self._counter(
+            "coordinator_snapshot_failures", "Snapshots that failed and were put off.", "shard"
+        )
+        self.coordinator_snapshot_timestamp_seconds = self._gauge(
+            "coordinator_snapshot_timestamp_seconds",
+            "When the last known snapshot was taken, in seconds since the epoch; 0 for none.",
+            "shard",
         )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

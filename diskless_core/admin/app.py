@@ -22,6 +22,7 @@ from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
 from diskless_core.plugin.hookspecs import NOUNS
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 
@@ -62,6 +63,7 @@ def build_app(sources: Sources) -> FastAPI:
     app.add_exception_handler(CoordinatorStoreError, _unavailable)
     app.add_exception_handler(CoordinatorError, _unavailable)
     app.add_exception_handler(WalObjectStoreError, _unavailable)
+    app.add_exception_handler(OrphanDetectionError, _unavailable)
     app.add_exception_handler(RequestValidationError, _malformed)
     _add_observation(app, sources.metrics, sources.readiness)
     _add_plugins(app, sources.plugins)

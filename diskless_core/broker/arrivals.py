@@ -79,7 +79,7 @@ class Arrivals:
     def _count(self, size_bytes: int) -> None:
         if size_bytes:
             self.size_bytes += size_bytes
-            self._metrics.arriving_bytes.set(self.size_bytes)
+            self._metrics.arriving_bytes.inc(size_bytes)
 
     def _has_turn(self, who: Arriving, missing_bytes: int) -> bool:
         self._missing[who] = missing_bytes

@@ -121,11 +121,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._server.connections.add(self)
         self._server.metrics.connections_accepted.inc()
-        self._server.metrics.connections.set(len(self._server.connections))
+        self._server.metrics.connections.inc()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the base class's signature
-        self._server.connections.discard(self)
-        self._server.metrics.connections.set(len(self._server.connections))
+        if self in self._server.connections:
+            self._server.connections.remove(self)
+            self._server.metrics.connections.dec()
         self._server.arrivals.end(self)
         for task in self._tasks:
             task.cancel()

@@ -1,15 +1,23 @@
-"""All coordinator shards of a node, on the configured log and store."""
+"""All coordinator shards of a node, on the configured log and store (KIP-1164, "Leadership and deployment").
+
+Where other nodes can have the same log, this one may lead some of the shards, or none, and follows the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diskless_core.cluster.machine import ClusterMachine
+import structlog
+
+from diskless_core.broker.errors import StartError
+from diskless_core.cluster import operations
+from diskless_core.cluster.machine import CLUSTER, CLUSTER_ID, ClusterMachine
 from diskless_core.cluster.records import ClusterRecord
 from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.machine import StateMachine
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.runtime import Shard, ShardServices
@@ -22,6 +30,12 @@ from diskless_core.plugin.shard import ShardId, ShardKind
 CLUSTER_SHARD = ShardId(ShardKind.CLUSTER, 0)
 GROUPS_SHARD = ShardId(ShardKind.GROUPS, 0)
 
+PATIENCE_S = 10.0
+"""How long a start waits before it says what for, each time anew."""
+
+LOOK_S = 0.1
+"""How often a node looks for what another one is about to write."""
+
 
 def shard_machines(diskless_shards: int) -> Mapping[ShardId, StateMachine[Any]]:
     """All shards of a node, of which so many are diskless ones, and what each of them is."""
@@ -30,6 +44,9 @@ def shard_machines(diskless_shards: int) -> Mapping[ShardId, StateMachine[Any]]:
         **{ShardId(ShardKind.DISKLESS, index): DisklessMachine() for index in range(diskless_shards)},
         GROUPS_SHARD: GroupsMachine(),
     }
+
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +60,12 @@ class Coordinators:
 
     @classmethod
     def build(cls, services: ShardServices, rules: CommitRules, diskless_shards: int) -> Coordinators:
-        """Make them; nothing is started."""
+        """Make them; nothing is started.
+
+        Raises:
+            StartError: a shard may be led by other nodes only, and there are none.
+        """
+        _require_candidate(services, shard_machines(diskless_shards))
         shards = {
             shard_id: Shard(shard_id, machine, services)
             for shard_id, machine in shard_machines(diskless_shards).items()
@@ -67,9 +89,59 @@ class Coordinators:
         return [await shard_status(shard, self.log, count=count) for shard in self.all()]
 
     async def start(self) -> None:
-        """Start all shards and wait until this node leads them."""
+        """Start all shards, and wait until this node leads each of them or follows whoever does: see `Shard.obstacle`.
+
+        Raises:
+            StartError: there are more diskless shards than are configured; nothing was started.
+            CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a shard cannot be started.
+        """
+        await self._require_all_shards()
         await asyncio.gather(*(shard.start() for shard in self.all()))
-        await asyncio.gather(*(shard.until_leading() for shard in self.all()))
+        serving = asyncio.gather(*(shard.until_serving() for shard in self.all()))
+        try:
+            while not (await asyncio.wait([serving], timeout=PATIENCE_S))[0]:
+                obstacles = [shard.obstacle for shard in self.all() if shard.obstacle is not None]
+                _log.warning("the broker cannot start yet", waiting_for=obstacles)
+            await serving
+        finally:
+            serving.cancel()
+
+    async def _require_all_shards(self) -> None:
+        """Partitions keep the shard that they were created in, and a shard its objects."""
+        configured = existing = len(self.diskless)
+        while (await self.log.bounds(ShardId(ShardKind.DISKLESS, existing))).end > 0:
+            existing += 1
+        if existing > configured:
+            raise StartError(
+                f"diskless.metadata.topic.num.partitions is {configured}, but the log has {existing} Diskless "
+                f"coordinators, and partitions stay with theirs. Set it to {existing} or more"
+            )
+
+    async def cluster_id(self, wanted: str) -> str:
+        """The cluster's id, once it has one. While this node leads the cluster shard, that is `wanted` if need be.
+
+        Raises:
+            CoordinatorError: the cluster shard cannot be used on this node.
+        """
+        while True:
+            known = self.cluster.state.committed(CLUSTER, CLUSTER_ID)
+            if known is not None:
+                return known
+            await self.cluster.until_serving()
+            try:
+                return await self.cluster.submit(lambda command: operations.name_cluster(command, wanted))
+            except CoordinatorError:
+                await asyncio.sleep(LOOK_S)
 
     async def stop(self) -> None:
         await asyncio.gather(*(shard.stop() for shard in self.all()))
+
+
+def _require_candidate(services: ShardServices, shards: Iterable[ShardId]) -> None:
+    barred = [shard.short_name for shard in shards if not services.may_lead(shard)]
+    if barred and not services.log.is_shared:
+        raise StartError(
+            f"diskless.coordinator.placement does not let broker {services.node_id} lead {', '.join(barred)}, and "
+            f"nobody else can: the coordinator log is of this broker alone. Add the broker there, or choose a "
+            f"coordinator_log that brokers share"
+        )

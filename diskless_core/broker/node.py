@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import structlog
 
-from diskless_core.broker.arrivals import Arrivals
-from diskless_core.broker.connection import Connection, Server
 from diskless_core.broker.contexts import plugin_contexts, shard_snapshots
+from diskless_core.broker.coordinator_service import CoordinatorService
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.dispatch import ApiDispatcher
-from diskless_core.broker.frame_pool import FramePool
-from diskless_core.broker.handlers import all_handlers
+from diskless_core.broker.errors import StartError
+from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
+from diskless_core.broker.listening import Listening
+from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Endpoint, Services
+from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.clock import Clock, uuid_text
-from diskless_core.cluster import operations
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.placements import shards_in_use
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.config.listeners import Listener
 from diskless_core.config.load import LoadedConfig
+from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.directory import Directory
 from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.operations import CommitRules
+from diskless_core.coordinator.peers import PeerAddress, PeerMap
 from diskless_core.coordinator.runtime import ShardServices
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.status import ShardStatus
@@ -38,7 +43,9 @@ from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offsets import OffsetLookup
+from diskless_core.fetch.positions import Positions
 from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, ScanReport
 from diskless_core.files.retention import RetentionRules
@@ -48,7 +55,13 @@ from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
-from diskless_core.plugin.hookspecs import COORDINATOR_LOG, COORDINATOR_STORE, OFFSET_ASSIGNMENT, WAL_OBJECT_STORE
+from diskless_core.plugin.hookspecs import (
+    COORDINATOR_LOG,
+    COORDINATOR_STORE,
+    OFFSET_ASSIGNMENT,
+    ORPHAN_DETECTION,
+    WAL_OBJECT_STORE,
+)
 from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.committer import Committer, CommitterServices
@@ -57,20 +70,12 @@ from diskless_core.produce.writer import WalWriter, WriterSettings
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
 
-DRAIN_S = 5.0
-"""How long a clean shutdown waits for requests under way, once everything that was produced is committed."""
-
 COMMIT_S = 30.0
 """How long a clean shutdown waits for what was produced to be committed: the object store may be down for ever."""
 
-_MAX_IDLE_FRAME_BYTES = 64 << 20
-_BACKLOG_CONNECTIONS = 1024
+_READ_AHEAD_PART = 4  # of the cache: what is read ahead has to stay there until it is wanted
 
 _log = structlog.get_logger(__name__)
-
-
-class StartError(Exception):
-    """The broker cannot start; the message says what to do."""
 
 
 class Node:
@@ -79,14 +84,16 @@ class Node:
     def __init__(self, loaded: LoadedConfig, plugins: PluginManager, clock: Clock) -> None:
         self.config = loaded.broker
         self.metrics = Metrics()
-        self.endpoints: dict[str, Endpoint] = {}
         self._loaded = loaded
         self._plugins = plugins
         self._clock = clock
         self._context = plugin_contexts(loaded.broker, clock, node_id=loaded.broker.node_id)
+        self._listening = Listening(loaded.broker, clock, self.metrics)
+        self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
+        self.peers = PeerMap(loaded.broker.node_id)
         self._stack = AsyncExitStack()
         self._coordinators: Coordinators | None = None
-        self._server: Server | None = None
+        self._is_serving = False
         self._uploader: Uploader | None = None
         self._orphans: OrphanScanner | None = None
 
@@ -94,7 +101,7 @@ class Node:
         """Start everything, the listeners last.
 
         Raises:
-            StartError: a listener cannot be bound.
+            StartError: a listener cannot be bound, or the configuration does not fit what there is.
             CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, PluginFactoryError: a backend cannot start.
         """
         try:
@@ -109,9 +116,9 @@ class Node:
 
     def not_ready(self) -> list[str]:
         """Why this broker should get no traffic now; empty when it should."""
-        if self._coordinators is None or self._server is None:
+        if self._coordinators is None or not self._is_serving:
             return ["the broker is starting or stopping"]
-        reasons = [f"{shard.id} is not led by this node" for shard in self._coordinators.all() if not shard.leading]
+        reasons = [shard.obstacle for shard in self._coordinators.all() if shard.obstacle is not None]
         if self._uploader is not None and self._uploader.failing is not None:
             reasons.append(f"the object store refuses writes: {self._uploader.failing}")
         return reasons
@@ -134,20 +141,9 @@ class Node:
         await objects.start()
         self._stack.push_async_callback(objects.stop)
         coordinators = await self._start_coordinators(objects)
-        services = await self._build_services(coordinators, objects)
-        server = Server(
-            ApiDispatcher(services, all_handlers()),
-            FramePool(_MAX_IDLE_FRAME_BYTES),
-            Arrivals(self.config.diskless_append_inflight_max_bytes, self.metrics),
-            max_frame_bytes=self.config.socket_request_max_bytes,
-            max_connections=services.configs.max_connections,
-            wait_for_room=services.writer.backlog.wait_if_full,
-            metrics=self.metrics,
-        )
-        listening = [await self._bind(listener, server) for listener in self.config.listeners]
-        sweeper = asyncio.create_task(self._close_idle_connections(server), name="idle connections")
-        self._server = server
-        self._stack.push_async_callback(self._stop_serving, server, listening, services, sweeper)
+        directory = self._directory(coordinators)
+        services = await self._build_services(coordinators, directory, objects)
+        await self._serve(services)
 
     def _lock_folder(self) -> None:
         folder = self.config.data_dir.absolute()
@@ -172,13 +168,19 @@ class Node:
         self._stack.push_async_callback(log.stop)
         snapshots = shard_snapshots(self.config, objects, self._clock)
         shard_services = ShardServices(
-            node_id=self.config.node_id, clock=self._clock, log=log, store=store, snapshots=snapshots
+            node_id=self.config.node_id,
+            clock=self._clock,
+            log=log,
+            store=store,
+            snapshots=snapshots,
+            metrics=self.metrics,
+            may_lead=lambda shard: may_lead(self.config.diskless_coordinator_placement, shard, self.config.node_id),
         )
         coordinators = Coordinators.build(shard_services, rules, self.config.diskless_metadata_topic_num_partitions)
         self._stack.push_async_callback(coordinators.stop)
         await coordinators.start()
+        self._run_until_stopped(ShardWatch(coordinators, self.metrics).run(), "figures of shards")
         for shard in coordinators.all():
-            self.metrics.watch_shard(str(shard.id), shard)
             snapshotter = Snapshotter(shard, log, snapshots, _snapshot_rules(self.config), self._clock)
             self._run_until_stopped(snapshotter.run(), f"{shard.id} snapshots")
         self._coordinators = coordinators
@@ -193,10 +195,19 @@ class Node:
 
         self._stack.push_async_callback(stop)
 
-    async def _build_services(self, coordinators: Coordinators, objects: WalObjectStore) -> Services:
+    def _directory(self, coordinators: Coordinators) -> Directory:
+        connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
+        self._stack.push_async_callback(connections.stop)
+        directory = Directory(self.config.node_id, coordinators.diskless, connections, self.peers)
+        self._stack.push_async_callback(directory.stop)
+        return directory
+
+    async def _build_services(
+        self, coordinators: Coordinators, directory: Directory, objects: WalObjectStore
+    ) -> Services:
         config, clock, metrics = self.config, self._clock, self.metrics
         wanted_id = config.cluster_id or uuid_text(clock.new_uuid())
-        cluster_id = await coordinators.cluster.submit(lambda command: operations.name_cluster(command, wanted_id))
+        cluster_id = await coordinators.cluster_id(wanted_id)
         if config.cluster_id is not None and cluster_id != config.cluster_id:
             raise StartError(
                 f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
@@ -204,22 +215,25 @@ class Node:
             )
         configs = Configs(coordinators.cluster, BrokerSettings.of(config))
         quotas = QuotaManagers(_quota_window(config), clock)
-        topics = Topics(coordinators.cluster, coordinators.diskless, configs, clock)
+        topics = Topics(coordinators.cluster, coordinators.diskless, directory.coordinators, configs, clock)
         self._stack.push_async_callback(topics.stop)
         reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
+        read_ahead = ReadAhead(reader, config.diskless_fetch_cache_max_bytes // _READ_AHEAD_PART)
+        self._stack.push_async_callback(read_ahead.stop)
         purgatory = Purgatory()
         for shard in coordinators.diskless.values():
             shard.on_commit(purgatory.wake)
+            shard.find_offsets_with(OffsetLookup(reader).list)
         committer = Committer(
             CommitterServices(
                 node_id=config.node_id,
                 clock=clock,
                 metrics=metrics,
-                shards=coordinators.diskless,
+                shards=directory.coordinators,
                 shard_of=topics.shard_of,
             )
         )
-        uploader = self._uploader = Uploader(objects, config.diskless_append_upload_parallelism, metrics)
+        uploader = self._uploader = Uploader(objects, config.diskless_append_upload_parallelism, clock, metrics)
         writer = WalWriter(
             _writer_settings(config, objects),
             uploader,
@@ -228,12 +242,12 @@ class Node:
             metrics,
             on_uploaded=reader.uploaded,
         )
-        self._start_file_maintenance(coordinators, objects, topics, reader)
+        self._start_file_maintenance(coordinators, directory, objects, topics, reader)
         groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config))
         await groups.start()
         self._stack.push_async_callback(groups.stop)
         topics.on_deletion(groups.topic_deleted)
-        await topics.reconcile()
+        await topics.start()
         return Services(
             config=config,
             cluster_id=cluster_id,
@@ -245,19 +259,27 @@ class Node:
             quotas=quotas,
             producer_ids=ProducerIds(coordinators.cluster, config.node_id),
             writer=writer,
-            fetcher=Fetcher(topics.coordinator_of, reader, purgatory, clock, metrics),
-            offsets=OffsetLookup(reader),
+            fetcher=Fetcher(
+                topics.replica_of, Positions(topics.coordinator_of), reader, read_ahead, purgatory, clock, metrics
+            ),
             groups=groups,
             endpoints=self.endpoints,
             purgatory=purgatory,
+            coordinators=CoordinatorService(config.node_id, coordinators.diskless, self.peers, purgatory, clock),
         )
 
     def _start_file_maintenance(
-        self, coordinators: Coordinators, objects: WalObjectStore, topics: Topics, reader: ObjectReader
+        self,
+        coordinators: Coordinators,
+        directory: Directory,
+        objects: WalObjectStore,
+        topics: Topics,
+        reader: ObjectReader,
     ) -> None:
         services = DeletionServices(
             objects=objects,
             shards=coordinators.diskless,
+            coordinators=directory.coordinators,
             delete_delay_ms=self.config.diskless_file_delete_delay_ms,
             clock=self._clock,
             metrics=self.metrics,
@@ -274,7 +296,10 @@ class Node:
             OrphanServices(
                 objects=objects,
                 object_prefix=self.config.diskless_wal_object_prefix,
-                shards=coordinators.diskless,
+                detection=self._plugins.create(ORPHAN_DETECTION, self._loaded.plugins, self._context),
+                shards=directory.coordinators,
+                shards_in_use=partial(shards_in_use, coordinators.cluster),
+                scans_here=lambda: coordinators.cluster.leading,
                 grace_period_ms=self.config.diskless_coordinator_orphan_scan_grace_period_ms,
                 clock=self._clock,
                 metrics=self.metrics,
@@ -283,48 +308,29 @@ class Node:
         )
         self._run_until_stopped(orphans.run(), "orphan scan")
 
-    async def _bind(self, listener: Listener, server: Server) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        try:
-            listening = await loop.create_server(
-                lambda: Connection(server, listener.name),
-                listener.host,
-                listener.port,
-                reuse_address=True,
-                backlog=_BACKLOG_CONNECTIONS,
-            )
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {listener}: {error.strerror or error}. Is another broker running? "
-                f"Set `listeners` to another address; port 0 takes any free one"
-            ) from error
-        port = listening.sockets[0].getsockname()[1]
-        advertised = next(
-            (entry for entry in self.config.advertised_listeners if entry.name == listener.name), listener
+    # --- serving -------------------------------------------------------------------------------------------------
+
+    async def _serve(self, services: Services) -> None:
+        clients = self._listening.client_server(
+            ApiDispatcher(services, all_handlers()),
+            services.configs.max_connections,
+            services.writer.backlog.wait_if_full,
         )
-        self.endpoints[listener.name] = Endpoint(self.config.node_id, advertised.host, advertised.port or port)
-        return listening
+        servers = {listener.name: clients for listener in self.config.listeners}
+        for_brokers = self.config.inter_broker_listener_name
+        if for_brokers is not None:
+            servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, inter_broker_handlers()))
+        self._stack.push_async_callback(self._listening.stop)
+        await self._listening.start(servers)
+        if for_brokers is not None:
+            own = self.endpoints[for_brokers]
+            self.peers.learn(own.node_id, PeerAddress(own.host, own.port))
+        self._is_serving = True
+        self._stack.push_async_callback(self._stop_serving, services)
 
-    # --- running and stopping ------------------------------------------------------------------------------------
-
-    async def _close_idle_connections(self, server: Server) -> None:
-        idle_s = self.config.connections_max_idle_ms / 1000
-        while True:
-            await asyncio.sleep(idle_s / 4)
-            oldest = asyncio.get_running_loop().time() - idle_s
-            for connection in list(server.connections):
-                if connection.last_active < oldest and connection.is_idle:
-                    connection.close()
-
-    async def _stop_serving(
-        self, server: Server, listening: list[asyncio.Server], services: Services, sweeper: asyncio.Task[None]
-    ) -> None:
-        self._server = None
-        sweeper.cancel()
-        for listener in listening:
-            listener.close()
-        for connection in server.connections:
-            connection.stop_reading()
+    async def _stop_serving(self, services: Services) -> None:
+        self._is_serving = False
+        self._listening.refuse_clients()
         services.purgatory.close()
         await services.groups.stop()
         try:
@@ -333,14 +339,7 @@ class Node:
         except TimeoutError:
             _log.warning("what could not be stored in time is given up: its producers have no answer and send it again")
             services.writer.abort()
-        deadline = self._clock.monotonic() + DRAIN_S
-        while any(not connection.is_idle for connection in server.connections):
-            if self._clock.monotonic() > deadline:
-                _log.warning("requests are still under way and are given up")
-                break
-            await asyncio.sleep(0.01)
-        for connection in list(server.connections):
-            connection.close()
+        await self._listening.end_clients()
 
 
 def _writer_settings(config: BrokerConfig, objects: WalObjectStore) -> WriterSettings:

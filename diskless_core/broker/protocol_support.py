@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from diskless_core.broker.dispatch import api_name
-from diskless_core.broker.handlers import all_handlers
+from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
 from diskless_core.protocol import api_versions
 
 _HEAD = """# Protocol support
@@ -32,15 +34,29 @@ There are no transactions yet: a transactional id gets TRANSACTIONAL_ID_AUTHORIZ
 """
 
 
+_INTER_BROKER = """
+The [inter-broker listener](operations.md#the-inter-broker-listener), where there is one, serves all of these, and the
+Diskless coordinator's APIs: [protocol extensions](protocol_extensions.md).
+
+| API | key | versions | in ApiVersions |
+|---|---|---|---|
+"""
+
+
 def render() -> str:
     """The page as Markdown."""
-    served = all_handlers()
+    of_clients = all_handlers()
+    of_brokers = [key for key in inter_broker_handlers() if key not in of_clients]
+    return _HEAD + _rows(of_clients) + _INTER_BROKER + _rows(of_brokers) + _TAIL
+
+
+def _rows(served: Iterable[int]) -> str:
     rows = [
-        f"| {api_name(key)} | {key} | {_span(*supported[1:])} | {_span(oldest, newest)} |"
+        f"| {api_name(key)} | {key} | {_span(*supported[1:])} | {_span(oldest, newest)} |\n"
         for key, oldest, newest in api_versions.advertised(served)
         for supported in [api_versions.supported_versions(key)]
     ]
-    return _HEAD + "\n".join(rows) + "\n" + _TAIL
+    return "".join(rows)
 
 
 def _span(oldest: int, newest: int) -> str:

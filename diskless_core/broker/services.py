@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from diskless_core.broker.coordinator_service import CoordinatorService
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
@@ -13,7 +14,6 @@ from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.metrics import Metrics
@@ -44,9 +44,9 @@ class Services:
     producer_ids: ProducerIds
     writer: WalWriter
     fetcher: Fetcher
-    offsets: OffsetLookup
     groups: GroupCoordinator
     purgatory: Purgatory
+    coordinators: CoordinatorService
     endpoints: Mapping[str, Endpoint]
 
     def advertised(self, listener: str) -> Endpoint:

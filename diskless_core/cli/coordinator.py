@@ -20,7 +20,7 @@ from diskless_core.cli.coordinator_rebuild import RebuildRefusedError, rebuild_s
 from diskless_core.cli.text import NONE, iso_time, table
 from diskless_core.coordinator.description import DescribedRecord, LogDescriber
 from diskless_core.plugin.coordinator_log import CoordinatorLog
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId, parse_shard
 
 app = typer.Typer(help="Look into coordinator shards.", no_args_is_help=True, add_completion=False)
 
@@ -85,11 +85,10 @@ def rebuild(
 
 
 def _parse_shard(text: str) -> ShardId:
-    kind, _, index = text.rpartition("-")
-    kinds = {name: member for member in ShardKind for name in (member.value, member.name.lower())}
-    if kind not in kinds or not (index.isascii() and index.isdigit()):
-        common.fail(f"{text!r} is no shard: they are called cluster-0, diskless-0 and so on, and groups-0")
-    return ShardId(kinds[kind], int(index))
+    try:
+        return parse_shard(text)
+    except ValueError as error:
+        common.fail(str(error))
 
 
 # --- dump --------------------------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ def _status_lines(shards: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     if not shards:
         yield "The broker is starting or stopping: it has no shards now."
         return
-    header = ("shard", "leader", "leading", "term", "log start", "high watermark", "applied", "pending")
+    header = ("shard", "leader", "leading", "term", "log start", "high watermark", "applied", "stored", "pending")
     rows = [
         (
             shard["shard"],
@@ -156,6 +155,7 @@ def _status_lines(shards: Sequence[Mapping[str, Any]]) -> Iterable[str]:
             shard["log_start_offset"],
             shard["high_watermark"],
             shard["applied_offset"],
+            shard["stored_offset"],
             shard["pending_commands"],
         )
         for shard in shards
@@ -164,8 +164,17 @@ def _status_lines(shards: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     for shard in shards:
         rows_text = ", ".join(f"{name} {count}" for name, count in shard["rows"].items())
         yield f"{shard['shard']} rows: {rows_text}"
+        yield f"{shard['shard']} snapshot: {_snapshot_text(shard)}"
+        if shard["data_bytes"] is not None:
+            yield f"{shard['shard']} data: {shard['data_bytes']} bytes"
         if shard["objects"] is not None:
             objects = ", ".join(f"{stage} {count}" for stage, count in shard["objects"].items())
             yield f"{shard['shard']} objects: {objects}"
         if shard["failure"] is not None:
             yield f"{shard['shard']} FAILED: {shard['failure']}"
+
+
+def _snapshot_text(shard: Mapping[str, Any]) -> str:
+    taken_at = shard["snapshot_taken_at"]
+    taken = NONE if taken_at is None else f"up to {shard['snapshot_offset']}, {iso_time(taken_at)}"
+    return f"{taken}; {shard['bytes_since_snapshot']} bytes of the log since"

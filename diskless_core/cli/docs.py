@@ -13,6 +13,7 @@ import typer
 
 from diskless_core import metrics
 from diskless_core.broker import protocol_support
+from diskless_core.cli import record_reference
 from diskless_core.cli.common import fail
 from diskless_core.config import reference
 
@@ -22,6 +23,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "configuration.md": lambda: reference.render_reference(reference.built_in_descriptors()),
     "metrics.md": metrics.render_reference,
     "protocol_support.md": protocol_support.render,
+    "records.md": record_reference.render,
 }
 """Generated pages by their names in docs/."""
 

@@ -37,6 +37,6 @@ def scan(
     for key in report["orphans"]:
         typer.echo(key)
     typer.echo(
-        f"of {report['listed']} objects {len(report['orphans'])} are orphans from before "
-        f"{iso_time(report['threshold_ms'])}; {report['deleted']} were deleted"
+        f"of {report['listed']} objects {report['candidates']} are from before {iso_time(report['threshold_ms'])}; "
+        f"of these {len(report['orphans'])} are orphans, and {report['deleted']} were deleted"
     )

@@ -17,7 +17,8 @@ import uvloop
 
 from diskless_core import logs
 from diskless_core.broker import memory
-from diskless_core.broker.node import Node, StartError
+from diskless_core.broker.errors import StartError
+from diskless_core.broker.node import Node
 from diskless_core.cli.common import ConfigOption, OverrideOption, discover_plugins, fail, load_or_exit
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import LoadedConfig

@@ -1,6 +1,7 @@
 """What a gateway placement does to a cluster: how its gateways are spread, and how many commits a WAL object costs.
 
-Pure: the cluster may be a real one or a model of one that somebody thinks of building.
+Pure: the cluster may be a real one or a model of one that somebody thinks of building. (KIP-1164, "Reducing multi-DC
+commit operations".)
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from diskless_core.cluster.records import (
     TopicCreated,
     TopicRemoved,
 )
+from diskless_core.cluster.spreading import place
 from diskless_core.coordinator.machine import Command
 from diskless_core.protocol.errors import ErrorCode
 
@@ -29,11 +30,12 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create: its id is drawn by the caller, `shards` gives each partition's diskless shard."""
+    """A topic to create: its id is drawn by the caller. `shard_count` diskless shards share its partitions."""
 
     topic_id: bytes
     name: str
-    shards: Sequence[int]
+    partition_count: int
+    shard_count: int
     configs: Mapping[str, str]
 
 
@@ -93,7 +95,7 @@ def create_topic(command: ClusterCommand, topic: NewTopic) -> Refusal | None:
     if refusal is not None:
         return refusal
     command.emit(TopicCreated(topic_id=topic.topic_id, name=topic.name))
-    for partition, shard in enumerate(topic.shards):
+    for partition, shard in enumerate(place(command, topic.topic_id, topic.partition_count, topic.shard_count)):
         command.emit(PartitionPlaced(topic_id=topic.topic_id, partition=partition, shard=shard))
     for name, value in topic.configs.items():
         command.emit(ConfigSet(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value))
@@ -122,8 +124,8 @@ def add_partitions(command: ClusterCommand, growth: Growth, *, validate_only: bo
         return Refusal(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=f"The topic '{growth.name}' does not exist.")
     refusal = _check_growth(growth, topic.partition_count)
     if refusal is None and not validate_only:
-        for partition in range(topic.partition_count, growth.count):
-            shard = shard_of_new_partition(partition, growth.shard_count)
+        shards = place(command, topic_id, growth.count - topic.partition_count, growth.shard_count)
+        for partition, shard in enumerate(shards, start=topic.partition_count):
             command.emit(PartitionPlaced(topic_id=topic_id, partition=partition, shard=shard))
     return refusal
 
@@ -153,11 +155,6 @@ def _check_growth(growth: Growth, present: int) -> Refusal | None:
             "the only one registered.",
         )
     return None
-
-
-def shard_of_new_partition(partition: int, shard_count: int) -> int:
-    """Where a partition that is created now will belong (KIP-1164, "Partitioning")."""
-    return partition % shard_count
 
 
 def remove_topic(command: ClusterCommand, topic_id: bytes) -> str | None:

@@ -23,7 +23,7 @@ class Producer(NamedTuple):
 class Placement(Protocol):
     """Where partitions are."""
 
-    def coordinator_of(self, partition: PartitionKey) -> DisklessShard | None: ...
+    def replica_of(self, partition: PartitionKey) -> DisklessShard | None: ...
 
 
 def describe(
@@ -36,7 +36,7 @@ def describe(
     found: dict[PartitionKey, list[Producer]] = {}
     shards: set[DisklessShard] = set()
     for key in partitions:
-        shard = placement.coordinator_of(key)
+        shard = placement.replica_of(key)
         if shard is not None and shard.head(key) is not None:
             found[key] = []
             shards.add(shard)

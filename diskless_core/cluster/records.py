@@ -34,7 +34,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlaced:
-    """A partition and the diskless shard that it belongs to for good (KIP-1164, "Partitioning")."""
+    """A partition and its diskless shard, for good (KIP-1164, "Partitioning of __diskless_metadata")."""
 
     topic_id: bytes
     partition: int

@@ -19,15 +19,19 @@ from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.machine import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
 from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
+from diskless_core.coordinator.api import DisklessCoordinator
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.coordinator.tables import Writes
 from diskless_core.produce.validation import TopicRules
 
 REPAIR_INTERVAL_S = 0.5
+
+START_S = 5.0
+"""How long a start waits for topics that were left in the middle of a change."""
 
 DeletionListener = Callable[[uuid.UUID, str], Awaitable[None]]
 
@@ -62,12 +66,14 @@ class Topics:
     def __init__(
         self,
         cluster: Shard[ClusterRecord],
-        shards: Mapping[int, DisklessShard],
+        replicas: Mapping[int, DisklessShard],
+        coordinators: Mapping[int, DisklessCoordinator],
         configs: Configs,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
-        self._shards = shards
+        self._replicas = replicas
+        self._coordinators = coordinators
         self._configs = configs
         self._clock = clock
         self._by_id: dict[bytes, TopicInfo] = {}
@@ -75,6 +81,7 @@ class Topics:
         self._creating: dict[str, asyncio.Task[TopicInfo | Refusal]] = {}
         self._deletion_listeners: list[DeletionListener] = []
         self._repair: asyncio.Task[None] | None = None
+        self._follower: asyncio.Task[None] | None = None
         cluster.on_commit(self._forget_changed)
 
     def on_deletion(self, listener: DeletionListener) -> None:
@@ -118,9 +125,15 @@ class Topics:
         """Which diskless shard a partition belongs to."""
         return self._cluster.state.committed(PLACEMENTS, partition)
 
-    def coordinator_of(self, partition: PartitionKey) -> DisklessShard | None:
+    def replica_of(self, partition: PartitionKey) -> DisklessShard | None:
+        """What this node knows of a partition: its shard, led here or not, for reads that may be stale."""
         shard = self.shard_of(partition)
-        return self._shards.get(shard) if shard is not None else None
+        return self._replicas.get(shard) if shard is not None else None
+
+    def coordinator_of(self, partition: PartitionKey) -> DisklessCoordinator | None:
+        """Who decides about a partition, for changes and strict reads."""
+        shard = self.shard_of(partition)
+        return self._coordinators.get(shard) if shard is not None else None
 
     def _load(self, topic_id: bytes) -> TopicInfo | None:
         state = self._cluster.state
@@ -159,9 +172,8 @@ class Topics:
         new = NewTopic(
             topic_id=self._clock.new_uuid().bytes,
             name=name,
-            shards=[
-                operations.shard_of_new_partition(partition, len(self._shards)) for partition in range(partition_count)
-            ],
+            partition_count=partition_count,
+            shard_count=len(self._replicas),
             configs=configs,
         )
         if validate_only:
@@ -207,7 +219,9 @@ class Topics:
         Raises:
             CoordinatorError: no definite answer.
         """
-        growth = Growth(name=name, count=count, assignments=assignments, node_id=node_id, shard_count=len(self._shards))
+        growth = Growth(
+            name=name, count=count, assignments=assignments, node_id=node_id, shard_count=len(self._replicas)
+        )
         with self._repaired_if_interrupted(OutcomeUnknownError):
             refusal = await self._cluster.submit(
                 lambda command: operations.add_partitions(command, growth, validate_only=validate_only)
@@ -246,7 +260,7 @@ class Topics:
         The diskless shards come last: `reconcile` knows by them what is not done yet.
         """
         await asyncio.gather(*(listener(topic_id, name) for listener in self._deletion_listeners))
-        await asyncio.gather(*(shard.delete_topic(topic_id) for shard in self._shards.values()))
+        await asyncio.gather(*(coordinator.delete_topic(topic_id) for coordinator in self._coordinators.values()))
 
     async def reconcile(self) -> None:
         """Bring the diskless shards and the listeners to what the cluster shard says, after a crash in between.
@@ -256,16 +270,33 @@ class Topics:
         """
         for info in list(self.all()):
             await self._create_partitions(info)
-        known = {topic_id: name for shard in self._shards.values() for topic_id, name in shard.topics().items()}
+        known = {topic_id: name for shard in self._replicas.values() for topic_id, name in shard.topics().items()}
         for topic_id, name in known.items():
             if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
                 await self._clear_away(topic_id, name)
 
+    async def start(self) -> None:
+        """Reconcile while this node leads the cluster shard: now, and whenever it comes to lead it.
+
+        It is done when this returns, or goes on: a coordinator that another node leads may not be reached yet.
+        """
+        term = self._cluster.term
+        if term is not None:
+            await asyncio.wait([self._begin_repair()], timeout=START_S)
+        self._follower = asyncio.create_task(self._follow_terms(term), name="topics")
+
     async def stop(self) -> None:
-        """End the background repair, if there is one."""
-        if self._repair is not None:
-            self._repair.cancel()
-            await asyncio.gather(self._repair, return_exceptions=True)
+        """End what goes on in the background."""
+        tasks = [task for task in (self._follower, self._repair) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_terms(self, term: int | None) -> None:
+        while True:
+            term = await self._cluster.until_term_changes(term)
+            if term is not None:
+                self._begin_repair()
 
     @contextmanager
     def _repaired_if_interrupted(self, error: type[CoordinatorError] = CoordinatorError) -> Iterator[None]:
@@ -273,15 +304,24 @@ class Topics:
         try:
             yield
         except error:
-            if self._repair is None or self._repair.done():
-                self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
+            self._begin_repair()
             raise
+
+    def _begin_repair(self) -> asyncio.Task[None]:
+        if self._repair is None or self._repair.done():
+            self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
+        return self._repair
 
     async def _reconcile_until_done(self) -> None:
         while True:
             try:
                 await self._cluster.barrier()  # now it is known what became of the interrupted command
-                return await self.reconcile()
+                await self.reconcile()
+                return
+            except NotCoordinatorError:
+                if not self._cluster.leading:
+                    return  # whoever leads the cluster shard next begins with this
+                await asyncio.sleep(REPAIR_INTERVAL_S)
             except CoordinatorError as error:
                 _log.warning("the topics of a shard are not up to date yet", error=str(error))
                 await asyncio.sleep(REPAIR_INTERVAL_S)
@@ -291,17 +331,17 @@ class Topics:
         for partition in range(info.partition_count):
             key = PartitionKey(info.topic_id.bytes, partition)
             shard = self.shard_of(key)
-            if shard is not None and self._shards[shard].head(key) is None:
+            if shard is not None and shard in self._replicas and self._replicas[shard].head(key) is None:
                 missing.setdefault(shard, []).append(partition)
         await asyncio.gather(
             *(
-                self._shards[shard].create_partitions(info.topic_id, info.name, partitions)
+                self._coordinators[shard].create_partitions(info.topic_id, info.name, partitions)
                 for shard, partitions in missing.items()
             )
         )
 
     def _described(self, new: NewTopic) -> TopicInfo:
-        return self._info(new.topic_id, new.name, len(new.shards), new.configs)
+        return self._info(new.topic_id, new.name, new.partition_count, new.configs)
 
     def _info(self, topic_id: bytes, name: str, partition_count: int, configs: Mapping[str, str]) -> TopicInfo:
         effective = {**self._configs.topic_defaults(), **configs}

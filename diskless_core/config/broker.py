@@ -1,75 +1,52 @@
-"""The broker's own settings. Names, types, defaults and units are Kafka's and the KIPs' wherever they have them."""
+"""The broker's own settings. Names, types, defaults and units are Kafka's and the KIPs' wherever they have them.
+
+(KIP-1164, "Configuration".)
+"""
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from diskless_core.config.listeners import Listener, check_advertised, parse_listener, parse_listeners
-from diskless_core.plugin.config import Settings, split_list
-
-MAX_INT = 2**31 - 1
-MAX_LONG = 2**63 - 1
-
-MIB = 1024 * 1024
-MINUTE_MS = 60_000
-HOUR_MS = 60 * MINUTE_MS
-
-Int = Annotated[int, Field(le=MAX_INT)]
-Long = Annotated[int, Field(le=MAX_LONG)]
-OptionalText = Annotated[str | None, BeforeValidator(lambda value: value or None)]
-Listeners = Annotated[tuple[Listener, ...], BeforeValidator(parse_listeners)]
-Folders = Annotated[tuple[Path, ...], BeforeValidator(split_list)]
+from diskless_core.config.limits import at_least, at_most
+from diskless_core.config.listeners import (
+    DEFAULT_PROTOCOL_MAP,
+    Listener,
+    check_advertised,
+    check_inter_broker,
+    check_protocols,
+)
+from diskless_core.config.placement import Placement, check_shards
+from diskless_core.config.types import (
+    HOUR_MS,
+    MAX_INT,
+    MAX_LONG,
+    MIB,
+    MINUTE_MS,
+    AdminListener,
+    ConsumerAssignor,
+    ConsumerAssignors,
+    Folders,
+    Int,
+    Listeners,
+    LogFormat,
+    LogLevel,
+    Long,
+    OptionalText,
+    Placements,
+    ProtocolMap,
+    TimestampType,
+)
+from diskless_core.plugin.config import Settings
 
 _OBJECT_PREFIX = re.compile(r"[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*")
 
 
-class TimestampType(StrEnum):
-    """Whose clock a record's timestamp comes from."""
-
-    CREATE_TIME = "CreateTime"
-    LOG_APPEND_TIME = "LogAppendTime"
-
-
-class LogFormat(StrEnum):
-    """How the broker writes its own log."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """The least severe message that the broker logs."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class ConsumerAssignor(StrEnum):
-    """How the consumer protocol's partitions are shared out."""
-
-    UNIFORM = "uniform"
-    RANGE = "range"
-
-
-ConsumerAssignors = Annotated[tuple[ConsumerAssignor, ...], BeforeValidator(split_list)]
-
-
 def _lower_case(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
-
-
-def parse_admin_listener(value: object) -> object:
-    """`http://host:port`, or nothing to have no admin listener."""
-    if not isinstance(value, str):
-        return value
-    return parse_listener(value, {"http"}) if value else None
 
 
 class BrokerConfig(Settings):
@@ -92,18 +69,29 @@ class BrokerConfig(Settings):
         description="Folder of this broker's local state. Of a list, as Kafka allows it, the first one is used.",
     )
 
+    listener_security_protocol_map: ProtocolMap = Field(
+        default=DEFAULT_PROTOCOL_MAP,
+        description="Protocol of each listener by its name, as <name>:<protocol>. Until there is security, listeners "
+        "are served whose protocol is PLAINTEXT.",
+    )
     listeners: Listeners = Field(
         default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
         min_length=1,
         description="Addresses to listen on, as <name>://<host>:<port>. An empty host means all interfaces, "
-        "port 0 any free port. Until there is security, the only name is PLAINTEXT.",
+        "port 0 any free port. Names are those of listener.security.protocol.map.",
     )
     advertised_listeners: Listeners = Field(
         default=(),
         description="Addresses that clients are told to connect to. Unset, those of listeners, which is refused "
         "where one listens on all interfaces. Port 0 stands for the port that was really bound.",
     )
-    admin_listener: Annotated[Listener | None, BeforeValidator(parse_admin_listener)] = Field(
+    inter_broker_listener_name: OptionalText = Field(
+        default=None,
+        description="Name of the listener for other brokers, which serves the Diskless coordinators of this one. It is "
+        "not for clients: until there is security, whoever reaches it may do what a broker may. Unset, there is none, "
+        "which is right for a single broker.",
+    )
+    admin_listener: AdminListener = Field(
         default=Listener("http", "127.0.0.1", 9644),
         description="Address of the HTTP interface for health, metrics and plugins. Empty, there is none.",
     )
@@ -243,7 +231,15 @@ class BrokerConfig(Settings):
     diskless_metadata_topic_num_partitions: Int = Field(
         default=1,
         ge=1,
-        description="Number of Diskless coordinators, each a partition of the metadata topic. Not to be changed later.",
+        description="Number of Diskless coordinators, each a partition of the metadata topic. It can be raised: the "
+        "new ones get partitions that are created from then on. It can't be lowered.",
+    )
+    diskless_coordinator_placement: Placements = Field(
+        default=(),
+        description="Which brokers may lead which coordinator, as <coordinator>:<broker>|<broker>: 0:1|2,1:3 lets the "
+        "first Diskless coordinator be led by broker 1 or 2, and the second by broker 3. Others are called cluster-0 "
+        "and groups-0; * is all that are not named, so that *:1|2 keeps coordinators off all other brokers. Empty, any "
+        "broker may lead any. The same on all brokers.",
     )
     metadata_log_max_record_bytes_between_snapshots: Long = Field(
         default=20 * MIB,
@@ -327,6 +323,19 @@ class BrokerConfig(Settings):
             return self.diskless_append_linger_ms
         return self.diskless_append_commit_interval_ms if requests_are_billed else 0
 
+    @field_validator("listeners")
+    @classmethod
+    def _served(cls, value: tuple[Listener, ...], info: ValidationInfo) -> tuple[Listener, ...]:
+        check_protocols(value, info.data.get("listener_security_protocol_map", DEFAULT_PROTOCOL_MAP))
+        return value
+
+    @field_validator("inter_broker_listener_name")
+    @classmethod
+    def _for_brokers(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and "listeners" in info.data:
+            check_inter_broker(value, info.data["listeners"], info.data.get("advertised_listeners", ()))
+        return value
+
     @field_validator("advertised_listeners")
     @classmethod
     def _reachable(cls, value: tuple[Listener, ...], info: ValidationInfo) -> tuple[Listener, ...]:
@@ -340,14 +349,14 @@ class BrokerConfig(Settings):
     @field_validator("group_max_session_timeout_ms")
     @classmethod
     def _above_min_session_timeout(cls, value: int, info: ValidationInfo) -> int:
-        return _at_least("group_min_session_timeout_ms", value, info)
+        return at_least("group_min_session_timeout_ms", value, info)
 
     @field_validator("group_consumer_session_timeout_ms", "group_consumer_heartbeat_interval_ms")
     @classmethod
     def _within_group_limits(cls, value: int, info: ValidationInfo) -> int:
         name = str(info.field_name).removeprefix("group_consumer_")
-        _at_least(f"group_consumer_min_{name}", value, info)
-        return _at_most(f"group_consumer_max_{name}", value, info)
+        at_least(f"group_consumer_min_{name}", value, info)
+        return at_most(f"group_consumer_max_{name}", value, info)
 
     @field_validator("group_consumer_heartbeat_interval_ms")
     @classmethod
@@ -357,10 +366,18 @@ class BrokerConfig(Settings):
             raise ValueError(f"it has to be less than group.consumer.session.timeout.ms, which is {session_timeout_ms}")
         return value
 
+    @field_validator("diskless_coordinator_placement")
+    @classmethod
+    def _of_shards(cls, value: tuple[Placement, ...], info: ValidationInfo) -> tuple[Placement, ...]:
+        shards = info.data.get("diskless_metadata_topic_num_partitions")
+        if shards is not None:
+            check_shards(value, shards)
+        return value
+
     @field_validator("diskless_append_inflight_max_bytes")
     @classmethod
     def _holds_one_object(cls, value: int, info: ValidationInfo) -> int:
-        return _at_least("diskless_append_buffer_max_bytes", value, info)
+        return at_least("diskless_append_buffer_max_bytes", value, info)
 
     @field_validator("diskless_wal_object_prefix")
     @classmethod
@@ -373,17 +390,3 @@ class BrokerConfig(Settings):
 
 def _times(value: int, unit_ms: int) -> int:
     return -1 if value < 0 else value * unit_ms
-
-
-def _at_least(other_field: str, value: int, info: ValidationInfo) -> int:
-    other: Any = info.data.get(other_field)
-    if other is not None and value < other:
-        raise ValueError(f"it has to be at least {other_field.replace('_', '.')}, which is {other}")
-    return value
-
-
-def _at_most(other_field: str, value: int, info: ValidationInfo) -> int:
-    other: Any = info.data.get(other_field)
-    if other is not None and value > other:
-        raise ValueError(f"it has to be at most {other_field.replace('_', '.')}, which is {other}")
-    return value

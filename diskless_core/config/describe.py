@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from diskless_core.config.broker import MAX_INT, MAX_LONG
 from diskless_core.config.keys import is_secret, model_keys
 from diskless_core.config.sources import environment_name
+from diskless_core.config.types import MAX_INT, MAX_LONG
 
 JsonSchema = Mapping[str, Any]
 

@@ -6,28 +6,46 @@ A local shard is called without the wire codec. Partitions belong to the shard t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
-from diskless_core.coordinator import operations
+from diskless_core.coordinator import file_operations, operations, time_index, time_lookup
 from diskless_core.coordinator.commands import (
     BatchResult,
     CommitFile,
     DeletedRecords,
     FoundRuns,
+    HandOver,
+    ListedOffset,
     PartitionKey,
     Run,
+    count_results,
 )
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
+from diskless_core.coordinator.oldest_file import oldest_live_ms
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.records import DisklessRecord
-from diskless_core.coordinator.runs import PAGE_RUNS, RecentRuns, stored_runs, within_budget
+from diskless_core.coordinator.runs import (
+    PAGE_RUNS,
+    UNLIMITED_BYTES,
+    RecentRuns,
+    stored_runs,
+    total_bytes,
+    within_budget,
+)
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.schema import DEAD_FILES, FILES, PARTITIONS, TOPICS, PartitionHead
+from diskless_core.coordinator.schema import BATCHES, FILES, PARTITIONS, TOPICS, PartitionHead
 from diskless_core.coordinator.tables import Writes
+from diskless_core.coordinator.time_lookup import PartitionRuns
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode
 
+T = TypeVar("T")
+
 CommitListener = Callable[[Sequence[PartitionKey]], None]
+
+OffsetFinder = Callable[["DisklessShard", PartitionKey, int], Awaitable[ListedOffset]]
+"""Looks up an offset by timestamp in what the node knows of a partition; it may have to read the batches themselves."""
 
 
 class DisklessShard:
@@ -38,18 +56,33 @@ class DisklessShard:
         self._rules = rules
         self._recent = RecentRuns(shard.state)
         self._listeners: list[CommitListener] = []
+        self._find_offset: OffsetFinder | None = None
+        shard.on_restore(self._recent.forget)
         shard.on_commit(self._committed)
 
     def on_commit(self, listener: CommitListener) -> None:
         """Call `listener` with the partitions whose head moved, right after each commit that the node learns of."""
         self._listeners.append(listener)
 
+    def find_offsets_with(self, finder: OffsetFinder) -> None:
+        """Answer `list_offsets` from now on, with what `finder` finds."""
+        self._find_offset = finder
+
     def _committed(self, writes: Writes) -> None:
         self._recent.note(writes)
+        self._count(writes)
         moved = [PartitionKey(*key) for key in writes.get(PARTITIONS, ())]
         if moved:
             for listener in self._listeners:
                 listener(moved)
+
+    def _count(self, writes: Writes) -> None:
+        committed = [file for file in writes.get(FILES, {}).values() if file is not None and file.results]
+        if committed:
+            meter = self.shard.meter
+            meter.commits.inc(len(committed))
+            meter.committed_batches.inc(sum(count_results(file.results) for file in committed))
+            meter.committed_runs.inc(len(writes.get(BATCHES, ())))
 
     async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
         """DisklessCreatePartitions: those that exist already stay as they are."""
@@ -60,11 +93,13 @@ class DisklessShard:
         return await self.shard.submit(lambda command: operations.delete_topic(command, topic_id.bytes))
 
     async def commit_file(self, request: CommitFile) -> list[BatchResult]:
-        """DisklessCommitFile: a result for each batch, in order.
+        """DisklessCommitFile: a result for each batch, in order; INVALID_REQUEST for all when the owners make no sense.
 
         Raises:
             CoordinatorError: no answer; the same request can be sent again and will be answered as the first time.
         """
+        if not request.is_owned_by(self.shard.id.index):
+            return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
         return await self.shard.submit(
             lambda command: operations.commit_file(command, request, self._rules),
             prefetch=[(FILES, (request.object_key,))],
@@ -93,26 +128,86 @@ class DisklessShard:
         if offset == head.next_offset:
             return head.appended_bytes
         try:
-            runs = await self.runs_from(partition, offset)
+            runs = await self.runs_from(partition, offset, 1)
         except CoordinatorStoreError as error:
             raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
         return runs[0].bytes_before if runs else head.appended_bytes
 
+    async def list_offsets(self, partition: PartitionKey, timestamp: int) -> ListedOffset:
+        """DisklessListOffsets, strictly: it reflects all that was committed before the call.
+
+        Raises:
+            CoordinatorError: no answer.
+        """
+        await self.barrier()
+        if self._find_offset is None:
+            raise CoordinatorLoadingError(f"the node of {self.shard.id} is starting")
+        try:
+            return await self._find_offset(self, partition, timestamp)
+        except CoordinatorStoreError as error:
+            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
+
+    async def oldest_file_ms(self) -> int | None:
+        """When the oldest object with live batches here was created, by its key, in milliseconds since the epoch.
+
+        Raises:
+            CoordinatorError: no answer.
+        """
+        await self.barrier()
+        try:
+            await self.shard.flush()
+            return await self.shard.with_store(oldest_live_ms)
+        except CoordinatorStoreError as error:
+            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
+
+    async def hand_over(self, files: Sequence[HandOver]) -> None:
+        """Take over objects of which an owner before has no live batches; again, if need be: it changes nothing.
+
+        When it returns, the shard owns them, or had them and is through with them. One that is not committed here
+        never will be.
+
+        Raises:
+            CoordinatorError: no answer, or one of them is none of this shard's.
+        """
+        index = self.shard.id.index
+        for file in files:
+            if index not in file.owner_ids:
+                raise CoordinatorError(f"{self.shard.id} is none of the owners {file.owner_ids} of {file.object_key}")
+        await self.shard.submit(
+            lambda command: file_operations.receive_files(command, index, files),
+            prefetch=file_operations.rows_to_receive(files),
+        )
+
+    async def files_handed_over(self, object_keys: Sequence[str], next_owner: int) -> None:
+        """Note that `next_owner` has confirmed that it has these objects; errors as `forget_files`."""
+        await self.shard.submit(
+            lambda command: file_operations.files_handed_over(command, object_keys, next_owner),
+            prefetch=file_operations.rows_to_leave(object_keys),
+        )
+
+    async def files_deleted(self, object_keys: Sequence[str]) -> None:
+        """Note that the object store has confirmed that these objects are gone; errors as `forget_files`."""
+        await self.shard.submit(
+            lambda command: file_operations.files_deleted(command, object_keys),
+            prefetch=file_operations.rows_to_leave(object_keys),
+        )
+
     async def forget_files(self, object_keys: Sequence[str]) -> None:
-        """Forget dead objects that the object store has confirmed to be gone.
+        """Forget objects that were handed over or deleted, the answers to their CommitFiles included.
 
         Raises:
             CoordinatorError: no answer; it can be asked again.
         """
         await self.shard.submit(
-            lambda command: operations.forget_files(command, object_keys),
-            prefetch=[(DEAD_FILES, (object_key,)) for object_key in object_keys],
+            lambda command: file_operations.forget_files(command, object_keys),
+            prefetch=file_operations.rows_to_forget(object_keys),
         )
 
     async def raise_horizon(self, horizon_ms: int) -> None:
         """From now on no object is committed whose key says that it was created before; see `HorizonRaised`.
 
         Raises:
+            ClockSkewError: it is less than `operations.HORIZON_AGE_MS` in the past by the leader's clock.
             CoordinatorError: no answer; it can be asked again.
         """
         await self.shard.submit(lambda command: operations.raise_horizon(command, horizon_ms))
@@ -120,9 +215,12 @@ class DisklessShard:
     async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
         """DisklessDescribeFiles, strictly: those that are committed here, those about to be included.
 
+        A leader that was deposed and does not know it has no answer to this.
+
         Raises:
             CoordinatorError: no answer.
         """
+        await self.shard.barrier()
         return await self.shard.submit(
             lambda command: operations.known_files(command, object_keys),
             prefetch=[(FILES, (object_key,)) for object_key in object_keys],
@@ -164,7 +262,7 @@ class DisklessShard:
         found = self.find_recent(partition, offset, max_bytes)
         if found is not None:
             return found
-        runs = await self.runs_from(partition, offset)
+        runs = await self.runs_from(partition, offset, max_bytes)
         head = self.head(partition)
         if head is None:
             return FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -172,15 +270,56 @@ class DisklessShard:
             return _found(head, (), ErrorCode.OFFSET_OUT_OF_RANGE)
         return _found(head, within_budget(runs, max_bytes))
 
-    async def runs_from(self, partition: PartitionKey, offset: int) -> Sequence[Run]:
-        """Up to a page of runs from the one that contains `offset` on, or the next one, from store and memory."""
+    async def runs_from(self, partition: PartitionKey, offset: int, max_bytes: int = UNLIMITED_BYTES) -> Sequence[Run]:
+        """A page of runs from the one that contains `offset` on, or the next one, from store and memory.
+
+        It may have fewer when they come to `max_bytes`.
+        """
         recent = self._recent.since(partition, offset)
         if recent is not None:
             return recent
         newer = self._recent.after(partition, offset)
-        stored = await self.shard.with_store(lambda store: stored_runs(store, partition, offset))
+        stored = await self.shard.with_store(lambda store: stored_runs(store, partition, offset, max_bytes))
+        if total_bytes(stored) >= max_bytes:
+            return stored
         reached = stored[-1].last_offset if stored else offset - 1
         return [*stored, *(run for run in newer if run.base_offset > reached)][:PAGE_RUNS]
+
+    async def first_run_at_or_after(self, partition: PartitionKey, timestamp: int, offset: int) -> Run | None:
+        """The first run from `offset` on that has a record of `timestamp`, in milliseconds, or later.
+
+        One that contains `offset` may have it before `offset`: whoever does not find it behind asks again from the next
+        run on.
+
+        Raises:
+            CoordinatorError: the store failed.
+        """
+        head = self.head(partition)
+        if head is None or timestamp > head.max_timestamp:
+            return None
+        return await self._by_time(
+            partition, lambda runs: time_index.first_at_or_after(runs, timestamp, offset, head.next_offset)
+        )
+
+    async def latest_runs(self, partition: PartitionKey) -> Sequence[Run]:
+        """The runs, two at most, one of which has the latest record; see `time_lookup.latest_runs`.
+
+        Raises:
+            CoordinatorError: the store failed.
+        """
+        head = self.head(partition)
+        if head is None:
+            return []
+        return await self._by_time(
+            partition, lambda runs: time_lookup.latest_runs(runs, head.log_start_offset, head.next_offset)
+        )
+
+    async def _by_time(self, partition: PartitionKey, look_up: Callable[[PartitionRuns], T]) -> T:
+        newer = self._recent.of(partition)
+        try:
+            return await self.shard.with_store(lambda store: look_up(PartitionRuns(store, partition, newer)))
+        except CoordinatorStoreError as error:
+            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
 
 
 def _found(head: PartitionHead, runs: Sequence[Run], error: ErrorCode = ErrorCode.NONE) -> FoundRuns:

@@ -1,8 +1,11 @@
-"""Which batches become one row: adjacent ones of a partition in one object make a run. Pure."""
+"""Which batches become one row: adjacent ones of a partition in one object make a run. Pure.
+
+(KIP-1164, "Local state machine".)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from diskless_core.coordinator.commands import Run
 from diskless_core.protocol.file_committed import CommittedBatch
@@ -11,34 +14,40 @@ MAX_RUN_BYTES = 1 << 20
 """Adjacent batches become one row up to this size; a reader of a run walks at most this much."""
 
 
-def coalesce(object_key: str, batches: Sequence[CommittedBatch]) -> Iterator[Run]:
-    """The runs that one partition's batches of an object make: adjacent in bytes and offsets, of one kind of time."""
-    run: Run | None = None
+def coalesce(object_key: str, batches: Sequence[CommittedBatch], bytes_before: int = 0) -> list[Run]:
+    """The runs that one partition's batches of an object make: adjacent in bytes and offsets, of one kind of time.
+
+    Args:
+        bytes_before: what was appended to the partition before them.
+    """
+    runs: list[Run] = []
+    next_byte = next_offset = kind = -1
     for batch in batches:
-        if (
-            run is not None
-            and run.byte_offset + run.byte_size == batch.byte_offset
-            and run.last_offset + 1 == batch.base_offset
-            and run.timestamp_type == batch.timestamp_type
-            and run.byte_size + batch.byte_size <= MAX_RUN_BYTES
-        ):
-            run = run._replace(
-                last_offset=batch.last_offset,
-                byte_size=run.byte_size + batch.byte_size,
-                max_timestamp=max(run.max_timestamp, batch.batch_max_timestamp),
+        _, byte_offset, byte_size, base_offset, last_offset, append_time, max_timestamp, timestamp_type, *_ = batch
+        if byte_offset == next_byte and base_offset == next_offset and timestamp_type == kind:
+            run = runs[-1]
+            if run.byte_size + byte_size <= MAX_RUN_BYTES:
+                runs[-1] = run._replace(
+                    last_offset=last_offset,
+                    byte_size=run.byte_size + byte_size,
+                    max_timestamp=max(run.max_timestamp, max_timestamp),
+                )
+                next_byte, next_offset = byte_offset + byte_size, last_offset + 1
+                bytes_before += byte_size
+                continue
+        runs.append(
+            Run(
+                base_offset,
+                last_offset,
+                object_key,
+                byte_offset,
+                byte_size,
+                append_time,
+                max_timestamp,
+                timestamp_type,
+                bytes_before,
             )
-            continue
-        if run is not None:
-            yield run
-        run = Run(
-            base_offset=batch.base_offset,
-            last_offset=batch.last_offset,
-            object_key=object_key,
-            byte_offset=batch.byte_offset,
-            byte_size=batch.byte_size,
-            append_time=batch.log_append_timestamp,
-            max_timestamp=batch.batch_max_timestamp,
-            timestamp_type=batch.timestamp_type,
         )
-    if run is not None:
-        yield run
+        next_byte, next_offset, kind = byte_offset + byte_size, last_offset + 1, timestamp_type
+        bytes_before += byte_size
+    return runs

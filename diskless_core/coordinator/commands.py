@@ -7,8 +7,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import starmap
 from typing import NamedTuple
 
+from diskless_core.protocol.commit_file import CommitBatch as CommitBatch
 from diskless_core.protocol.errors import ErrorCode
 
 OBJECT_FORMAT_WAL = 1
@@ -19,6 +21,7 @@ NO_OFFSET = -1
 
 _DIGESTED = struct.Struct(">16siiiiqbqhii")
 _RESULT = struct.Struct(">hqq?")
+_ERROR_CODES = {int(code): code for code in ErrorCode}
 
 
 class TimestampType(IntEnum):
@@ -35,22 +38,6 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-class CommitBatch(NamedTuple):
-    """One batch of an uploaded object that wants offsets. `byte_offset` counts from the object's first byte."""
-
-    topic_id: bytes
-    partition: int
-    byte_offset: int
-    size: int
-    record_count: int
-    max_timestamp: int
-    timestamp_type: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFile:
     """Give the batches of an uploaded object their offsets. Batches of a partition keep the order they have here."""
@@ -62,16 +49,23 @@ class CommitFile:
     owner_ids: Sequence[int]
     batches: Sequence[CommitBatch]
 
+    def is_owned_by(self, shard_index: int) -> bool:
+        """Whether the owners are named once each, this shard among them: else it could not be said who deletes it."""
+        return shard_index in self.owner_ids and len(set(self.owner_ids)) == len(self.owner_ids)
+
     def digest(self) -> bytes:
         """What tells this commit from another one of the same object key."""
         content = hashlib.blake2b(struct.pack(">bq", self.object_format, self.file_size), digest_size=16)
-        for batch in self.batches:
-            content.update(_DIGESTED.pack(*batch))
+        content.update(b"".join(starmap(_DIGESTED.pack, self.batches)))
         return content.digest()
 
 
 class BatchResult(NamedTuple):
-    """What became of one batch. `append_time` is the commit clock, whatever the topic's timestamp type."""
+    """What became of one batch. `append_time` is the commit clock, whatever the topic's timestamp type.
+
+    Of an object that was refused because it was created too long ago, with KAFKA_STORAGE_ERROR, `append_time` is a time
+    that is late enough for another object.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     base_offset: int = NO_OFFSET
@@ -79,13 +73,18 @@ class BatchResult(NamedTuple):
     is_duplicate: bool = False
 
 
-def pack_results(results: Sequence[BatchResult]) -> bytes:
-    return b"".join(_RESULT.pack(*result) for result in results)
+pack_result = _RESULT.pack
+"""A `BatchResult`'s fields in their order. Results are packed one behind the other."""
+
+
+def count_results(data: bytes) -> int:
+    """How many results were packed."""
+    return len(data) // _RESULT.size
 
 
 def unpack_results(data: bytes) -> list[BatchResult]:
     return [
-        BatchResult(ErrorCode(error), base_offset, append_time, is_duplicate)
+        BatchResult(_ERROR_CODES[error], base_offset, append_time, is_duplicate)
         for error, base_offset, append_time, is_duplicate in _RESULT.iter_unpack(data)
     ]
 
@@ -121,3 +120,23 @@ class FoundRuns(NamedTuple):
     log_start_offset: int = NO_OFFSET
     high_watermark: int = NO_OFFSET
     runs: Sequence[Run] = ()
+
+
+class ListedOffset(NamedTuple):
+    """An answer of ListOffsets; timestamp and offset are -1 where there is none."""
+
+    error: ErrorCode = ErrorCode.NONE
+    timestamp: int = NO_TIMESTAMP
+    offset: int = NO_OFFSET
+
+
+class HandOver(NamedTuple):
+    """An object whose batches are gone in the shard that gives it, for the next one of its owners.
+
+    Times are in milliseconds since the epoch; `dead_at` is that of the latest death in any of the owners so far.
+    """
+
+    object_key: str
+    owner_ids: Sequence[int]
+    committed_at: int
+    dead_at: int

@@ -1,7 +1,8 @@
 """One log entry: a record batch whose first record says under which term and sequence the rest was written.
 
 Acceptance is a pure function of the log's prefix: an entry counts when its term is the latest claim's offset
-and its sequence is the next one. Everything else in the log is ignored by every replica alike.
+and its sequence is the next one. Everything else in the log is ignored by every replica alike. (In the place of
+KIP-1164's "Leadership and deployment"; see docs/adr/0001.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.record_batch import RecordData
 
 NO_TERM = -1
+
+NO_OP = RecordData(key=None, value=record_frames.encode_record(messages.CoordinatorNoOpRecord()))
+"""What an entry says that is there only to be read back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 CoordinatorError            knows its Kafka error code
 ├── NotCoordinatorError     this node does not lead the shard (any more); ask again, maybe elsewhere
 ├── OutcomeUnknownError     the command may or may not have happened; send the same one again
-└── CoordinatorLoadingError the shard is still reading its log
+├── CoordinatorLoadingError the shard is still reading its log
+└── ClockSkewError          the asker's clock and the leader's differ by too much
 """
 
 from __future__ import annotations
@@ -33,3 +34,9 @@ class CoordinatorLoadingError(CoordinatorError):
     """The shard is reading its log; nothing happened."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class ClockSkewError(CoordinatorError):
+    """A time that was given is not far enough in the past by the leader's clock; nothing happened."""
+
+    code = ErrorCode.INVALID_TIMESTAMP

@@ -1,4 +1,7 @@
-"""What a node knows of who leads a shard."""
+"""What a node knows of who leads a shard.
+
+(KIP-1164, "Leadership and deployment".)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What makes a kind of shard: its tables, its records, and how a record changes the tables."""
+"""What makes a kind of shard: its tables, its records, and how a record changes the tables.
+
+(KIP-1164, "Local state machine".)
+"""
 
 from __future__ import annotations
 

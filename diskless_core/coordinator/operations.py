@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from diskless_core.coordinator import producer_state
 from diskless_core.coordinator.commands import (
@@ -18,27 +19,27 @@ from diskless_core.coordinator.commands import (
     TimestampType,
     unpack_results,
 )
+from diskless_core.coordinator.errors import ClockSkewError
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.producer_state import NO_PRODUCER, ProducerWindow, WindowBatch
 from diskless_core.coordinator.records import (
     DisklessRecord,
-    FileDeleted,
     HorizonRaised,
     PartitionCreated,
     RecordsDeleted,
     TopicDeleted,
 )
 from diskless_core.coordinator.schema import (
-    DEAD_FILES,
     FILES,
     HORIZON,
     PARTITIONS,
     PRODUCERS,
     THE_HORIZON,
     TOPICS,
+    FileState,
     PartitionHead,
 )
-from diskless_core.coordinator.state import results_of
+from diskless_core.coordinator.tables import Key
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.file_committed import CommittedBatch, DuplicateBatch, FileCommitted, RefusedBatch
@@ -51,6 +52,7 @@ HIGH_WATERMARK = -1
 """As the offset of DeleteRecords: delete everything that is committed."""
 
 _PENDING_OFFSET = -1
+_LOG_APPEND_TIME = int(TimestampType.LOG_APPEND_TIME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +112,22 @@ def delete_records(
     return DeletedRecords(ErrorCode.NONE, target)
 
 
-def forget_files(command: DisklessCommand, object_keys: Sequence[str]) -> None:
-    """Forget objects that are gone from the object store; those that are not dead, or unknown, stay as they are.
-
-    Wants the row of each in DEAD_FILES prefetched.
-    """
-    for object_key in object_keys:
-        if command.get(DEAD_FILES, (object_key,)) is not None:
-            command.emit(FileDeleted(object_key=object_key))
+HORIZON_AGE_MS = 30_000
+"""How far in the past of the leader's clock a horizon is at least: an object that was just created can be committed,
+whatever the clock says of the node that looks for orphans."""
 
 
 def raise_horizon(command: DisklessCommand, horizon_ms: int) -> None:
-    """Refuse from now on to commit objects that were created before, by their keys; it never goes back."""
+    """Refuse from now on to commit objects that were created before, by their keys; it never goes back.
+
+    Raises:
+        ClockSkewError: it is too late a time. Nothing happened.
+    """
+    if horizon_ms > command.now_ms - HORIZON_AGE_MS:
+        raise ClockSkewError(
+            f"a horizon of {horizon_ms} is too late by the clock here, which says {command.now_ms}: "
+            f"set the clock of the node that looks for orphans, or the clock of this one"
+        )
     if horizon_ms > (command.get(HORIZON, THE_HORIZON) or 0):
         command.emit(HorizonRaised(horizon_ms=horizon_ms))
 
@@ -136,6 +142,12 @@ def _is_beyond_horizon(command: DisklessCommand, object_key: str) -> bool:
     return horizon_ms is not None and is_older(object_key, horizon_ms)
 
 
+def _too_old(command: DisklessCommand) -> BatchResult:
+    """Retriable for producers: their records come again, in another object. Its creation time has to be later."""
+    time_ms = max(command.now_ms, command.get(HORIZON, THE_HORIZON) or 0)
+    return BatchResult(ErrorCode.KAFKA_STORAGE_ERROR, append_time=time_ms)
+
+
 def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRules) -> list[BatchResult]:
     """Commit an object: judge each batch by itself, give offsets to the good ones, in the order of the request.
 
@@ -146,22 +158,20 @@ def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRule
         return []
     digest = request.digest()
     known = command.get(FILES, (request.object_key,))
-    if known is not None:
+    if known is not None and not known.is_tombstone:
         if known.digest == digest:
             return unpack_results(known.results)
         return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
-    if _is_beyond_horizon(command, request.object_key):
-        # Retriable for producers: their records come again, in another object.
-        return [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(request.batches)
-    record = _judge(command, request, rules, digest)
-    command.emit(record)
-    return results_of(record)
+    if known is not None or _is_beyond_horizon(command, request.object_key):
+        return [_too_old(command)] * len(request.batches)
+    command.emit(_judge(command, request, rules, digest))
+    return unpack_results(cast("FileState", command.get(FILES, (request.object_key,))).results)
 
 
 def _judge(command: DisklessCommand, request: CommitFile, rules: CommitRules, digest: bytes) -> FileCommitted:
-    by_partition: dict[PartitionKey, list[int]] = {}
+    by_partition: dict[Key, list[int]] = {}
     for index, batch in enumerate(request.batches):
-        by_partition.setdefault(PartitionKey(batch.topic_id, batch.partition), []).append(index)
+        by_partition.setdefault(batch[:2], []).append(index)
     verdicts = _Verdicts()
     for key, indexes in by_partition.items():
         head = command.get(PARTITIONS, key)
@@ -184,8 +194,8 @@ def _judge(command: DisklessCommand, request: CommitFile, rules: CommitRules, di
     )
 
 
-def _missing(command: DisklessCommand, key: PartitionKey) -> ErrorCode:
-    known = command.get(TOPICS, (key.topic_id,)) is not None
+def _missing(command: DisklessCommand, key: Key) -> ErrorCode:
+    known = command.get(TOPICS, key[:1]) is not None
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -202,7 +212,7 @@ def _accept(
     command: DisklessCommand,
     rules: CommitRules,
     request: CommitFile,
-    key: PartitionKey,
+    key: Key,
     indexes: Sequence[int],
     head: PartitionHead,
     verdicts: _Verdicts,
@@ -211,28 +221,28 @@ def _accept(
     fresh, repeated = _sift(command, rules, request, key, indexes, verdicts)
     if not fresh:
         return
-    counts = [request.batches[index].record_count for index in fresh]
-    given = dict(zip(fresh, _assign(rules.assignment, head.next_offset, counts), strict=True))
-    partitions, order = verdicts.topics.setdefault(key.topic_id, ([], []))
-    partitions.append(
-        (
-            key.partition,
-            [_committed(request.batches[index], base_offset, command.now_ms) for index, base_offset in given.items()],
-        )
-    )
+    batches, now_ms = [request.batches[index] for index in fresh], command.now_ms
+    offsets = _assign(rules.assignment, head.next_offset, [batch.record_count for batch in batches])
+    topic_id, partition = key
+    partitions, order = verdicts.topics.setdefault(topic_id, ([], []))
+    partitions.append((partition, [_committed(*pair, now_ms) for pair in zip(batches, offsets, strict=True)]))
     order += fresh
-    verdicts.duplicates += [DuplicateBatch(index, given[twin], command.now_ms) for index, twin in repeated.items()]
+    if repeated:
+        given = dict(zip(fresh, offsets, strict=True))
+        verdicts.duplicates += [DuplicateBatch(index, given[twin], now_ms) for index, twin in repeated.items()]
 
 
 def _sift(
     command: DisklessCommand,
     rules: CommitRules,
     request: CommitFile,
-    key: PartitionKey,
+    key: Key,
     indexes: Sequence[int],
     verdicts: _Verdicts,
 ) -> tuple[list[int], dict[int, int]]:
     """Which batches to append, and which repeat one of these: its index by theirs."""
+    if all(request.batches[index].producer_id == NO_PRODUCER for index in indexes):
+        return list(indexes), {}
     fresh: list[int] = []
     repeated: dict[int, int] = {}
     windows: dict[int, ProducerWindow | None] = {}
@@ -251,10 +261,12 @@ def _sift(
         if error is not ErrorCode.NONE:
             verdicts.refused.append(RefusedBatch(index, error))
         elif original is None:
+            fresh.append(index)
+            if index == indexes[-1]:
+                break
             mark = WindowBatch(batch.base_sequence, batch.last_sequence, _PENDING_OFFSET, command.now_ms)
             windows[producer] = producer_state.extend(window, batch.producer_epoch, mark)
             appended[producer, mark] = index
-            fresh.append(index)
         elif original.base_offset == _PENDING_OFFSET:
             repeated[index] = appended[producer, original]
         else:
@@ -275,18 +287,10 @@ def _assign(assignment: OffsetAssignment, next_offset: int, counts: Sequence[int
 
 
 def _committed(batch: CommitBatch, base_offset: int, now_ms: int) -> CommittedBatch:
-    log_append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    _, _, byte_offset, size, record_count, max_timestamp, timestamp_type, *producer = batch
+    if timestamp_type == _LOG_APPEND_TIME:
+        max_timestamp = now_ms
+    last_offset = base_offset + record_count - 1
     return CommittedBatch(
-        magic=MAGIC,
-        byte_offset=batch.byte_offset,
-        byte_size=batch.size,
-        base_offset=base_offset,
-        last_offset=base_offset + batch.record_count - 1,
-        log_append_timestamp=now_ms,
-        batch_max_timestamp=now_ms if log_append_time else batch.max_timestamp,
-        timestamp_type=batch.timestamp_type,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        last_sequence=batch.last_sequence,
+        MAGIC, byte_offset, size, base_offset, last_offset, now_ms, max_timestamp, timestamp_type, *producer
     )

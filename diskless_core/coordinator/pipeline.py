@@ -1,6 +1,7 @@
 """The commands of one leadership term that are on their way through the log, in order.
 
-Pure bookkeeping: which are queued, which were handed to the log, which is next to come back.
+Pure bookkeeping: which are queued, which were handed to the log, which is next to come back. (KIP-1164, "How operations
+are performed".)
 """
 
 from __future__ import annotations

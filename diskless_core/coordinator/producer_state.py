@@ -6,6 +6,7 @@ A window holds a producer's last five batches of one partition, as many as a cli
 from __future__ import annotations
 
 import struct
+from itertools import chain
 from typing import NamedTuple
 
 from diskless_core.protocol.errors import ErrorCode
@@ -15,6 +16,7 @@ NO_PRODUCER = -1
 MAX_SEQUENCE = 2**31 - 1
 
 _BATCH = struct.Struct(">iiqq")
+_BATCHES = tuple(struct.Struct(">" + count * "iiqq") for count in range(WINDOW_BATCHES + 1))
 
 
 class WindowBatch(NamedTuple):
@@ -84,7 +86,8 @@ def _follows(window: ProducerWindow, base_sequence: int) -> bool:
 
 def pack(window: ProducerWindow) -> tuple[int, int, bytes]:
     """A window as columns of the store: epoch, time of the last append, batches."""
-    return window.epoch, window.last_append_time, b"".join(_BATCH.pack(*batch) for batch in window.batches)
+    numbers = chain.from_iterable(window.batches)
+    return window.epoch, window.last_append_time, _BATCHES[len(window.batches)].pack(*numbers)
 
 
 def unpack(epoch: int, last_append_time: int, batches: bytes) -> ProducerWindow:

@@ -1,4 +1,7 @@
-"""What a transaction is laid over: the committed state, or the speculative one completed from the store."""
+"""What a transaction is laid over: the committed state, or the speculative one completed from the store.
+
+(KIP-1164, "How operations are performed", step 3.)
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,10 @@ class Prefetched:
     def __init__(self, state: State, rows: dict[tuple[Table[Any], Key], Any]) -> None:
         self._state = state
         self._rows = rows
+        self._tables = {table for table, _ in rows}
 
     def get(self, table: Table[V], key: Key) -> V | None:
-        if (table, key) in self._rows and not self._state.knows(table, key):
+        if table in self._tables and (table, key) in self._rows and not self._state.knows(table, key):
             return cast("V | None", self._rows[table, key])
         return self._state.get(table, key)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diskless_core.protocol import file_committed, messages, record_frames
@@ -37,8 +38,39 @@ class RecordsDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileReceived:
+    """The object was handed over to this shard.
+
+    Attributes:
+        committed_at, dead_at: as in `HandOver`.
+        was_unknown: it was not committed here, and so never can be any more.
+    """
+
+    object_key: str
+    owner_ids: Sequence[int]
+    committed_at: int
+    dead_at: int
+    was_unknown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHandedOver:
+    """The object has no live batches here, and `next_owner` has confirmed that it has it."""
+
+    object_key: str
+    next_owner: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileDeleted:
-    """The object is gone from the object store, and nothing of it has to be known any more."""
+    """The object, whose last owner this shard was, is gone from the object store."""
+
+    object_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileForgotten:
+    """The shard is through with the object, and nothing of it has to be known any more."""
 
     object_key: str
 
@@ -50,7 +82,17 @@ class HorizonRaised:
     horizon_ms: int
 
 
-DisklessRecord = PartitionCreated | TopicDeleted | RecordsDeleted | FileCommitted | FileDeleted | HorizonRaised
+DisklessRecord = (
+    PartitionCreated
+    | TopicDeleted
+    | RecordsDeleted
+    | FileCommitted
+    | FileReceived
+    | FileHandedOver
+    | FileDeleted
+    | FileForgotten
+    | HorizonRaised
+)
 
 
 def encode(record: DisklessRecord) -> RecordData:
@@ -83,8 +125,20 @@ def decode(data: RecordData) -> DisklessRecord:
                 log_start_offset=message.new_log_start_offset,
                 log_start_bytes=message.log_start_bytes,
             )
+        case messages.DisklessFileReceivedRecord():
+            return FileReceived(
+                object_key=message.object_key,
+                owner_ids=tuple(message.owner_ids),
+                committed_at=message.committed_at,
+                dead_at=message.dead_at,
+                was_unknown=message.was_unknown,
+            )
+        case messages.DisklessFileHandedOverRecord():
+            return FileHandedOver(object_key=message.object_key, next_owner=message.next_owner_id)
         case messages.DisklessFileDeletedRecord():
             return FileDeleted(object_key=message.object_key)
+        case messages.DisklessFileForgottenRecord():
+            return FileForgotten(object_key=message.object_key)
         case messages.DisklessHorizonRaisedRecord():
             return HorizonRaised(horizon_ms=message.horizon)
     raise record_frames.RecordFormatError(f"a {type(message).__name__} does not belong to a diskless shard")
@@ -115,5 +169,21 @@ def _encode_value(record: DisklessRecord) -> bytes:
             )
         case HorizonRaised():
             return record_frames.encode_record(messages.DisklessHorizonRaisedRecord(horizon=record.horizon_ms))
+        case FileReceived():
+            return record_frames.encode_record(
+                messages.DisklessFileReceivedRecord(
+                    object_key=record.object_key,
+                    owner_ids=list(record.owner_ids),
+                    committed_at=record.committed_at,
+                    dead_at=record.dead_at,
+                    was_unknown=record.was_unknown,
+                )
+            )
+        case FileHandedOver():
+            return record_frames.encode_record(
+                messages.DisklessFileHandedOverRecord(object_key=record.object_key, next_owner_id=record.next_owner)
+            )
         case FileDeleted():
             return record_frames.encode_record(messages.DisklessFileDeletedRecord(object_key=record.object_key))
+        case FileForgotten():
+            return record_frames.encode_record(messages.DisklessFileForgottenRecord(object_key=record.object_key))

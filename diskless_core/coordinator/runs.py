@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from diskless_core.coordinator.commands import PartitionKey, Run
 from diskless_core.coordinator.schema import BATCHES
-from diskless_core.coordinator.tables import State, Writes
+from diskless_core.coordinator.tables import Key, State, Writes
 from diskless_core.plugin.coordinator_store import ShardStore
 
 RECENT_RUNS = 20_000
@@ -20,6 +20,11 @@ RECENT_RUNS = 20_000
 
 PAGE_RUNS = 256
 """Runs in one answer at most."""
+
+FEW_RUNS = 32
+"""Runs that are read first: often they are as many bytes as were asked for."""
+
+UNLIMITED_BYTES = 2**63
 
 _BASE_OFFSET = attrgetter("base_offset")
 
@@ -30,26 +35,30 @@ class RecentRuns:
     def __init__(self, state: State, limit: int = RECENT_RUNS) -> None:
         self._state = state
         self._limit = limit
-        self._by_partition: dict[PartitionKey, list[Run]] = {}
-        self._order: deque[tuple[PartitionKey, int]] = deque()
+        self._by_partition: dict[Key, list[Run]] = {}
+        self._order: deque[Key] = deque()
 
     def note(self, writes: Writes) -> None:
         """Take the runs of a committed entry."""
+        by_partition, order = self._by_partition, self._order
         for key, run in writes.get(BATCHES, {}).items():
             if run is not None:
-                partition = PartitionKey(key[0], key[1])
-                self._by_partition.setdefault(partition, []).append(run)
-                self._order.append((partition, run.base_offset))
-        while len(self._order) > self._limit and self._stored(*self._order[0]):
-            partition, _ = self._order.popleft()
-            runs = self._by_partition[partition]
+                runs = by_partition.get(key[:2])
+                if runs is None:
+                    runs = by_partition[key[:2]] = []
+                runs.append(run)
+                order.append(key)
+        while len(order) > self._limit and not self._state.in_memory(BATCHES, order[0])[0]:
+            partition = order.popleft()[:2]
+            runs = by_partition[partition]
             del runs[0]
             if not runs:
-                del self._by_partition[partition]
+                del by_partition[partition]
 
-    def _stored(self, partition: PartitionKey, base_offset: int) -> bool:
-        known, _ = self._state.in_memory(BATCHES, (*partition, base_offset))
-        return not known
+    def forget(self) -> None:
+        """Drop everything: what comes next does not follow what is here."""
+        self._by_partition.clear()
+        self._order.clear()
 
     def since(self, partition: PartitionKey, offset: int) -> Sequence[Run] | None:
         """Up to a page of runs from the one that contains `offset`, or else the next one, on.
@@ -64,6 +73,10 @@ class RecentRuns:
             start += 1
         return runs[start : start + PAGE_RUNS]
 
+    def of(self, partition: PartitionKey) -> Sequence[Run]:
+        """All of a partition's runs that memory has, which includes those that the store lacks."""
+        return list(self._by_partition.get(partition, ()))
+
     def after(self, partition: PartitionKey, offset: int) -> Sequence[Run]:
         """Up to a page of runs that begin at `offset` or later, as far as memory has them."""
         runs = self._by_partition.get(partition, [])
@@ -71,13 +84,30 @@ class RecentRuns:
         return runs[start : start + PAGE_RUNS]
 
 
-def stored_runs(store: ShardStore, partition: PartitionKey, offset: int) -> list[Run]:
-    """Runs of the store, from the one that contains `offset`, or else the next one, on."""
+def stored_runs(store: ShardStore, partition: PartitionKey, offset: int, max_bytes: int = UNLIMITED_BYTES) -> list[Run]:
+    """A page of the store's runs, from the one that contains `offset`, or else the next one, on.
+
+    It may have fewer when they come to `max_bytes`.
+    """
     after = (partition.topic_id, partition.partition + 1)
     found = store.scan(BATCHES.name, partition, (*partition, offset + 1), limit=1, reverse=True)
     first = BATCHES.decode(found[0]) if found else None
     start = first.base_offset if first is not None and first.last_offset >= offset else offset
-    return [BATCHES.decode(row) for row in store.scan(BATCHES.name, (*partition, start), after, limit=PAGE_RUNS)]
+    runs: list[Run] = []
+    wanted = FEW_RUNS
+    while wanted > 0:
+        limit = min(wanted, PAGE_RUNS - len(runs))
+        rows = store.scan(BATCHES.name, (*partition, start), after, limit=limit)
+        runs += map(BATCHES.decode, rows)
+        if len(rows) < limit or len(runs) == PAGE_RUNS:
+            break
+        start, total = runs[-1].base_offset + 1, total_bytes(runs)
+        wanted = -(-(max_bytes - total) * len(runs) // total)
+    return runs
+
+
+def total_bytes(runs: Sequence[Run]) -> int:
+    return sum([run.byte_size for run in runs])
 
 
 def within_budget(runs: Sequence[Run], max_bytes: int) -> Sequence[Run]:

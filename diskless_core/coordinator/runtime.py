@@ -1,7 +1,7 @@
-"""One shard: the log's reader, the leader's appender and the store, around a state machine.
+"""One shard on one node: its replica, which the log brings forward, and the leader's side, around a state machine.
 
 A command runs as check (against state with everything pending applied) -> records -> one atomic log entry -> read back
-at the high watermark -> applied -> answered. Leading is nothing but having read one's own claim back: see `entries`.
+at the high watermark -> applied -> answered (KIP-1164, "How operations are performed").
 """
 
 from __future__ import annotations
@@ -9,55 +9,52 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Claim, Entry
-from diskless_core.coordinator.errors import (
-    CoordinatorError,
-    CoordinatorLoadingError,
-    NotCoordinatorError,
-    OutcomeUnknownError,
-)
-from diskless_core.coordinator.leadership import Leadership
+from diskless_core.coordinator.entries import Claim
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.machine import Command, RecordT, StateMachine
-from diskless_core.coordinator.pipeline import Pending, Pipeline
-from diskless_core.coordinator.readers import Committed, Prefetched
-from diskless_core.coordinator.shard_store import Flusher, StoreThread
+from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
+from diskless_core.coordinator.readers import Prefetched
+from diskless_core.coordinator.replica import Replica
 from diskless_core.coordinator.snapshot_format import Manifest
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
-from diskless_core.coordinator.tables import Key, Row, State, Table, Transaction, V, Writes
+from diskless_core.coordinator.tables import Key, State, Table, Transaction, V, Writes
+from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
 from diskless_core.plugin.shard import ShardId
-from diskless_core.protocol import messages, record_frames
-from diskless_core.protocol.record_batch import RecordData
 
 R = TypeVar("R")
 Operation = Callable[[Command[RecordT]], R]
 """A pure function: reads and emits through the command, returns the answer that it will get once committed."""
 
-RETRY_S = 0.2
-"""Base of the back-off, with jitter, after the log failed or another node's claim won."""
-
-_NO_OP = RecordData(key=None, value=record_frames.encode_record(messages.CoordinatorNoOpRecord()))
+RESTORE_RETRY_S = 2.0
+"""Base of the back-off, with jitter, while the object store does not give a snapshot."""
 
 _logger = structlog.get_logger(__name__)
 
 
+def _anybody(_: ShardId) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardServices:
-    """What all shards of a node share."""
+    """What all shards of a node share. `may_lead` says of which shards this node is a candidate for their leader."""
 
     node_id: int
     clock: Clock
     log: CoordinatorLog
     store: CoordinatorStore
     snapshots: SnapshotSource = field(default_factory=NoSnapshots)
+    metrics: Metrics = field(default_factory=Metrics)
+    may_lead: Callable[[ShardId], bool] = _anybody
 
 
 class Shard(Generic[RecordT]):
@@ -65,26 +62,29 @@ class Shard(Generic[RecordT]):
 
     Attributes:
         applied_bytes: of the log, since this process follows it.
+        failure: why the shard's work on this node is over, if it is.
+        snapshot: the newest one that this node knows of.
     """
 
     def __init__(self, shard_id: ShardId, machine: StateMachine[RecordT], services: ShardServices) -> None:
         self.id = shard_id
         self.machine = machine
-        self.state = State(entries.tables_of(machine))
-        self._services = services
-        self._store = StoreThread(services.store, shard_id)
-        self._flusher = Flusher(self._store, self.state, lambda: self._next_offset, shard_id)
-        self._specs = [table.spec for table in self.state.tables]
-        self._next_offset = 0
         self.applied_bytes = 0
-        self._acceptance = Acceptance()
-        self._leadership = Leadership()
-        self._pipeline = Pipeline()
-        self._append_wanted = asyncio.Event()
-        self._appending = asyncio.Lock()
+        self.failure: str | None = None
+        self.snapshot: SnapshotMark | None = None
+        self.meter = ShardMeter(services.metrics, shard_id)
+        self._services = services
+        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter)
+        self._leader = Leader(
+            shard_id,
+            self._replica.state,
+            services.log,
+            services.clock,
+            node_id=services.node_id,
+            candidate=services.may_lead(shard_id),
+        )
+        self._end_at_start = 0
         self._tasks: list[asyncio.Task[None]] = []
-        self._listeners: list[Callable[[Writes], None]] = []
-        self.failure: str | None = None  # why its work on this node is over, if it is
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -95,20 +95,15 @@ class Shard(Generic[RecordT]):
         Raises:
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
-        await self._store.open(self.state.tables)
-        self._next_offset = await self._store.read(lambda store: store.applied_offset())
         bounds = await self._services.log.bounds(self.id)
-        if self._next_offset > bounds.end:
-            self._log.warning("the store is ahead of the log and is dropped", store=self._next_offset, log=bounds.end)
-            await self._store.read(lambda store: store.clear())
-            self._next_offset = 0
-        if self._next_offset < bounds.start:
-            self._next_offset = await self._services.snapshots.restore(self.id, self._specs, self._store)
-        for table in self.state.tables:
-            if table.resident:
-                self.state.load(table, await self._store.read(partial(_all_rows, table)))
-        self._acceptance = self.state.committed(ACCEPTANCE, (0,)) or Acceptance()
-        loops = (self._follow_log, self._follow_leadership, self._append_entries, self._flusher.run)
+        await self._replica.open(bounds)
+        self._end_at_start = bounds.end
+        loops = (
+            self._follow_log,
+            self._leader.follow_hints,
+            self._leader.append_entries,
+            self._replica.flusher.run,
+        )
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
 
     async def stop(self) -> None:
@@ -116,24 +111,20 @@ class Shard(Generic[RecordT]):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._step_down("the shard stops")
-        try:
-            if self._store.is_open:
-                await self._flusher.flush()
-        finally:
-            await self._store.close()
+        self._leader.step_down("the shard stops")
+        await self._replica.close()
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
         """Run a loop; a defect in it ends the shard's work here, for without one of its loops commands would hang."""
         try:
             await loop()
         except Exception as error:
-            self.failure = f"{self.id} stands still from log offset {self._next_offset} on: {error!r}"
+            self.failure = f"{self.id} stands still from log offset {self.next_offset} on: {error!r}"
             self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()
-            self._step_down(self.failure)
+            self._leader.step_down(self.failure)
 
     async def until_leading(self) -> None:
         """Wait until this node leads the shard.
@@ -142,46 +133,122 @@ class Shard(Generic[RecordT]):
             CoordinatorError: it never will: its log or its store cannot be used.
         """
         while not self.leading:
-            if self.failure is not None:
-                raise CoordinatorError(self.failure)
-            self._leadership.changed.clear()
-            await self._leadership.changed.wait()
+            await self._until_leadership_changes()
+
+    async def until_serving(self) -> None:
+        """Wait until nothing is in the way: see `obstacle`.
+
+        Raises:
+            CoordinatorError: something always will be: its log or its store cannot be used.
+        """
+        while self.obstacle is not None:
+            await self._until_leadership_changes()
+
+    async def _until_leadership_changes(self) -> None:
+        if self.failure is not None:
+            raise CoordinatorError(self.failure)
+        self._leader.leadership.changed.clear()
+        await self._leader.leadership.changed.wait()
 
     async def until_term_changes(self, term: int | None) -> int | None:
         """Wait until the term that this node leads in is another than `term`, and return it: None while not leading.
 
         Whoever keeps state beside the shard's tables drops it then: what was lost in between is not known.
         """
-        while self._leadership.term == term:
-            self._leadership.changed.clear()
-            await self._leadership.changed.wait()
-        return self._leadership.term
+        while self.term == term:
+            self._leader.leadership.changed.clear()
+            await self._leader.leadership.changed.wait()
+        return self.term
+
+    async def until_led_elsewhere(self, node_id: int) -> None:
+        """Wait until the log hints at a leader that it does not hint at now, and that is not `node_id`."""
+        hint = self.leader_hint
+        while self.leader_hint in (None, node_id, hint):
+            self._leader.leadership.changed.clear()
+            await self._leader.leadership.changed.wait()
 
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
-        """Call `listener` with the writes of each entry right after they were applied. It must be quick."""
-        self._listeners.append(listener)
+        """Call `listener` with the writes of each entry right after they were applied. It must be quick.
+
+        When a snapshot took the place of entries, it is told of all rows of resident tables that differ.
+        """
+        self._replica.on_commit(listener)
+
+    def on_restore(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when a snapshot took the place of entries; it must be quick.
+
+        Whoever keeps what it learnt of tables that are not resident has to drop it.
+        """
+        self._replica.on_restore(listener)
+
+    # --- how it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self._replica.state
 
     @property
     def leading(self) -> bool:
-        return self._leadership.term is not None
+        return self.term is not None
 
     @property
     def term(self) -> int | None:
         """The term that this node leads in. It never has the same one twice."""
-        return self._leadership.term
+        return self._leader.leadership.term
 
     @property
     def leader_hint(self) -> int | None:
-        return self._leadership.hint
+        """The node that the log says should lead, and that may."""
+        return self._leader.leadership.hint
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this node can neither answer for the shard nor follow whoever does; None when it can.
+
+        A follower has to have applied what was committed when it started, and to know who leads.
+        """
+        if self.failure is not None:
+            return self.failure
+        if self.leading:
+            return None
+        if self._replica.restoring:
+            return f"{self.id} is being restored from a snapshot"
+        if self.leader_hint is None:
+            return f"nobody is known to lead {self.id}"
+        if self.leader_hint == self._services.node_id:
+            return f"{self.id} is not led by this node yet"
+        if self.next_offset < self._end_at_start:
+            return f"the log of {self.id} is being read"
+        return None
 
     @property
     def next_offset(self) -> int:
         """Everything in the log below this offset has been applied."""
-        return self._next_offset
+        return self._replica.next_offset
 
     @property
     def pending_commands(self) -> int:
-        return len(self._pipeline)
+        return len(self._leader.pipeline)
+
+    @property
+    def stored_offset(self) -> int:
+        """Everything in the log below this offset is in the store."""
+        return self._replica.flusher.stored_offset
+
+    @property
+    def unflushed_rows(self) -> int:
+        """Rows that are applied and not in the store yet."""
+        return self.state.unflushed_rows
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        """Bytes of the log that this process has applied since `snapshot`, or since it follows the log."""
+        return self.applied_bytes - (self.snapshot.applied_bytes if self.snapshot is not None else 0)
+
+    @property
+    def snapshot_taken_at(self) -> int:
+        """When `snapshot` was taken, in milliseconds since the epoch; 0 without one."""
+        return self.snapshot.taken_at if self.snapshot is not None else 0
 
     # --- commands and reads --------------------------------------------------------------------------------------
 
@@ -197,22 +264,24 @@ class Shard(Generic[RecordT]):
             OutcomeUnknownError: it may or may not have happened, or may yet.
             CoordinatorError: the store failed to prefetch; nothing happened.
         """
-        self._require_leadership()
+        begun = self._services.clock.monotonic()
+        self._leader.require()
         base: State | Prefetched = self.state
         if prefetch:
             base = Prefetched(self.state, await self._prefetch(prefetch))
-            self._require_leadership()
+            self._leader.require()
         command = Command(machine=self.machine, tx=Transaction(base), now_ms=self._services.clock.now_ms())
         answer = operation(command)
         if command.records:
-            await self._enqueue([self.machine.encode(record) for record in command.records], command.tx.writes)
-        elif (last := self._pipeline.last) is not None:
+            await self._leader.enqueue([self.machine.encode(record) for record in command.records], command.tx.writes)
+        elif (last := self._leader.pipeline.last) is not None:
             await asyncio.shield(last.done)
+        self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
         return answer
 
     async def _prefetch(self, wanted: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
         try:
-            return {(table, key): await self._flusher.prefetch(table, key) for table, key in wanted}
+            return await self._replica.flusher.prefetch(wanted)
         except CoordinatorStoreError as error:
             raise CoordinatorError(f"the store of {self.id} failed: {error}") from error
 
@@ -222,16 +291,21 @@ class Shard(Generic[RecordT]):
         Raises:
             CoordinatorError: as `submit`.
         """
-        self._require_leadership()
-        queued = self._pipeline.last_queued
+        self._leader.require()
+        queued = self._leader.pipeline.last_queued
         if queued is not None:
             await asyncio.shield(queued.done)
         else:
-            await self._enqueue([_NO_OP], {})
+            await self._leader.enqueue([entries.NO_OP], {})
 
     async def lookup(self, table: Table[V], key: Key) -> V | None:
-        """The committed value of a row of any table, from memory or the store."""
-        return await self._flusher.prefetch(table, key)
+        """The committed value of a row of any table, from memory or the store.
+
+        Raises:
+            CoordinatorStoreError: the store failed, or is being filled from a snapshot.
+        """
+        found = await self._replica.flusher.prefetch([(table, key)])
+        return cast("V | None", found[table, key])
 
     async def flush(self) -> None:
         """Give the store everything that is committed.
@@ -239,162 +313,71 @@ class Shard(Generic[RecordT]):
         Raises:
             CoordinatorStoreError: it did not take it; it is tried again by itself.
         """
-        await self._flusher.flush()
+        await self._replica.flusher.flush()
 
     async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
         """Take a snapshot of what the store has; errors as `Snapshots.take`."""
-        return await snapshots.take(self.id, self._specs, self._store)
+        return await self._replica.take_snapshot(snapshots)
 
     async def with_store(self, work: Callable[[ShardStore], R]) -> R:
         """Run `work` with the store, which may lag behind memory: see `State.in_memory`.
 
         Of rows it may change those that are nowhere in memory and never put there again.
+
+        Raises:
+            CoordinatorStoreError: the store failed, or is being filled from a snapshot.
         """
-        return await self._store.read(work)
-
-    def _require_leadership(self) -> None:
-        if self._leadership.term is None:
-            if self._leadership.hint == self._services.node_id:
-                raise CoordinatorLoadingError(f"{self.id} is being loaded")
-            raise NotCoordinatorError(f"node {self._services.node_id} does not lead {self.id}")
-
-    async def _enqueue(self, records: Sequence[RecordData], writes: Writes) -> None:
-        term = self._leadership.term
-        if term is None:
-            raise NotCoordinatorError(f"node {self._services.node_id} does not lead {self.id}")
-        sequence = self._pipeline.next_sequence
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = entries.encode_entry(term, sequence, records, self._services.clock.now_ms())
-        self._pipeline.add(Pending(sequence=sequence, writes=writes, entry=entry, done=done))
-        self.state.propose(sequence, writes)
-        self._append_wanted.set()
-        await asyncio.shield(done)
+        return await self._replica.with_store(work)
 
     # --- the log -------------------------------------------------------------------------------------------------
-
-    async def _append_entries(self) -> None:
-        while True:
-            await self._append_wanted.wait()
-            self._append_wanted.clear()
-            async with self._appending:
-                batches = self._pipeline.hand_over()
-                if not batches:
-                    continue
-                try:
-                    await self._services.log.append(self.id, batches)
-                except CoordinatorLogError as error:
-                    self._step_down(f"the log failed: {error}")
 
     async def _follow_log(self) -> None:
         while True:
             try:
-                async for batches in self._services.log.read(self.id, self._next_offset):
+                async for batches in self._services.log.read(self.id, self.next_offset):
                     for batch in batches:
                         self._take(batch)
                 return
-            except LogOffsetPrunedError:
-                raise
+            except LogOffsetPrunedError as error:
+                await self._restore(error)
             except CoordinatorLogError as error:
-                self._step_down(f"reading the log failed: {error}")
-                await self._back_off()
+                self._leader.step_down(f"reading the log failed: {error}")
+                await self._leader.back_off()
 
     def _take(self, batch: LogBatch) -> None:
         self.applied_bytes += len(batch.data)
-        own = self._pipeline.oldest_handed_over
-        if own is not None and self._is_accepted_own(own) and own.is_read_back_as(batch.data):
-            self._acceptance = self._acceptance.advanced()
-            self._apply(own.writes, batch.next_offset, own.sequence)
-            self._pipeline.read_back()
+        was_reading = self.next_offset < self._end_at_start
+        own = self._leader.read_back(batch.data, self._replica.acceptance)
+        if own is not None:
+            self._replica.apply(own.writes, batch.next_offset, own.sequence)
+            self._leader.pipeline.read_back()
             if not own.done.done():
                 own.done.set_result(None)
-            return
+        else:
+            self._take_foreign(batch)
+        if was_reading and self.next_offset >= self._end_at_start:
+            self._leader.leadership.changed.set()
+
+    def _take_foreign(self, batch: LogBatch) -> None:
         entry = entries.decode(batch.data)
         if isinstance(entry, Claim):
-            self._take_claim(entry, batch.offset)
-        elif self._acceptance.accepts(entry):
-            self._acceptance = self._acceptance.advanced()
-            self._apply(self._replayed(entry), batch.next_offset)
-            return
-        self._next_offset = batch.next_offset
+            self._replica.claimed(batch.offset, batch.next_offset)
+            self._leader.claimed(entry, batch.offset)
+        elif self._replica.acceptance.accepts(entry):
+            self._replica.apply(self._replica.replayed(entry), batch.next_offset)
+        else:
+            self._replica.next_offset = batch.next_offset
 
-    def _is_accepted_own(self, own: Pending) -> bool:
-        return self._leadership.term == self._acceptance.term and own.sequence == self._acceptance.next_sequence
-
-    def _replayed(self, entry: Entry) -> Writes:
-        tx = Transaction(Committed(self.state))
-        for data in entry.records:
-            if data != _NO_OP:
-                self.machine.replay(self.machine.decode(data), tx)
-        return tx.writes
-
-    def _apply(self, writes: Writes, next_offset: int, sequence: int | None = None) -> None:
-        self._next_offset = next_offset
-        self.state.commit({**writes, ACCEPTANCE: {(0,): self._acceptance}}, sequence)
-        self._flusher.note()
-        for listener in self._listeners:
-            listener(writes)
-
-    # --- leadership ----------------------------------------------------------------------------------------------
-
-    async def _follow_leadership(self) -> None:
-        campaign: asyncio.Task[None] | None = None
-        try:
-            async for hint in self._services.log.leadership(self.id):
-                self._leadership.hint = hint
-                if campaign is not None:
-                    campaign.cancel()
-                if hint == self._services.node_id:
-                    campaign = asyncio.create_task(self._campaign(), name=f"{self.id} campaign")
-                else:
-                    self._step_down(f"the log hints that {hint} leads")
-        finally:
-            if campaign is not None:
-                campaign.cancel()
-
-    async def _campaign(self) -> None:
-        """Claim, and claim again whenever leadership was lost, for as long as the log hints at this node."""
+    async def _restore(self, reason: LogOffsetPrunedError) -> None:
+        """The log was pruned beyond what is applied here: a snapshot covers it."""
+        self._leader.hold_back(f"the log was pruned: {reason}")
+        self._log.warning("this node has fallen behind the start of the log", applied=self.next_offset)
         while True:
-            if self._leadership.term is None and self._leadership.claim is None:
-                await self._append_claim()
-            while self._leadership.term is not None or self._leadership.claim is not None:
-                self._leadership.changed.clear()
-                await self._leadership.changed.wait()
-            await self._back_off()
-
-    async def _append_claim(self) -> None:
-        claim = Claim(node_id=self._services.node_id, claim_id=self._services.clock.new_uuid())
-        self._leadership.claim = claim
-        async with self._appending:
             try:
-                await self._services.log.append(self.id, [entries.encode_claim(claim, self._services.clock.now_ms())])
-            except CoordinatorLogError as error:
-                self._step_down(f"the claim could not be appended: {error}")
-
-    def _take_claim(self, claim: Claim, offset: int) -> None:
-        self._acceptance = self._acceptance.claimed(offset)
-        # Whatever offset the store reaches from here on, it has to know whose entries count there.
-        self.state.commit({ACCEPTANCE: {(0,): self._acceptance}})
-        self._flusher.note()
-        if self._leadership.term is not None:
-            self._step_down(f"node {claim.node_id} claimed the shard at offset {offset}")
-        if self._leadership.claim == claim:
-            self._leadership.claim = None
-            self._leadership.term = offset
-            self._log.info("this node leads the shard", term=offset)
-        self._leadership.changed.set()
-
-    def _step_down(self, reason: str) -> None:
-        if self._leadership.term is not None:
-            self._log.warning("this node no longer leads the shard", reason=reason, pending=len(self._pipeline))
-        self._leadership.term = None
-        self._leadership.claim = None
-        self.state.forget_pending()
-        self._pipeline.fail(queued=NotCoordinatorError(reason), handed_over=OutcomeUnknownError(reason))
-        self._leadership.changed.set()
-
-    async def _back_off(self) -> None:
-        await asyncio.sleep(RETRY_S * (0.5 + self._services.clock.random().random()))
-
-
-def _all_rows(table: Table[Any], store: ShardStore) -> list[Row]:
-    return store.scan(table.name)
+                await self._replica.restore(await self._services.log.bounds(self.id))
+                break
+            except (CoordinatorError, CoordinatorLogError, CoordinatorStoreError) as error:
+                self._log.error("the shard could not be restored; it is tried again", error=str(error))
+                await asyncio.sleep(RESTORE_RETRY_S * (0.5 + self._services.clock.random().random()))
+        self._leader.may_claim()
+        self._leader.leadership.changed.set()

@@ -1,19 +1,19 @@
 """The tables of a diskless shard and what their rows hold.
 
-Resident: topics, partition heads, producer windows and the horizon. Batch runs and files live in the store.
+Resident: topics, partition heads, producer windows and the horizon. Runs, their blocks and files live in the store.
+(KIP-1164, "Local state machine".)
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from diskless_core.coordinator import producer_state
-from diskless_core.coordinator.commands import Run
+from diskless_core.coordinator import producer_state, time_index
+from diskless_core.coordinator.commands import NO_TIMESTAMP, Run
 from diskless_core.coordinator.producer_state import ProducerWindow
 from diskless_core.coordinator.tables import Table
+from diskless_core.coordinator.time_index import Block, RunCount
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
-
-NO_MAX_TIMESTAMP = -1
 
 
 class Topic(NamedTuple):
@@ -26,15 +26,15 @@ class Topic(NamedTuple):
 class PartitionHead(NamedTuple):
     """Where a partition begins and ends, in offsets and in bytes counted from its first record ever.
 
-    `max_timestamp_offset` is in the run that has, or had, the greatest timestamp.
+    `max_timestamp` is the greatest that it ever had. `run_count` says where its blocks end, see `time_index`.
     """
 
     log_start_offset: int = 0
     next_offset: int = 0
-    max_timestamp: int = NO_MAX_TIMESTAMP
-    max_timestamp_offset: int = -1
+    max_timestamp: int = NO_TIMESTAMP
     log_start_bytes: int = 0
     appended_bytes: int = 0
+    run_count: RunCount = RunCount()
 
     @property
     def size_bytes(self) -> int:
@@ -43,7 +43,7 @@ class PartitionHead(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """A committed (or wholly refused) object, and the answer to its CommitFile."""
+    """A committed (or wholly refused) object, and the answer to its CommitFile; or the `TOMBSTONE`."""
 
     object_format: int
     size: int
@@ -52,6 +52,15 @@ class FileState(NamedTuple):
     committed_at: int
     digest: bytes
     results: bytes
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it stands for an object that was handed over before it was committed here, and so never will be."""
+        return self == TOMBSTONE
+
+
+TOMBSTONE = FileState(object_format=0, size=0, uploader_id=-1, owner_ids=(), committed_at=-1, digest=b"", results=b"")
+"""See `FileState.is_tombstone`."""
 
 
 class LiveFile(NamedTuple):
@@ -68,6 +77,26 @@ class DeadFile(NamedTuple):
     dead_at: int
     committed_at: int
     owner_ids: tuple[int, ...]
+
+
+class ReceivedFile(NamedTuple):
+    """An object that an owner before handed over to this shard.
+
+    `dead_at` is the time of the latest death in the owners before, in milliseconds since the epoch.
+    """
+
+    dead_at: int
+    was_unknown: bool
+
+
+DELETED = -1
+"""As the next owner of an object that is gone: nobody. It was deleted from the object store."""
+
+
+class GoneFile(NamedTuple):
+    """An object that this shard is through with: `next_owner` has it, or it was deleted."""
+
+    next_owner: int
 
 
 def _integers(*names: str) -> tuple[Column, ...]:
@@ -97,10 +126,10 @@ PARTITIONS: Table[PartitionHead] = Table(
     spec=TableSpec(
         name="partitions",
         key=(_TOPIC_ID, *_integers("partition")),
-        values=_integers(*PartitionHead._fields),
+        values=(*_integers(*PartitionHead._fields[:-1]), Column("run_count", ColumnType.BLOB)),
     ),
-    encode=lambda head: head,
-    decode=lambda row: PartitionHead._make(row[2:]),
+    encode=lambda head: (*head[:-1], time_index.pack(head.run_count)),
+    decode=lambda row: PartitionHead._make((*row[2:-1], time_index.unpack(row[-1]))),
 )
 PRODUCERS: Table[ProducerWindow] = Table(
     spec=TableSpec(
@@ -125,6 +154,18 @@ BATCHES: Table[Run] = Table(
     decode=lambda row: Run._make(row[2:]),
     resident=False,
 )
+BLOCKS: Table[Block] = Table(
+    spec=TableSpec(
+        name="blocks",
+        key=(_TOPIC_ID, *_integers("partition", "level", "base_offset")),
+        values=_integers("last_offset", "max_timestamp"),
+    ),
+    encode=lambda block: block[1:],
+    decode=lambda row: Block._make(row[3:]),
+    resident=False,
+)
+"""The full blocks of `time_index`."""
+
 FILES: Table[FileState] = Table(
     spec=TableSpec(
         name="files",
@@ -161,6 +202,26 @@ DEAD_FILES: Table[DeadFile] = Table(
     ),
     encode=lambda dead: (dead.dead_at, dead.committed_at, _text(dead.owner_ids)),
     decode=lambda row: DeadFile(row[1], row[2], _owner_ids(row[3])),
+    resident=False,
+)
+RECEIVED_FILES: Table[ReceivedFile] = Table(
+    spec=TableSpec(
+        name="received_files",
+        key=(Column("object_key", ColumnType.TEXT),),
+        values=_integers(*ReceivedFile._fields),
+    ),
+    encode=lambda received: (received.dead_at, int(received.was_unknown)),
+    decode=lambda row: ReceivedFile(row[1], bool(row[2])),
+    resident=False,
+)
+"""Apart from LIVE_FILES and DEAD_FILES, which trimming rewrites beside replay. The same goes for GONE_FILES."""
+
+GONE_FILES: Table[GoneFile] = Table(
+    spec=TableSpec(
+        name="gone_files", key=(Column("object_key", ColumnType.TEXT),), values=_integers(*GoneFile._fields)
+    ),
+    encode=lambda gone: gone,
+    decode=lambda row: GoneFile(row[1]),
     resident=False,
 )
 TRIMS: Table[int] = Table(

@@ -1,15 +1,20 @@
-"""A shard's store on its own thread, and the worker that brings it up to date in groups."""
+"""A shard's store on its own thread, and the worker that brings it up to date in groups.
+
+(KIP-1164, "Local state machine".)
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
-from diskless_core.coordinator.tables import Key, State, Table, V
+from diskless_core.coordinator.meter import ShardMeter
+from diskless_core.coordinator.tables import Key, State, Table
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
 from diskless_core.plugin.shard import ShardId
 
@@ -52,8 +57,8 @@ class StoreThread:
         """Run `work` with the store."""
         return await self._run(work, self._opened())
 
-    async def write(self, state: State, applied_offset: int) -> None:
-        """Give the store everything that it lacks.
+    async def write(self, state: State, applied_offset: int) -> int:
+        """Give the store everything that it lacks, and return how many rows that were.
 
         Raises:
             CoordinatorStoreError: it did not take it; the state still has it all.
@@ -61,6 +66,7 @@ class StoreThread:
         changes = state.begin_flush()
         await self._run(self._opened().write, changes, applied_offset)
         state.end_flush()
+        return sum(len(table.put) + len(table.delete) for table in changes.values())
 
     def _opened(self) -> ShardStore:
         if self._store is None:
@@ -72,17 +78,28 @@ class StoreThread:
 
 
 class Flusher:
-    """Writes grouped transactions, by rows and by time. The store is a cache: an error is retried, nothing is lost."""
+    """Writes grouped transactions, by rows and by time. The store is a cache: an error is retried, nothing is lost.
 
-    def __init__(self, thread: StoreThread, state: State, applied_offset: Callable[[], int], shard: ShardId) -> None:
+    Attributes:
+        generation: another one after each flush.
+        stored_offset: everything in the log below it is in the store.
+    """
+
+    def __init__(
+        self, thread: StoreThread, state: State, applied_offset: Callable[[], int], shard: ShardId, meter: ShardMeter
+    ) -> None:
         self._thread = thread
         self._state = state
         self._applied_offset = applied_offset
         self._shard = shard
+        self._meter = meter
         self._wake = asyncio.Event()
         self._full = asyncio.Event()
         self._flushing = asyncio.Lock()
+        self._resumed = asyncio.Event()
+        self._resumed.set()
         self.generation = 0
+        self.stored_offset = 0
 
     def note(self) -> None:
         """Something was committed."""
@@ -90,9 +107,35 @@ class Flusher:
         if self._state.unflushed_rows >= FLUSH_ROWS:
             self._full.set()
 
+    @property
+    def is_suspended(self) -> bool:
+        return not self._resumed.is_set()
+
+    async def suspend(self) -> None:
+        """Let the flush under way end. Until `resume` the store is neither written nor asked."""
+        self._resumed.clear()
+        self.generation += 1
+        async with self._flushing:
+            pass
+
+    def resume(self) -> None:
+        """The store has all that memory knows of again."""
+        self.generation += 1
+        self._resumed.set()
+
+    def require_store(self) -> None:
+        """Refuse while suspended.
+
+        Raises:
+            CoordinatorStoreError: a snapshot is taking the store's place.
+        """
+        if self.is_suspended:
+            raise CoordinatorStoreError(f"the store of {self._shard} is being filled from a snapshot")
+
     async def run(self) -> None:
         while True:
             await self._wake.wait()
+            await self._resumed.wait()
             try:
                 async with asyncio.timeout(FLUSH_INTERVAL_S):
                     await self._full.wait()
@@ -111,16 +154,38 @@ class Flusher:
 
     async def flush(self) -> None:
         async with self._flushing:
+            self.require_store()
             self.generation += 1
-            await self._thread.write(self._state, self._applied_offset())
+            await self._write(self._applied_offset())
 
-    async def prefetch(self, table: Table[V], key: Key) -> V | None:
-        """A row that memory may not have, as of now: no flush came between looking at the store and at memory."""
+    async def _write(self, applied_offset: int) -> None:
+        try:
+            with self._meter.flush_seconds.time():
+                rows = await self._thread.write(self._state, applied_offset)
+        except CoordinatorStoreError:
+            self._meter.flush_failures.inc()
+            raise
+        self._meter.flushed_rows.inc(rows)
+        self.stored_offset = applied_offset
+
+    async def prefetch(self, rows: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
+        """The values of rows that memory may not have, None where there is no row, all of them as of now.
+
+        That is: no flush came between looking at memory and at the store, for none of them.
+        """
         while True:
             generation = self.generation
-            found = self._state.in_memory(table, key)
-            if found[0]:
-                return found[1]
-            row = await self._thread.read(lambda store: store.get(table.name, key))
+            found = {row: self._state.in_memory(*row) for row in rows}
+            missing = [row for row, (is_known, _) in found.items() if not is_known]
+            values = {row: value for row, (is_known, value) in found.items() if is_known}
+            if not missing:
+                return values
+            self.require_store()
+            stored = await self._thread.read(partial(_values, missing))
             if generation == self.generation:
-                return table.entity(row)[1] if row is not None else None
+                return values | dict(zip(missing, stored, strict=True))
+
+
+def _values(rows: Sequence[tuple[Table[Any], Key]], store: ShardStore) -> list[Any]:
+    found = [(table, store.get(table.name, key)) for table, key in rows]
+    return [table.decode(row) if row is not None else None for table, row in found]

@@ -1,7 +1,9 @@
-"""Snapshots of a node's shards in the object store, where every broker can fetch them (KIP-1164, "Snapshotting").
+"""Snapshots of a node's shards in the object store, where every broker can fetch them.
 
 The manifest is put last and names every part, so a snapshot is whole or absent. One that was read back whole is what
-allows the log to be pruned below it; older ones go then.
+allows the log to be pruned below it; older ones go then. Nodes that each take themselves for the leader do each other
+no harm: no two attempts have a key in common, and nobody removes what reaches as far as his own. (KIP-1164, "Metadata
+log size management".)
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.coordinator.snapshot_format import Manifest, Part, SnapshotError
 from diskless_core.plugin.coordinator_store import ShardStore, TableSpec
 from diskless_core.plugin.shard import ShardId
-from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 
 MANIFEST_SUFFIX = ".checkpoint"
 _MANIFEST_LIMIT_BYTES = 64 << 20
@@ -75,10 +77,11 @@ class Snapshots:
         with ExitStack() as stack:
             view = stack.enter_context(await store.read(lambda opened: opened.snapshot()))
             offset = await asyncio.to_thread(view.applied_offset)
+            stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
             parts: list[Part] = []
             encoded = snapshot_format.encode_parts(view, tables)
             while (data := await asyncio.to_thread(next, encoded, None)) is not None:
-                key = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}/{len(parts):05d}"
+                key = f"{stem}/{len(parts):05d}"
                 await self._objects.put(key, data)
                 parts.append(Part(key=key, size=len(data), crc=crc32c(data)))
         manifest = Manifest(
@@ -87,7 +90,7 @@ class Snapshots:
             tables=snapshot_format.declared(tables),
             parts=parts,
         )
-        key = self._manifest_key(shard, offset)
+        key = stem + MANIFEST_SUFFIX
         await self._objects.put(key, snapshot_format.encode_manifest(manifest))
         try:
             await self._verify(key, manifest)
@@ -97,41 +100,58 @@ class Snapshots:
         return manifest
 
     async def newest(self, shard: ShardId) -> Manifest | None:
-        """The manifest of the newest snapshot of a shard.
+        """The manifest of the newest snapshot of a shard. One that is damaged does not count.
 
         Raises:
             WalObjectStoreError: the object store cannot be read.
-            SnapshotError: the manifest is damaged.
         """
-        manifests = [key for key in await self._keys(shard) if key.endswith(MANIFEST_SUFFIX)]
-        return await self._manifest(max(manifests)) if manifests else None
+        return await self._newest(shard, set())
 
-    async def remove_all_but(self, shard: ShardId, kept: Manifest) -> None:
-        """Remove all other objects below the shard's prefix, manifests first.
+    async def _newest(self, shard: ShardId, passed_over: set[str]) -> Manifest | None:
+        """The newest manifest but for those passed over, to which all are added that are looked at here."""
+        while keys := {key for key in await self._keys(shard) if key.endswith(MANIFEST_SUFFIX)} - passed_over:
+            key = max(keys)
+            passed_over.add(key)
+            try:
+                return await self._manifest(key)
+            except (SnapshotError, ObjectNotFoundError) as error:  # the latter when a newer one took its place
+                _log.warning("a snapshot is passed over", key=key, error=str(error))
+        return None
+
+    async def remove_older(self, shard: ShardId, kept: Manifest) -> None:
+        """Remove the shard's snapshots, and what is left of attempts, that do not reach as far, manifests first.
 
         Raises:
             WalObjectStoreError: some are left.
         """
-        needed = {self._manifest_key(shard, kept.applied_offset), *(part.key for part in kept.parts)}
-        others = [key for key in await self._keys(shard) if key not in needed]
-        others.sort(key=lambda key: not key.endswith(MANIFEST_SUFFIX))
-        if others:
-            await self._objects.delete(others)
+        before = f"{self._folder(shard)}{kept.applied_offset:020d}"
+        older = [key for key in await self._keys(shard) if key < before]
+        older.sort(key=lambda key: not key.endswith(MANIFEST_SUFFIX))
+        if older:
+            await self._objects.delete(older)
 
     async def restore(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> int:
-        """See `SnapshotSource.restore`. A store that was filled in part counts as empty."""
+        """See `SnapshotSource.restore`: the newest one that is not damaged. A store filled in part counts as empty."""
+        passed_over: set[str] = set()
         try:
-            manifest = await self.newest(shard)
-            if manifest is None:
-                raise CoordinatorError(f"the log of {shard} was pruned, and no snapshot is in {self._folder(shard)}")
-            if dict(manifest.tables) != snapshot_format.declared(tables):
-                raise CoordinatorError(f"the snapshot of {shard} has other tables than this version of Diskless")
-            await store.read(lambda opened: opened.clear())
-            for part in manifest.parts:
-                data = await self._objects.get(part.key, 0, part.size)
-                await store.read(partial(_load, part, bytes(data)))
-        except (SnapshotError, WalObjectStoreError) as error:
+            while (manifest := await self._newest(shard, passed_over)) is not None:
+                try:
+                    return await self._load(shard, manifest, tables, store)
+                except (SnapshotError, ObjectNotFoundError) as error:
+                    _log.warning("a snapshot is passed over", shard=str(shard), error=str(error))
+        except WalObjectStoreError as error:
             raise CoordinatorError(f"the snapshot of {shard} cannot be loaded: {error}") from error
+        raise CoordinatorError(
+            f"the log of {shard} was pruned, and no snapshot is in {self._folder(shard)} that can be loaded"
+        )
+
+    async def _load(self, shard: ShardId, manifest: Manifest, tables: Sequence[TableSpec], store: StoreThread) -> int:
+        if dict(manifest.tables) != snapshot_format.declared(tables):
+            raise CoordinatorError(f"the snapshot of {shard} has other tables than this version of Diskless")
+        await store.read(lambda opened: opened.clear())
+        for part in manifest.parts:
+            data = await self._objects.get(part.key, 0, part.size)
+            await store.read(partial(_fill, part, bytes(data)))
         await store.read(lambda opened: opened.write({}, manifest.applied_offset))
         _log.info("a shard was restored from its snapshot", shard=str(shard), applied_offset=manifest.applied_offset)
         return manifest.applied_offset
@@ -152,10 +172,7 @@ class Snapshots:
     def _folder(self, shard: ShardId) -> str:
         return f"{self._prefix}/{shard}/"
 
-    def _manifest_key(self, shard: ShardId, offset: int) -> str:
-        return f"{self._folder(shard)}{offset:020d}{MANIFEST_SUFFIX}"
 
-
-def _load(part: Part, data: bytes, store: ShardStore) -> None:
+def _fill(part: Part, data: bytes, store: ShardStore) -> None:
     for changes in snapshot_format.decode_part(part, data):
         store.write(changes, 0)

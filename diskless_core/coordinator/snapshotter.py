@@ -1,4 +1,7 @@
-"""Takes a shard's snapshots while this node leads it, by size and age of the log since the last, and prunes the log."""
+"""Takes a shard's snapshots while this node leads it, by size and age of the log since the last, and prunes the log.
+
+(KIP-1164, "Metadata log size management".)
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any
 import structlog
 
 from diskless_core.clock import Clock
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.meter import SnapshotMark
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.coordinator.snapshot_format import SnapshotError
 from diskless_core.coordinator.snapshots import Snapshots
@@ -44,17 +49,22 @@ class Snapshotter:
         self._snapshots = snapshots
         self._rules = rules
         self._clock = clock
+        self._term: int | None = None
         self._taken_at: int | None = None
         self._bytes_then = 0
 
     async def run(self) -> None:
-        """Look every now and then; errors are retried for ever."""
+        """Look every now and then while this node leads; errors are retried for ever."""
         while True:
-            await self._shard.until_leading()
+            try:
+                await self._shard.until_leading()
+            except CoordinatorError:
+                return  # the shard's work on this node is over, and it has said why
             try:
                 await self.look()
                 pause_s = LOOK_S
             except (CoordinatorStoreError, CoordinatorLogError, WalObjectStoreError, SnapshotError) as error:
+                self._shard.meter.snapshot_failures.inc()
                 _log.warning("a snapshot failed and is put off", shard=str(self._shard.id), error=str(error))
                 pause_s = RETRY_S
             await asyncio.sleep(pause_s)
@@ -66,9 +76,13 @@ class Snapshotter:
             CoordinatorStoreError, CoordinatorLogError, WalObjectStoreError, SnapshotError: it was not taken, or not
                 all that it makes superfluous was removed.
         """
+        if self._shard.term != self._term:
+            self._term, self._taken_at = self._shard.term, None  # others may have taken some meanwhile
         if self._taken_at is None:
             newest = await self._snapshots.newest(self._shard.id)
             self._taken_at = newest.taken_at if newest is not None else self._clock.now_ms()
+            if newest is not None:
+                self._shard.snapshot = SnapshotMark(newest.applied_offset, newest.taken_at, self._bytes_then)
         age_ms = self._clock.now_ms() - self._taken_at
         if self._rules.is_due(self._shard.applied_bytes - self._bytes_then, age_ms):
             await self.take()
@@ -79,6 +93,8 @@ class Snapshotter:
         await self._shard.flush()
         manifest = await self._shard.take_snapshot(self._snapshots)
         self._taken_at, self._bytes_then = manifest.taken_at, applied_bytes
+        self._shard.snapshot = SnapshotMark(manifest.applied_offset, manifest.taken_at, applied_bytes)
+        self._shard.meter.snapshots_taken.inc()
         await self._log.prune(self._shard.id, manifest.applied_offset)
-        await self._snapshots.remove_all_but(self._shard.id, manifest)
+        await self._snapshots.remove_older(self._shard.id, manifest)
         _log.info("a snapshot was taken", shard=str(self._shard.id), applied_offset=manifest.applied_offset)

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from diskless_core.coordinator import producer_state, records
+from diskless_core.coordinator import producer_state, records, time_index
 from diskless_core.coordinator.coalescing import coalesce
 from diskless_core.coordinator.commands import (
-    BatchResult,
+    NO_OFFSET,
+    NO_TIMESTAMP,
     PartitionKey,
-    pack_results,
+    pack_result,
 )
 from diskless_core.coordinator.producer_state import NO_PRODUCER, WindowBatch
 from diskless_core.coordinator.records import (
     DisklessRecord,
     FileDeleted,
+    FileForgotten,
+    FileHandedOver,
+    FileReceived,
     HorizonRaised,
     PartitionCreated,
     RecordsDeleted,
@@ -27,19 +31,26 @@ from diskless_core.coordinator.records import (
 )
 from diskless_core.coordinator.schema import (
     BATCHES,
+    BLOCKS,
     DEAD_FILES,
+    DELETED,
     FILES,
+    GONE_FILES,
     HORIZON,
     LIVE_FILES,
     PARTITIONS,
     PRODUCERS,
+    RECEIVED_FILES,
     THE_HORIZON,
+    TOMBSTONE,
     TOPICS,
     TRIMS,
     DeadFile,
     FileState,
+    GoneFile,
     LiveFile,
     PartitionHead,
+    ReceivedFile,
     Topic,
 )
 from diskless_core.coordinator.tables import Key, Table, Transaction
@@ -56,9 +67,12 @@ class DisklessMachine:
         PARTITIONS,
         PRODUCERS,
         BATCHES,
+        BLOCKS,
         FILES,
         LIVE_FILES,
         DEAD_FILES,
+        RECEIVED_FILES,
+        GONE_FILES,
         TRIMS,
         HORIZON,
     )
@@ -81,9 +95,19 @@ class DisklessMachine:
                 _records_deleted(record, tx)
             case HorizonRaised():
                 tx.put(HORIZON, THE_HORIZON, max(record.horizon_ms, tx.get(HORIZON, THE_HORIZON) or 0))
+            case FileReceived():
+                _file_received(record, tx)
+            case FileHandedOver():
+                tx.put(GONE_FILES, (record.object_key,), GoneFile(record.next_owner))
             case FileDeleted():
-                for table in (FILES, LIVE_FILES, DEAD_FILES):  # live: where trimming lags behind the log
+                tx.put(GONE_FILES, (record.object_key,), GoneFile(DELETED))
+            case FileForgotten():
+                for table in _OF_FILES:
                     tx.delete(table, (record.object_key,))
+
+
+_OF_FILES: Sequence[Table[Any]] = (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES)
+"""The tables with a row for an object. One that was forgotten may be live still, where trimming lags behind the log."""
 
 
 def _partition_created(record: PartitionCreated, tx: Transaction) -> None:
@@ -124,7 +148,7 @@ def _file_committed(record: FileCommitted, tx: Transaction) -> None:
     live_runs = 0
     for topic_id, partitions in record.topics:
         for partition, batches in partitions:
-            live_runs += _append(PartitionKey(topic_id, partition), record.object_key, batches, tx)
+            live_runs += _append((topic_id, partition), record.object_key, batches, tx)
     key, owner_ids = (record.object_key,), tuple(record.owner_ids)
     tx.put(FILES, key, _file_state(record))
     if live_runs:
@@ -133,23 +157,37 @@ def _file_committed(record: FileCommitted, tx: Transaction) -> None:
         tx.put(DEAD_FILES, key, DeadFile(record.committed_at, record.committed_at, owner_ids))
 
 
-def _append(key: PartitionKey, object_key: str, batches: Sequence[CommittedBatch], tx: Transaction) -> int:
+def _file_received(record: FileReceived, tx: Transaction) -> None:
+    key, owner_ids = (record.object_key,), tuple(record.owner_ids)
+    tx.put(RECEIVED_FILES, key, ReceivedFile(record.dead_at, record.was_unknown))
+    if record.was_unknown:
+        tx.put(FILES, key, TOMBSTONE)
+        tx.put(DEAD_FILES, key, DeadFile(record.dead_at, record.committed_at, owner_ids))
+
+
+def _append(key: Key, object_key: str, batches: Sequence[CommittedBatch], tx: Transaction) -> int:
     """Append one partition's batches; the number of runs that they make."""
     head = tx.get(PARTITIONS, key)
     if head is None:
         return 0
-    runs = 0
-    for run in coalesce(object_key, batches):
-        tx.put(BATCHES, (*key, run.base_offset), run._replace(bytes_before=head.appended_bytes))
-        head = head._replace(appended_bytes=head.appended_bytes + run.byte_size)
-        if run.max_timestamp > head.max_timestamp:
-            head = head._replace(max_timestamp=run.max_timestamp, max_timestamp_offset=run.base_offset)
-        runs += 1
-    tx.put(PARTITIONS, key, head._replace(next_offset=batches[-1].last_offset + 1))
+    runs = coalesce(object_key, batches, head.appended_bytes)
+    run_count, full_blocks = time_index.count(head.run_count, runs)
+    max_timestamp, rows = head.max_timestamp, tx.of(BATCHES)
+    for run in runs:
+        rows[*key, run.base_offset] = run
+        if run.max_timestamp > max_timestamp:
+            max_timestamp = run.max_timestamp
+    for level, block in full_blocks:
+        tx.put(BLOCKS, (*key, level, block.base_offset), block)
+    last = runs[-1]
+    appended_bytes = last.bytes_before + last.byte_size
+    tx.of(PARTITIONS)[key] = PartitionHead(
+        head.log_start_offset, last.last_offset + 1, max_timestamp, head.log_start_bytes, appended_bytes, run_count
+    )
     for batch in batches:
         if batch.producer_id != NO_PRODUCER:
             _extend_window((*key, batch.producer_id), batch, tx)
-    return runs
+    return len(runs)
 
 
 def _extend_window(key: Key, batch: CommittedBatch, tx: Transaction) -> None:
@@ -165,20 +203,18 @@ def _file_state(record: FileCommitted) -> FileState:
         owner_ids=tuple(record.owner_ids),
         committed_at=record.committed_at,
         digest=record.content_digest,
-        results=pack_results(results_of(record)),
+        results=_packed_results(record),
     )
 
 
-def results_of(record: FileCommitted) -> list[BatchResult]:
+def _packed_results(record: FileCommitted) -> bytes:
     """The answer to the CommitFile that wrote this record, in the order of its batches."""
-    results = [BatchResult()] * (len(record.batch_order) + len(record.refused) + len(record.duplicates))
-    accepted = (batch for _, partitions in record.topics for _, batches in partitions for batch in batches)
+    results = [b""] * (len(record.batch_order) + len(record.refused) + len(record.duplicates))
+    accepted = [batch for _, partitions in record.topics for _, batches in partitions for batch in batches]
     for index, batch in zip(record.batch_order, accepted, strict=True):
-        results[index] = BatchResult(ErrorCode.NONE, batch.base_offset, batch.log_append_timestamp)
-    for refused in record.refused:
-        results[refused.request_index] = BatchResult(ErrorCode(refused.error_code))
-    for duplicate in record.duplicates:
-        results[duplicate.request_index] = BatchResult(
-            ErrorCode.NONE, duplicate.base_offset, duplicate.log_append_time, is_duplicate=True
-        )
-    return results
+        results[index] = pack_result(ErrorCode.NONE, batch.base_offset, batch.log_append_timestamp, False)
+    for index, error_code in record.refused:
+        results[index] = pack_result(error_code, NO_OFFSET, NO_TIMESTAMP, False)
+    for index, base_offset, log_append_time in record.duplicates:
+        results[index] = pack_result(ErrorCode.NONE, base_offset, log_append_time, True)
+    return b"".join(results)

@@ -1,15 +1,19 @@
-"""How a shard is doing on this node, in figures for operators. Everything here only looks."""
+"""How a shard is doing on this node, in figures for operators. Everything here only looks.
+
+(KIP-1164, "Monitoring".)
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from diskless_core.coordinator.entries import ACCEPTANCE
+from diskless_core.coordinator.file_stages import Stage, count_ending
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.schema import DEAD_FILES, LIVE_FILES
+from diskless_core.coordinator.schema import LIVE_FILES, PARTITIONS
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import Key, StoreView, TableSpec
 
@@ -29,10 +33,15 @@ class ShardStatus:
         log_start_offset: first offset of the log that can be read.
         high_watermark: first offset of the log that is not committed yet.
         applied_offset: everything below it is applied here.
+        stored_offset: everything below it is in the store too.
         pending_commands: accepted by this node and not read back from the log yet.
+        snapshot_offset: what the newest snapshot that this node knows of reaches; None without one.
+        snapshot_taken_at: when it was taken, in milliseconds since the epoch; None without one.
+        bytes_since_snapshot: of the log, applied by this process since then.
         failure: why the shard's work on this node is over; None while it goes on.
         rows: by table; the large tables, which are not held in memory, are there only when they were counted.
-        objects: WAL objects with batches in this shard by life stage, `live` or `dead`, which wait to be deleted.
+        data_bytes: size of all batches that can be read; None in a shard that has none.
+        objects: WAL objects that this shard knows by `file_stages.Stage`.
             None where they were not counted, or the shard has none.
     """
 
@@ -43,9 +52,14 @@ class ShardStatus:
     log_start_offset: int
     high_watermark: int
     applied_offset: int
+    stored_offset: int
     pending_commands: int
+    snapshot_offset: int | None
+    snapshot_taken_at: int | None
+    bytes_since_snapshot: int
     failure: str | None
     rows: Mapping[str, int]
+    data_bytes: int | None
     objects: Mapping[str, int] | None
 
 
@@ -57,8 +71,10 @@ async def shard_status(shard: Shard[Any], log: CoordinatorLog, *, count: bool) -
     """
     bounds = await log.bounds(shard.id)
     rows = {table.name: shard.state.row_count(table) for table in shard.state.tables if table.resident}
+    objects: Mapping[str, int] | None = None
     if count:
-        rows |= await _count_stored(shard, [table.spec for table in shard.state.tables if not table.resident])
+        stored, objects = await _count_stored(shard)
+        rows |= stored
     acceptance = shard.state.committed(ACCEPTANCE, (0,))
     return ShardStatus(
         shard=str(shard.id),
@@ -68,11 +84,22 @@ async def shard_status(shard: Shard[Any], log: CoordinatorLog, *, count: bool) -
         log_start_offset=bounds.start,
         high_watermark=bounds.end,
         applied_offset=shard.next_offset,
+        stored_offset=shard.stored_offset,
         pending_commands=shard.pending_commands,
+        snapshot_offset=shard.snapshot.applied_offset if shard.snapshot is not None else None,
+        snapshot_taken_at=shard.snapshot.taken_at if shard.snapshot is not None else None,
+        bytes_since_snapshot=shard.bytes_since_snapshot,
         failure=shard.failure,
         rows=rows,
-        objects={"live": rows[LIVE_FILES.name], "dead": rows[DEAD_FILES.name]} if LIVE_FILES.name in rows else None,
+        data_bytes=_data_bytes(shard),
+        objects=objects,
     )
+
+
+def _data_bytes(shard: Shard[Any]) -> int | None:
+    if PARTITIONS not in shard.state.tables:
+        return None
+    return sum(head.size_bytes for _, head in shard.state.rows(PARTITIONS))
 
 
 def count_rows(view: StoreView, table: TableSpec) -> int:
@@ -85,13 +112,20 @@ def count_rows(view: StoreView, table: TableSpec) -> int:
     return counted
 
 
-async def _count_stored(shard: Shard[Any], tables: Sequence[TableSpec]) -> Mapping[str, int]:
-    """Counts of a snapshot that has all that was committed before the call; taken off the store's own thread."""
+async def _count_stored(shard: Shard[Any]) -> tuple[Mapping[str, int], Mapping[str, int] | None]:
+    """Rows and objects of a snapshot that has all that was committed before; counted off the store's own thread."""
+    stored = [table for table in shard.state.tables if not table.resident]
     await shard.flush()
     snapshot = await shard.with_store(lambda store: store.snapshot())
 
-    def count() -> Mapping[str, int]:
+    def count() -> tuple[Mapping[str, int], Mapping[str, int] | None]:
         with snapshot as view:
-            return {table.name: count_rows(view, table) for table in tables}
+            rows = {table.name: count_rows(view, table.spec) for table in stored}
+            return rows, _objects(view, shard.id.index, rows) if LIVE_FILES in stored else None
 
     return await asyncio.to_thread(count)
+
+
+def _objects(view: StoreView, shard_index: int, rows: Mapping[str, int]) -> Mapping[str, int]:
+    counts = {Stage.LIVE: rows[LIVE_FILES.name], **count_ending(view, shard_index)}
+    return {stage.value: counts[stage] for stage in Stage}

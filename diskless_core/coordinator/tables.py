@@ -2,7 +2,7 @@
 
 A command changes state through a `Transaction`. Its writes are laid over the committed state while its log entry
 is on the way, become committed when the entry was read back, and are forgotten when it was not. Nothing here knows
-a log, a store or a clock.
+a log, a store or a clock. (KIP-1164, "How operations are performed", steps 3 and 6.)
 """
 
 from __future__ import annotations
@@ -85,10 +85,14 @@ class Transaction:
         yield from [key for key, value in own.items() if value is not None and key[: len(prefix)] == prefix]
 
     def put(self, table: Table[V], key: Key, value: V) -> None:
+        self.of(table)[key] = value
+
+    def of(self, table: Table[V]) -> dict[Key, V | None]:
+        """This transaction's own writes of a table, to put many into."""
         own = self.writes.get(table)
         if own is None:
             own = self.writes[table] = {}
-        own[key] = value
+        return own
 
     def delete(self, table: Table[Any], key: Key) -> None:
         self.writes.setdefault(table, {})[key] = None
@@ -109,6 +113,24 @@ class State:
         """Take a resident table's rows from the store, at start."""
         self._committed[table].update(table.entity(row) for row in rows)
 
+    def replace(self, rows: Mapping[Table[Any], Iterable[Row]]) -> Writes:
+        """Take the rows of all resident tables from a store that was filled anew, and forget everything else.
+
+        Returns what has changed in them.
+        """
+        self.forget_pending()
+        for layers in (self._unflushed, self._flushing):
+            layers.update({table: {} for table in self.tables})
+        self._unflushed_rows = 0
+        writes: dict[Table[Any], dict[Key, Any]] = {}
+        for table, stored in rows.items():
+            before, after = self._committed[table], dict(map(table.entity, stored))
+            changed = {key: value for key, value in after.items() if before.get(key) != value}
+            gone = dict.fromkeys(key for key in before if key not in after)
+            writes[table] = {**gone, **changed}
+            self._committed[table] = after
+        return writes
+
     # --- reading -------------------------------------------------------------------------------------------------
 
     def get(self, table: Table[V], key: Key) -> V | None:
@@ -119,7 +141,9 @@ class State:
         pending = self._pending[table].get(key)
         if pending is not None:
             return cast("V | None", pending[1])
-        return self.committed(table, key)
+        if table.resident:
+            return cast("V | None", self._committed[table].get(key))
+        return self.in_memory(table, key)[1]
 
     def knows(self, table: Table[Any], key: Key) -> bool:
         """Whether what `get` says holds whatever the store has."""

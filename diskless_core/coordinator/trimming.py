@@ -1,7 +1,8 @@
 """Removes from a shard's store what replay has made garbage, page by page, and notes which objects died of it.
 
 Each replica does it for itself, on the store's thread and apart from replay: no row that is touched here is in memory,
-and what is left when there is nothing more to trim follows from the log alone. See docs/adr/0005.
+and what is left when there is nothing more to trim follows from the log alone. See docs/adr/0005. (KIP-1164, "WAL file
+management".)
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from diskless_core.coordinator.schema import BATCHES, DEAD_FILES, LIVE_FILES, TRIMS, DeadFile
+from diskless_core.coordinator.schema import BATCHES, BLOCKS, DEAD_FILES, LIVE_FILES, TRIMS, DeadFile
+from diskless_core.coordinator.tables import Key
+from diskless_core.coordinator.time_index import LEVELS
 from diskless_core.plugin.coordinator_store import ShardStore, TableChanges
 
 PAGE_ROWS = 500
@@ -38,10 +41,23 @@ def trim_page(store: ShardStore, now_ms: int) -> Trimmed:
     runs = [run for run in map(BATCHES.decode, rows) if run.last_offset < before_offset]
     changes = _count_down(store, Counter(run.object_key for run in runs), now_ms)
     changes[BATCHES.name] = TableChanges(delete=[(*partition, run.base_offset) for run in runs])
-    if len(rows) < PAGE_ROWS:
+    last_page = len(runs) < PAGE_ROWS
+    changes[BLOCKS.name] = _blocks_before(store, partition, before_offset if last_page else runs[-1].last_offset + 1)
+    if last_page:
         changes[TRIMS.name] = TableChanges(delete=[partition])
     store.write(changes, store.applied_offset())
     return Trimmed(len(runs), len(changes[DEAD_FILES.name].put), more=True)
+
+
+def _blocks_before(store: ShardStore, partition: Key, end: int) -> TableChanges:
+    """The blocks that end below an offset. One that contains it stays, and promises more than is left of it."""
+    rows = (
+        row
+        for level in range(1, LEVELS + 1)
+        for row in store.scan(BLOCKS.name, (*partition, level), (*partition, level, end))
+    )
+    blocks = map(BLOCKS.entity, rows)
+    return TableChanges(delete=[key for key, block in blocks if block.last_offset < end])
 
 
 def _count_down(store: ShardStore, removed_runs: Mapping[str, int], now_ms: int) -> dict[str, TableChanges]:

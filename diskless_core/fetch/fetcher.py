@@ -14,8 +14,11 @@ from diskless_core.coordinator.commands import NO_OFFSET, FoundRuns, PartitionKe
 from diskless_core.fetch import planner
 from diskless_core.fetch.completer import cut
 from diskless_core.fetch.object_reader import ObjectReader, ReadError, ReadRun
+from diskless_core.fetch.positions import Positions
 from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
@@ -61,10 +64,19 @@ class Fetcher:
     """All Fetch requests of a broker."""
 
     def __init__(
-        self, shard_for: ShardFor, reader: ObjectReader, purgatory: Purgatory, clock: Clock, metrics: Metrics
+        self,
+        shard_for: ShardFor,
+        positions: Positions,
+        reader: ObjectReader,
+        read_ahead: ReadAhead,
+        purgatory: Purgatory,
+        clock: Clock,
+        metrics: Metrics,
     ) -> None:
         self._shard_for = shard_for
+        self._positions = positions
         self._reader = reader
+        self._read_ahead = read_ahead
         self._purgatory = purgatory
         self._clock = clock
         self._waiting = metrics.fetch_waiting
@@ -124,9 +136,16 @@ class Fetcher:
             answer.starved = not answer.records and bool(found[index].runs)
             granted = granted or bool(answer.records)
             left -= answer.size_bytes
+            if read and read[-1][1].is_cold:
+                self._begin_reading_ahead(wanted, read[-1][0].last_offset + 1, answer)
         for index, error in broken.items():
             answers[index].error = error
         return answers
+
+    def _begin_reading_ahead(self, wanted: FetchPartition, offset: int, answer: FetchedPartition) -> None:
+        shard = self._shard_for(wanted.key)
+        if shard is not None and answer.records and offset < answer.high_watermark:
+            self._read_ahead.begin(shard, wanted.key, offset, answer.size_bytes)
 
     async def _find(self, query: FetchQuery) -> list[FoundRuns]:
         found: list[FoundRuns | None] = []
@@ -140,7 +159,9 @@ class Fetcher:
             recent = shard.find_recent(wanted.key, wanted.offset, max_bytes)
             found.append(recent)
             if recent is None:
-                slow.append((index, shard.find(wanted.key, wanted.offset, max_bytes)))
+                slow.append((index, _stored(shard, wanted, max_bytes)))
+            elif recent.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                slow.append((index, self._positions.checked(wanted.key, wanted.offset, recent)))
         answers = await asyncio.gather(*(search for _, search in slow))
         for (index, _), answer in zip(slow, answers, strict=True):
             found[index] = answer
@@ -150,9 +171,11 @@ class Fetcher:
         """What a client is told of an unreadable run. A missing object may just have been deleted with its offsets."""
         if isinstance(failure, ObjectNotFoundError):
             shard = self._shard_for(wanted.key)
-            again = await shard.find(wanted.key, wanted.offset, 1) if shard is not None else None
+            again = await _stored(shard, wanted, 1) if shard is not None else None
             if again is None or again.error is not ErrorCode.NONE:
                 return again.error if again is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if await self._positions.is_deleted(wanted.key, wanted.offset):
+                return ErrorCode.OFFSET_OUT_OF_RANGE
         _log.error(
             "a partition could not be read",
             topic_id=wanted.key.topic_id.hex(),
@@ -161,6 +184,15 @@ class Fetcher:
             error=str(failure),
         )
         return ErrorCode.CORRUPT_MESSAGE if isinstance(failure, CorruptBatchError) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def _stored(shard: DisklessShard, wanted: FetchPartition, max_bytes: int) -> FoundRuns:
+    """What a replica finds with its store, which may fail, or be on its way from a snapshot."""
+    try:
+        return await shard.find(wanted.key, wanted.offset, max_bytes)
+    except CoordinatorStoreError as error:
+        _log.warning("a coordinator store cannot be asked", shard=str(shard.shard.id), error=str(error))
+        return FoundRuns(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _choose(found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int]) -> list[Sequence[Run]]:

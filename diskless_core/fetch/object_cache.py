@@ -57,6 +57,10 @@ class ObjectCache:
         self._metrics.cache_misses.inc()
         return None
 
+    def holds(self, object_key: str, start: int, end: int) -> bool:
+        """Whether a chunk covers the range. It does not count as a use."""
+        return any(chunk.covers(start, end) for chunk in self._by_object.get(object_key, ()))
+
     def put(self, chunk: Chunk) -> None:
         """Keep a chunk, and let go of the coldest ones until all fit."""
         identity = (chunk.object_key, chunk.start, chunk.end)

@@ -29,11 +29,13 @@ class ReadRun(NamedTuple):
         data: its batches up to the first that is damaged, all of them where there is no failure.
         next_offset: the offset behind them.
         failure: what keeps the rest from being read.
+        is_cold: whether they came from the object store, now or when they entered the cache.
     """
 
     data: memoryview
     next_offset: int
     failure: ReadError | None = None
+    is_cold: bool = True
 
 
 class ObjectReader:
@@ -55,24 +57,24 @@ class ObjectReader:
         """Let go of an object that is no more."""
         self._cache.forget(object_key)
 
-    def cached(self, run: Run) -> memoryview | None:
+    def _cached(self, run: Run) -> ReadRun | None:
         """A run's batches, if they are in memory and sound."""
-        chunk = self._cache.find(run.object_key, run.byte_offset, run.byte_offset + run.byte_size)
+        chunk = self._cache.find(run.object_key, *_bytes_of(run))
         if chunk is None:
             return None
         read = _prepared(chunk, run)
-        return read.data if read.failure is None else None
+        return read if read.failure is None else None
 
     async def read(self, runs: Sequence[Run]) -> list[ReadRun]:
         """What can be read of each run. The views stay valid, and must not be written to."""
         found: dict[int, ReadRun] = {}
         missing = []
         for index, run in enumerate(runs):
-            view = self.cached(run)
-            if view is None:
+            cached = self._cached(run)
+            if cached is None:
                 missing.append(index)
             else:
-                found[index] = ReadRun(view, run.last_offset + 1)
+                found[index] = cached
                 self._from_cache.inc(run.byte_size)
         wanted = planner.ranges(runs[index] for index in missing)
         chunks = await asyncio.gather(*map(self._fetch, wanted))
@@ -80,6 +82,11 @@ class ObjectReader:
             found[index] = _outcome(runs[index], chunks)
             self._from_store.inc(runs[index].byte_size)
         return [found[index] for index in range(len(runs))]
+
+    async def load(self, runs: Sequence[Run]) -> None:
+        """Bring runs into the cache that it does not have. What cannot be read is left to whoever wants it."""
+        missing = [run for run in runs if not self._cache.holds(run.object_key, *_bytes_of(run))]
+        await asyncio.gather(*map(self._fetch, planner.ranges(missing)))
 
     async def _fetch(self, wanted: ObjectRange) -> Chunk | ReadError:
         task = self._under_way(wanted)
@@ -107,6 +114,10 @@ class ObjectReader:
         return chunk
 
 
+def _bytes_of(run: Run) -> tuple[int, int]:
+    return run.byte_offset, run.byte_offset + run.byte_size
+
+
 def _writable(data: bytes | bytearray | memoryview) -> memoryview:
     view = memoryview(data)
     return memoryview(bytearray(view)) if view.readonly else view
@@ -125,13 +136,14 @@ def _outcome(run: Run, chunks: Sequence[Chunk | ReadError]) -> ReadRun:
 def _prepared(chunk: Chunk, run: Run) -> ReadRun:
     """What the chunk has of a run that begins in it."""
     view = chunk.view(run.byte_offset, min(run.byte_offset + run.byte_size, chunk.end))
+    is_cold = not chunk.is_sound
     if run.byte_offset in chunk.prepared and len(view) == run.byte_size:
-        return ReadRun(view, run.last_offset + 1)
-    batches, failure = _sound_batches(view, run, verify=not chunk.is_sound)
-    read = _prepare(view, run, batches, failure)
+        return ReadRun(view, run.last_offset + 1, is_cold=is_cold)
+    batches, failure = _sound_batches(view, run, verify=is_cold)
+    data, next_offset = _prepare(view, run, batches)
     if failure is None:
         chunk.prepared.add(run.byte_offset)
-    return read
+    return ReadRun(data, next_offset, failure, is_cold)
 
 
 _Placed = tuple[int, BatchHeader]
@@ -161,7 +173,8 @@ def _sound_batches(view: memoryview, run: Run, *, verify: bool) -> tuple[list[_P
     return batches, CorruptBatchError(f"the batches at byte {run.byte_offset} of {run.object_key}: {problem}")
 
 
-def _prepare(view: memoryview, run: Run, batches: Sequence[_Placed], failure: CorruptBatchError | None) -> ReadRun:
+def _prepare(view: memoryview, run: Run, batches: Sequence[_Placed]) -> tuple[memoryview, int]:
+    """The batches as consumers get them, and the offset behind them."""
     offset, end = run.base_offset, 0
     for position, header in batches:
         record_batch.patch_base_offset(view, position, offset)
@@ -169,4 +182,4 @@ def _prepare(view: memoryview, run: Run, batches: Sequence[_Placed], failure: Co
             record_batch.patch_log_append_time(view, position, run.append_time)
         offset += header.last_offset_delta + 1
         end = position + header.size
-    return ReadRun(view[:end], offset, failure)
+    return view[:end], offset

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from enum import IntEnum
-from typing import NamedTuple
 
 from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import NO_OFFSET, NO_TIMESTAMP, PartitionKey, Run
+from diskless_core.coordinator.commands import ListedOffset, PartitionKey, Run
 from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
@@ -28,14 +26,6 @@ class SpecialTimestamp(IntEnum):
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
     EARLIEST_PENDING_UPLOAD = -6
-
-
-class ListedOffset(NamedTuple):
-    """An answer; timestamp and offset are -1 where there is none."""
-
-    error: ErrorCode = ErrorCode.NONE
-    timestamp: int = NO_TIMESTAMP
-    offset: int = NO_OFFSET
 
 
 class OffsetLookup:
@@ -70,36 +60,35 @@ class OffsetLookup:
     ) -> ListedOffset:
         if timestamp > head.max_timestamp:
             return ListedOffset()
-        async for run in _runs(shard, partition, head):
-            if run.max_timestamp < timestamp:
-                continue
-            read = await self._read(run)
-            for position, header in record_batch.walk(read.data):
-                if header.max_timestamp < timestamp or header.last_offset < head.log_start_offset:
-                    continue
-                batch = read.data[position : position + header.size]
-                found = record_batch.first_offset_at_or_after(batch, timestamp, head.log_start_offset)
-                if found is not None:
-                    return ListedOffset(offset=found[0], timestamp=found[1])
-            if read.failure is not None:
-                raise read.failure
+        offset = head.log_start_offset
+        while (run := await shard.first_run_at_or_after(partition, timestamp, offset)) is not None:
+            found = await self._first_of(run, timestamp, head.log_start_offset)
+            if found is not None:
+                return found
+            offset = run.last_offset + 1
         return ListedOffset()
+
+    async def _first_of(self, run: Run, timestamp: int, from_offset: int) -> ListedOffset | None:
+        """The first of a run's records at or after a timestamp, of those at `from_offset` or later."""
+        read = await self._read(run)
+        for position, header in record_batch.walk(read.data):
+            if header.max_timestamp < timestamp or header.last_offset < from_offset:
+                continue
+            batch = read.data[position : position + header.size]
+            found = record_batch.first_offset_at_or_after(batch, timestamp, from_offset)
+            if found is not None:
+                return ListedOffset(offset=found[0], timestamp=found[1])
+        if read.failure is not None:
+            raise read.failure
+        return None
 
     async def _of_max_timestamp(
         self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead
     ) -> ListedOffset:
         best = ListedOffset()
-        newest: Run | None = None
-        async for run in _runs(shard, partition, head, from_offset=head.max_timestamp_offset):
-            if run.base_offset < head.log_start_offset:
-                best = await self._latest_of(run, head.log_start_offset)
-                continue
-            if newest is None or run.max_timestamp > newest.max_timestamp:
-                newest = run
-            if run.max_timestamp == head.max_timestamp:
-                break
-        if newest is not None and newest.max_timestamp > best.timestamp:
-            return await self._latest_of(newest, head.log_start_offset)
+        for run in await shard.latest_runs(partition):
+            if run.max_timestamp > best.timestamp:
+                best = max(best, await self._latest_of(run, head.log_start_offset), key=lambda listed: listed.timestamp)
         return best
 
     async def _latest_of(self, run: Run, from_offset: int) -> ListedOffset:
@@ -119,17 +108,3 @@ class OffsetLookup:
     async def _read(self, run: Run) -> ReadRun:
         [read] = await self._reader.read([run])
         return read
-
-
-async def _runs(
-    shard: DisklessShard, partition: PartitionKey, head: PartitionHead, from_offset: int = 0
-) -> AsyncIterator[Run]:
-    """All runs in order, from the one that contains the log start, or `from_offset` if that is later."""
-    offset = max(head.log_start_offset, from_offset)
-    while offset < head.next_offset:
-        page = await shard.runs_from(partition, offset)
-        for run in page:
-            yield run
-        if not page:
-            return
-        offset = page[-1].last_offset + 1

@@ -12,7 +12,7 @@ class Purgatory:
     """Waiters by partition."""
 
     def __init__(self) -> None:
-        self._waiters: dict[PartitionKey, set[Watch]] = {}
+        self._waiters: dict[PartitionKey, dict[Watch, None]] = {}  # in order: a set's would change from run to run
         self._closed = False
 
     def wake(self, partitions: Iterable[PartitionKey]) -> None:
@@ -34,13 +34,13 @@ class Purgatory:
 
     def add(self, watch: Watch, partitions: Sequence[PartitionKey]) -> None:
         for partition in partitions:
-            self._waiters.setdefault(partition, set()).add(watch)
+            self._waiters.setdefault(partition, {})[watch] = None
 
     def remove(self, watch: Watch, partitions: Sequence[PartitionKey]) -> None:
         for partition in partitions:
             watches = self._waiters.get(partition)
             if watches is not None:
-                watches.discard(watch)
+                watches.pop(watch, None)
                 if not watches:
                     del self._waiters[partition]
 

@@ -1,4 +1,7 @@
-"""All background work at the end of data's life, for all shards of a node: retention, trimming, deletion."""
+"""All background work at the end of data's life, for all shards of a node: retention, trimming, deletion.
+
+(KIP-1164, "WAL file management".)
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ class FileMaintenance:
         self._services = services
         self.retention = RetentionWorker(services.shards, rules_of, schedule, services.clock)
         self.deleters = [FileDeleter(index, services) for index in services.shards]
-        self.trimmers = [Trimmer(shard, services.clock, self._wake_deleters) for shard in services.shards.values()]
+        self.trimmers = [
+            Trimmer(shard, services.clock, deleter.wake)
+            for shard, deleter in zip(services.shards.values(), self.deleters, strict=True)
+        ]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -36,11 +42,7 @@ class FileMaintenance:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _wake_deleters(self) -> None:
-        """An object may have died in the last of several shards."""
-        for deleter in self.deleters:
-            deleter.wake()
+        await asyncio.gather(*(deleter.stop() for deleter in self.deleters))
 
 
 async def _for_ever(loop: Callable[[], Awaitable[None]]) -> None:

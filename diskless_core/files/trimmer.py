@@ -1,4 +1,7 @@
-"""Trims a shard's store in the background, on every node that has a replica of the shard."""
+"""Trims a shard's store in the background, on every node that has a replica of the shard.
+
+(KIP-1164, "WAL file management".)
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ class Trimmer:
         self._on_dead_files = on_dead_files
         self._wake = asyncio.Event()
         self._wake.set()
+        shard.shard.on_restore(self._wake.set)
         shard.shard.on_commit(self._committed)
 
     def _committed(self, writes: Writes) -> None:

@@ -2,7 +2,7 @@
 
 A log plugin offers atomic append, the committed stream, a leadership hint and prune; nothing more is trusted. Who may
 write is decided by the core from the log's content alone (claims and terms), so a plugin that nominates two leaders at
-once costs time, never data.
+once costs time, never data. (KIP-1164, "Topic-based implementation".)
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.shard import ShardId
@@ -51,7 +52,13 @@ class CoordinatorLog(ABC):
 
     All methods run on the broker's event loop and must not block it. Each takes a shard; shards know nothing of each
     other. A batch of n records takes n offsets; offsets may have gaps, and never go back.
+
+    Attributes:
+        is_shared: whether other nodes can have the same log. With one that is not, this node has to be a candidate for
+            every shard, or the broker does not start.
     """
+
+    is_shared: ClassVar[bool] = False
 
     @abstractmethod
     async def start(self) -> None:
@@ -106,10 +113,17 @@ class CoordinatorLog(ABC):
         """Where the shard's log starts and what is committed now. A log never written has both at 0."""
 
     @abstractmethod
-    def leadership(self, shard: ShardId) -> AsyncIterator[int | None]:
+    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[int | None]:
         """Stream a hint of who should lead: a node id, or None while nobody is known.
 
         The present hint comes at once, then each change. A hint may be wrong, late or the same on two nodes.
+
+        Args:
+            candidate: whether this node may lead the shard, as the operator has placed it. One that may not still wants
+                to know who does, but should not be nominated: it would not lead.
+
+        Raises:
+            CoordinatorLogError: it cannot be said now; the core asks again.
         """
 
     @abstractmethod

@@ -2,7 +2,8 @@
 
 A store is a cache of the log: it may be deleted at any time and is filled again. It holds tables of rows, ordered by
 key, that the core declares; it needs to know nothing of what they mean. Everything is synchronous: the core calls a
-shard's store from one dedicated thread, never concurrently, and keeps the event loop free of it.
+shard's store from one dedicated thread, never concurrently, and keeps the event loop free of it. (KIP-1164, "Local
+state machine".)
 """
 
 from __future__ import annotations

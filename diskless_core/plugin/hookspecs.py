@@ -17,6 +17,7 @@ from diskless_core.plugin.coordinator_store import CoordinatorStore, Coordinator
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.gateway_placement import GatewayPlacement, GatewayPlacementPlugin
 from diskless_core.plugin.offset_assignment import OffsetAssignment, OffsetAssignmentPlugin
+from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionPlugin
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStorePlugin
 
 PROJECT = "diskless"
@@ -137,6 +138,27 @@ class Hooks:
         """
         raise NotImplementedError
 
+    @staticmethod
+    @hookspec
+    def diskless_orphan_detections() -> list[OrphanDetectionPlugin]:
+        """Ways to find objects that nobody committed, chosen with `orphan_detection=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_orphan_detections() -> list[OrphanDetectionPlugin]:
+                return [
+                    OrphanDetectionPlugin(
+                        name="inventory",
+                        factory=InventoryDetection,
+                        settings=InventorySettings,
+                        api_version="1.0",
+                        help="Reads the bucket's daily inventory instead of listing it.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun(Generic[InterfaceT]):
@@ -199,9 +221,24 @@ GATEWAY_PLACEMENT = Noun(
     help="Which brokers are the produce gateways of a coordinator in each rack; for clusters of several brokers.",
     default="kip1164",
 )
+ORPHAN_DETECTION = Noun(
+    name="orphan_detection",
+    hook="diskless_orphan_detections",
+    descriptor=OrphanDetectionPlugin,
+    interface=OrphanDetection,
+    help="Which objects may be orphans: uploaded and never committed.",
+    default="listing",
+)
 
 NOUNS: Mapping[str, Noun[Any]] = {
     noun.name: noun
-    for noun in (COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE, OFFSET_ASSIGNMENT, GATEWAY_PLACEMENT)
+    for noun in (
+        COORDINATOR_LOG,
+        COORDINATOR_STORE,
+        WAL_OBJECT_STORE,
+        OFFSET_ASSIGNMENT,
+        GATEWAY_PLACEMENT,
+        ORPHAN_DETECTION,
+    )
 }
 """All nouns, in the order in which lists and documentation show them."""

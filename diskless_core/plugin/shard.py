@@ -23,3 +23,21 @@ class ShardId:
 
     def __str__(self) -> str:
         return f"{self.kind.value}-{self.index}"
+
+    @property
+    def short_name(self) -> str:
+        """The name that operators use, such as `diskless-0`."""
+        return f"{self.kind.name.lower()}-{self.index}"
+
+
+def parse_shard(text: str) -> ShardId:
+    """Read `diskless-0`, or Kafka's `__diskless_metadata-0`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    kind, _, index = text.rpartition("-")
+    kinds = {name: member for member in ShardKind for name in (member.value, member.name.lower())}
+    if kind not in kinds or not (index.isascii() and index.isdigit()):
+        raise ValueError(f"{text!r} is no shard: they are called cluster-0, diskless-0 and so on, and groups-0")
+    return ShardId(kinds[kind], int(index))

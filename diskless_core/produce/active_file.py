@@ -47,8 +47,9 @@ class SealedFile:
     submissions: Sequence[Submission]
 
     @property
-    def partitions(self) -> set[PartitionKey]:
-        return {PartitionKey(batch.topic_id, batch.partition) for batch in self.batches}
+    def partitions(self) -> Sequence[PartitionKey]:
+        """Each once, in order."""
+        return list(dict.fromkeys(PartitionKey(batch.topic_id, batch.partition) for batch in self.batches))
 
 
 class ActiveFile:

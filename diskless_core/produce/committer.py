@@ -1,7 +1,8 @@
 """Commits uploaded objects with their shards, so that no partition sees its batches out of order.
 
 An object waits for every earlier one that shares a partition with it until that one's outcome is definite;
-objects that share none pass each other (so one slow upload holds up only what order demands).
+objects that share none pass each other (so one slow upload holds up only what order demands). (KIP-1164,
+DisklessCommitFile; "WAL file management", steps 1 and 2.)
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.api import DisklessCoordinator
 from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.metrics import Metrics
@@ -34,18 +35,18 @@ class CommitterServices:
     node_id: int
     clock: Clock
     metrics: Metrics
-    shards: Mapping[int, DisklessShard]
+    shards: Mapping[int, DisklessCoordinator]
     shard_of: ShardOf
 
 
 class Turn:
     """An object's place in the order of its partitions. Made at rotation, in rotation order."""
 
-    def __init__(self, tails: dict[PartitionKey, Turn], partitions: set[PartitionKey]) -> None:
+    def __init__(self, tails: dict[PartitionKey, Turn], partitions: Sequence[PartitionKey]) -> None:
         self._tails = tails
         self._partitions = partitions
         self._over = asyncio.Event()
-        self._before = {tails[partition] for partition in partitions if partition in tails}
+        self._before = dict.fromkeys(tails[partition] for partition in partitions if partition in tails)
         for partition in partitions:
             tails[partition] = self
 
@@ -83,7 +84,7 @@ class Committer:
         results = [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(sealed.batches)
         for index, batch in enumerate(sealed.batches):
             shard = self._services.shard_of(PartitionKey(batch.topic_id, batch.partition))
-            if shard is not None:
+            if shard is not None and shard in self._services.shards:  # there may be more than this broker knows of
                 by_shard.setdefault(shard, []).append(index)
         owners = list(by_shard)
         self._services.clock.random().shuffle(owners)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
+from diskless_core.clock import Clock
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 
@@ -24,8 +25,9 @@ class Uploader:
         failing: why the last attempt of any upload failed, None after one that succeeded.
     """
 
-    def __init__(self, store: WalObjectStore, parallelism: int, metrics: Metrics) -> None:
+    def __init__(self, store: WalObjectStore, parallelism: int, clock: Clock, metrics: Metrics) -> None:
         self._store = store
+        self._clock = clock
         self._slots = asyncio.Semaphore(parallelism)
         self._metrics = metrics
         self._in_flight = 0
@@ -55,13 +57,17 @@ class Uploader:
     async def _put(self, key: str, data: memoryview) -> None:
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(_is_retriable),
-            wait=wait_random_exponential(multiplier=RETRY_BASE_S, max=RETRY_MAX_S),
+            wait=self._pause_s,
             before_sleep=self._report(key),
             reraise=True,
         ):
             with attempt:
                 await self._store.put(key, data)
         self.failing = None
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        longest = float(min(RETRY_MAX_S, RETRY_BASE_S * 2 ** min(state.attempt_number, 10)))
+        return longest * self._clock.random().random()
 
     def _report(self, key: str) -> Callable[[RetryCallState], None]:
         def report(state: RetryCallState) -> None:

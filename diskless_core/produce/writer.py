@@ -20,6 +20,7 @@ from diskless_core.pages import PagePool
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.produce.active_file import ActiveFile, SealedFile, Submission
 from diskless_core.produce.committer import Committer, Turn
+from diskless_core.produce.object_time import ObjectTime
 from diskless_core.produce.uploader import Uploader
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal import format as wal_format
@@ -87,6 +88,7 @@ class WalWriter:
         self._uploader = uploader
         self._committer = committer
         self._clock = clock
+        self._object_time = ObjectTime(clock, metrics)
         self._on_uploaded = on_uploaded
         self._metrics = metrics
         self._buffers = PagePool(_MAX_IDLE_BYTES)
@@ -156,9 +158,12 @@ class WalWriter:
             self.rotate()
 
     async def _deliver(self, sealed: SealedFile, turn: Turn, appended_bytes: int) -> None:
-        key = wal_format.object_key(self._settings.object_prefix, self._clock.now_ms(), self._clock.new_uuid())
+        created_ms = self._object_time.now_ms()
+        key = wal_format.object_key(self._settings.object_prefix, created_ms, self._clock.new_uuid())
         try:
             outcome = await self._outcome(key, sealed, turn)
+            if not isinstance(outcome, Exception):
+                self._object_time.learn(key, created_ms, outcome)
             self.backlog.shrink(appended_bytes)
             self._count(sealed, outcome)
             _settle(sealed, outcome)

@@ -1,4 +1,4 @@
-"""DisklessFileCommittedRecord packed and unpacked by hand, from and to plain tuples.
+"""KIP-1164's DisklessFileCommittedRecord packed and unpacked by hand, from and to plain tuples.
 
 It is written for every committed object and read at every replay, so it goes past the generic codec, whose bytes it
 equals.
@@ -9,27 +9,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import starmap
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from diskless_core.protocol.messages import DisklessFileCommittedRecord
+from diskless_core.protocol.packed import (
+    INT32,
+    INT64,
+    MALFORMED,
+    NO_TAGS,
+    PackedReader,
+    pack_array,
+    pack_bytes,
+    pack_integers,
+    pack_string,
+    pack_tagged,
+)
 from diskless_core.protocol.record_frames import RecordFormatError, record_prefix
-from diskless_core.protocol.varint import VarintError, encode_uvarint, read_uvarint
+from diskless_core.protocol.varint import encode_uvarint
 
 _PREFIX = record_prefix(DisklessFileCommittedRecord)
 _OBJECT = struct.Struct(">bqi")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _BATCH = struct.Struct(">biiqqqqbqhiix")
 _REFUSED = struct.Struct(">ihx")
 _DUPLICATE = struct.Struct(">iqqx")
 _UUID_BYTES = 16
-_NO_TAGS = b"\0"
 _NOT_COMMITTED = -1
-
-_UNEXPECTED_TAGS = "a DisklessFileCommittedRecord has tagged fields where none are defined"
-
-Row = TypeVar("Row")
 
 
 class CommittedBatch(NamedTuple):
@@ -99,47 +103,33 @@ def pack(record: FileCommitted) -> bytes:
     Raises:
         struct.error: a number does not fit its field.
     """
-    key = record.object_key.encode()
     parts = [
         _PREFIX,
-        encode_uvarint(len(key) + 1),
-        key,
+        pack_string(record.object_key),
         _OBJECT.pack(record.object_format, record.file_size, record.uploader_broker_id),
-        *_array(_INT32, [(owner,) for owner in record.owner_ids]),
+        pack_integers(record.owner_ids),
         encode_uvarint(len(record.topics) + 1),
     ]
     for topic_id, partitions in record.topics:
         parts += (topic_id, encode_uvarint(len(partitions) + 1))
         for index, batches in partitions:
-            parts.append(_INT32.pack(index))
-            parts += _array(_BATCH, batches)
-            parts.append(_NO_TAGS)
-        parts.append(_NO_TAGS)
-    parts += _tagged_section(record)
+            parts += (INT32.pack(index), pack_array(_BATCH, batches), NO_TAGS)
+        parts.append(NO_TAGS)
+    parts.append(pack_tagged(_tagged_fields(record)))
     return b"".join(parts)
 
 
-def _array(element: struct.Struct, rows: Sequence[tuple[Any, ...]]) -> Iterator[bytes]:
-    yield encode_uvarint(len(rows) + 1)
-    yield from starmap(element.pack, rows)
-
-
-def _tagged_section(record: FileCommitted) -> Iterator[bytes]:
-    tagged: list[tuple[int, bytes]] = []
+def _tagged_fields(record: FileCommitted) -> Iterator[tuple[int, bytes]]:
     if record.refused:
-        tagged.append((0, b"".join(_array(_REFUSED, record.refused))))
+        yield 0, pack_array(_REFUSED, record.refused)
     if record.duplicates:
-        tagged.append((1, b"".join(_array(_DUPLICATE, record.duplicates))))
+        yield 1, pack_array(_DUPLICATE, record.duplicates)
     if record.batch_order:
-        tagged.append((2, b"".join(_array(_INT32, [(index,) for index in record.batch_order]))))
+        yield 2, pack_integers(record.batch_order)
     if record.content_digest:
-        tagged.append((3, encode_uvarint(len(record.content_digest) + 1) + record.content_digest))
+        yield 3, pack_bytes(record.content_digest)
     if record.committed_at != _NOT_COMMITTED:
-        tagged.append((4, _INT64.pack(record.committed_at)))
-    yield encode_uvarint(len(tagged))
-    for tag, content in tagged:
-        yield encode_uvarint(tag) + encode_uvarint(len(content))
-        yield content
+        yield 4, INT64.pack(record.committed_at)
 
 
 def unpack(data: bytes | memoryview) -> FileCommitted:
@@ -150,9 +140,9 @@ def unpack(data: bytes | memoryview) -> FileCommitted:
     """
     if not is_file_committed(data):
         raise RecordFormatError("this is no DisklessFileCommittedRecord of version 0")
-    reader = _Reader(memoryview(data), len(_PREFIX))
+    reader = PackedReader(data, len(_PREFIX))
     try:
-        object_key = str(reader.bytes_field(), "utf-8")
+        object_key = reader.string()
         object_format, file_size, uploader_broker_id = reader.fixed(_OBJECT)
         content = FileCommitted(
             object_key=object_key,
@@ -160,104 +150,33 @@ def unpack(data: bytes | memoryview) -> FileCommitted:
             file_size=file_size,
             uploader_broker_id=uploader_broker_id,
             owner_ids=reader.integers(),
-            topics=tuple(reader.topic() for _ in range(reader.count(_UUID_BYTES))),
-            **reader.tagged_section(),
+            topics=tuple(_topic(reader) for _ in range(reader.count(_UUID_BYTES))),
+            **reader.tagged_section(_TAG_READERS),
         )
-    except (struct.error, IndexError, VarintError, UnicodeDecodeError) as error:
+        reader.expect_end()
+    except MALFORMED as error:
         raise RecordFormatError(f"a DisklessFileCommittedRecord is malformed: {error}") from error
-    reader.expect_end()
     return content
 
 
-class _Reader:
-    """Reads one record from front to back."""
-
-    __slots__ = ("_data", "_pos")
-
-    def __init__(self, data: memoryview, pos: int) -> None:
-        self._data = data
-        self._pos = pos
-
-    def expect_end(self) -> None:
-        if self._pos != len(self._data):
-            raise RecordFormatError("a DisklessFileCommittedRecord has trailing bytes or is truncated")
-
-    def fixed(self, layout: struct.Struct) -> tuple[Any, ...]:
-        values = layout.unpack_from(self._data, self._pos)
-        self._pos += layout.size
-        return values
-
-    def _varint(self) -> int:
-        value = self._data[self._pos]
-        if value < 0x80:
-            self._pos += 1
-            return value
-        value, self._pos = read_uvarint(self._data, self._pos)
-        return value
-
-    def _take(self, size: int) -> memoryview:
-        taken = self._data[self._pos : self._pos + size]
-        if len(taken) < size:
-            raise RecordFormatError("a DisklessFileCommittedRecord is truncated")
-        self._pos += size
-        return taken
-
-    def count(self, smallest: int) -> int:
-        count = self._varint() - 1
-        if count < 0 or count * smallest > len(self._data) - self._pos:
-            raise RecordFormatError(f"a DisklessFileCommittedRecord counts {count} elements beyond its end")
-        return count
-
-    def bytes_field(self) -> memoryview:
-        return self._take(self.count(1))
-
-    def integers(self) -> tuple[int, ...]:
-        count = self.count(_INT32.size)
-        return struct.unpack(f">{count}i", self._take(_INT32.size * count))
-
-    def topic(self) -> CommittedTopic:
-        topic_id = bytes(self._take(_UUID_BYTES))
-        partitions = tuple(self._partition() for _ in range(self.count(_INT32.size)))
-        self._end_of_struct()
-        return topic_id, partitions
-
-    def _partition(self) -> CommittedPartition:
-        (index,) = self.fixed(_INT32)
-        batches = self.rows(_BATCH, CommittedBatch._make)
-        self._end_of_struct()
-        return index, batches
-
-    def rows(self, layout: struct.Struct, make: Callable[[tuple[Any, ...]], Row]) -> tuple[Row, ...]:
-        content = self._take(layout.size * self.count(layout.size))
-        tag_counts = content[layout.size - 1 :: layout.size].tobytes()
-        if tag_counts.count(0) != len(tag_counts):
-            raise RecordFormatError(_UNEXPECTED_TAGS)
-        return tuple(map(make, layout.iter_unpack(content)))
-
-    def _end_of_struct(self) -> None:
-        if self._data[self._pos]:
-            raise RecordFormatError(_UNEXPECTED_TAGS)
-        self._pos += 1
-
-    def tagged_section(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        for _ in range(self._varint()):
-            tag, size = self._varint(), self._varint()
-            stop = self._pos + size
-            if tag in _TAG_READERS:
-                name, read = _TAG_READERS[tag]
-                fields[name] = read(self)
-            else:
-                self._take(size)
-            if self._pos != stop:
-                raise RecordFormatError(f"tagged field {tag} of a DisklessFileCommittedRecord does not fill its size")
-        return fields
+def _topic(reader: PackedReader) -> CommittedTopic:
+    topic_id = bytes(reader.take(_UUID_BYTES))
+    partitions = tuple(_partition(reader) for _ in range(reader.count(INT32.size)))
+    reader.end_of_struct()
+    return topic_id, partitions
 
 
-_TAG_READERS: dict[int, tuple[str, Callable[[_Reader], Any]]] = {
+def _partition(reader: PackedReader) -> CommittedPartition:
+    (index,) = reader.fixed(INT32)
+    batches = reader.rows(_BATCH, CommittedBatch._make)
+    reader.end_of_struct()
+    return index, batches
+
+
+_TAG_READERS: dict[int, tuple[str, Callable[[PackedReader], Any]]] = {
     0: ("refused", lambda reader: reader.rows(_REFUSED, RefusedBatch._make)),
     1: ("duplicates", lambda reader: reader.rows(_DUPLICATE, DuplicateBatch._make)),
-    2: ("batch_order", _Reader.integers),
+    2: ("batch_order", PackedReader.integers),
     3: ("content_digest", lambda reader: bytes(reader.bytes_field())),
-    4: ("committed_at", lambda reader: reader.fixed(_INT64)[0]),
+    4: ("committed_at", lambda reader: reader.fixed(INT64)[0]),
 }

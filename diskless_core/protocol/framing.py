@@ -8,17 +8,24 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
+from diskless_core.protocol import produce_response
 from diskless_core.protocol.codec import ApiMessage, Piece
-from diskless_core.protocol.messages import REQUESTS, ApiVersionsRequest, FetchResponse
+from diskless_core.protocol.commit_file import CommitFileResponse, pack_response, unpack_request
+from diskless_core.protocol.messages import REQUESTS, ApiVersionsRequest, DisklessCommitFileRequest, FetchResponse
+from diskless_core.protocol.produce_response import ProduceAnswer
 from diskless_core.protocol.structure import FrameError, check_structure, check_tagged_section
 from diskless_core.protocol.varint import VarintError
 
 __all__ = [
     "FrameError",
     "RequestHeader",
+    "Response",
     "check_structure",
     "decode_request",
+    "encode_body",
+    "encode_request_header",
     "encode_response",
+    "is_flexible",
     "parse_request_header",
 ]
 
@@ -27,6 +34,8 @@ _INT16 = struct.Struct(">h")
 _RESPONSE_HEADER = struct.Struct(">ii")
 _CORRELATION_ID_BYTES = 4
 _MAX_HEADER_TAGS = 1000
+
+Response = ApiMessage | CommitFileResponse | ProduceAnswer
 
 
 class RequestHeader(NamedTuple):
@@ -54,7 +63,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
     api_key, api_version, correlation_id = _REQUEST_HEADER.unpack_from(frame)
     try:
         client_id, body = _client_id(frame, _REQUEST_HEADER.size)
-        if _is_flexible(api_key, api_version):
+        if is_flexible(api_key, api_version):
             body = check_tagged_section(frame, body, len(frame), [_MAX_HEADER_TAGS, len(frame)], {})
     except (FrameError, VarintError, IndexError, struct.error) as error:
         if api_key == ApiVersionsRequest.API_KEY and not _is_valid(api_key, api_version):
@@ -76,7 +85,8 @@ def _client_id(frame: memoryview, pos: int) -> tuple[str | None, int]:
         raise FrameError("the client id is not UTF-8") from error
 
 
-def _is_flexible(api_key: int, version: int) -> bool:
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether requests and responses of this version have tagged fields, in their headers too."""
     api = REQUESTS.get(api_key)
     return api is not None and api.request.flexible_version_q(version)
 
@@ -89,12 +99,16 @@ def _is_valid(api_key: int, version: int) -> bool:
 def decode_request(request_class: type[ApiMessage], version: int, frame: memoryview, pos: int) -> Any:
     """The request that `frame[pos:]` begins with. Records in it are slices of the frame, which has to outlive them.
 
+    A DisklessCommitFileRequest, which may have very many batches, is a plain `CommitFileRequest`, not a message.
+
     Bytes behind the request are ignored, as Apache Kafka does: librdkafka leaves some when it asks for the metadata of
     all topics (its bug 5049).
 
     Raises:
         FrameError: the body is malformed, or the request has no such version.
     """
+    if request_class is DisklessCommitFileRequest and is_flexible(request_class.API_KEY, version):
+        return unpack_request(frame[pos:])
     end = check_structure(request_class, version, frame, pos)
     try:
         return request_class.decode(frame[pos:end], version=version)
@@ -102,17 +116,39 @@ def decode_request(request_class: type[ApiMessage], version: int, frame: memoryv
         raise FrameError(f"{request_class.__name__} v{version} has a string that is not UTF-8") from error
 
 
-def encode_response(message: ApiMessage, version: int, correlation_id: int) -> list[Piece]:
+def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str) -> bytes:
+    """What stands before a request's body in its frame."""
+    name = client_id.encode()
+    tags = b"\0" if is_flexible(api_key, version) else b""
+    return _REQUEST_HEADER.pack(api_key, version, correlation_id) + _INT16.pack(len(name)) + name + tags
+
+
+def encode_body(message: Response, version: int) -> list[Piece]:
+    """A response without its header, in pieces."""
+    if isinstance(message, ProduceAnswer):
+        return [produce_response.pack(message, version)]
+    if isinstance(message, CommitFileResponse):
+        return [pack_response(message)]
+    if isinstance(message, FetchResponse):
+        return message.encode_spliced(version)
+    return [message.encode(version=version)]
+
+
+def encode_response(message: Response, version: int, correlation_id: int) -> list[Piece]:
     """A response's frame with its size in front, in pieces to be written in order.
 
     The buffers that a FetchResponse holds as records are among the pieces and must not change until they are written.
     """
-    pieces: list[Piece]
-    if isinstance(message, FetchResponse):
-        pieces = message.encode_spliced(version)
-    else:
-        pieces = [message.encode(version=version)]
-    flexible = message.flexible_version_q(version) and ApiVersionsRequest.API_KEY != message.API_KEY
+    pieces = encode_body(message, version)
+    flexible = _has_tagged_header(message, version)
     body_bytes = sum(map(len, pieces))
     header = _RESPONSE_HEADER.pack(_CORRELATION_ID_BYTES + flexible + body_bytes, correlation_id)
     return [header + b"\0" if flexible else header, *pieces]
+
+
+def _has_tagged_header(message: Response, version: int) -> bool:
+    if isinstance(message, ProduceAnswer):
+        return version >= produce_response.FLEXIBLE_SINCE
+    if isinstance(message, CommitFileResponse):
+        return True
+    return bool(message.flexible_version_q(version)) and ApiVersionsRequest.API_KEY != message.API_KEY

@@ -39,7 +39,7 @@ GROUP_VALUE_VERSION = 3
 """The version of classic groups' values that Apache Kafka 4 writes unless a newer field needs another."""
 
 _VERSION = struct.Struct(">h")
-_GROUP_VALUES: dict[type[CompiledRecord], type[CompiledRecord]] = {
+GROUP_VALUES: dict[type[CompiledRecord], type[CompiledRecord]] = {
     OffsetCommitKey: OffsetCommitValue,
     GroupMetadataKey: GroupMetadataValue,
     ConsumerGroupMetadataKey: ConsumerGroupMetadataValue,
@@ -49,8 +49,10 @@ _GROUP_VALUES: dict[type[CompiledRecord], type[CompiledRecord]] = {
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
 }
+"""The value that belongs to each kind of key of `__consumer_offsets`."""
+
 _GROUP_KEYS: dict[int, type[CompiledRecord]] = {0: OffsetCommitKey} | {
-    key_class.json["apiKey"]: key_class for key_class in _GROUP_VALUES
+    key_class.json["apiKey"]: key_class for key_class in GROUP_VALUES
 }
 
 
@@ -130,7 +132,7 @@ def decode_group_value(key: CompiledRecord, data: bytes | bytearray | memoryview
     Raises:
         RecordFormatError: its version is unknown, or it is malformed.
     """
-    value: CompiledRecord = _decode(_GROUP_VALUES[type(key)], _version(data), memoryview(data), _VERSION.size)
+    value: CompiledRecord = _decode(GROUP_VALUES[type(key)], _version(data), memoryview(data), _VERSION.size)
     return value
 
 

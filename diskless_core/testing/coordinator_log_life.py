@@ -137,6 +137,11 @@ class LogLifeContract:
             for shard in (SHARD, SHARD, OTHER_SHARD):
                 assert isinstance(await anext(log.leadership(shard)), int | None)
 
+    async def test_a_node_that_is_no_candidate_is_not_nominated(self, make_log: MakeLog) -> None:
+        async with started(make_log()) as log, asyncio.timeout(TIMEOUT_S):
+            for shard in (SHARD, OTHER_SHARD):
+                assert await anext(log.leadership(shard, candidate=False)) is None, "there is no other node"
+
     async def test_stopping_ends_readers_and_hints_and_may_be_repeated(self, make_log: MakeLog) -> None:
         async def exhaust(iterator: AsyncIterator[object]) -> None:
             async for _ in iterator:

@@ -28,6 +28,9 @@ HEADER = _HEADER.pack(MAGIC, VERSION, 0, 0)
 HEADER_BYTES = len(HEADER)
 TRAILER_BYTES = _TRAILER.size
 
+_TIME_DIGITS = 13
+"""Of the creation time in a key: milliseconds since the epoch until the year 2286."""
+
 
 class WalFormatError(Exception):
     """These bytes are no WAL object, or a damaged one."""
@@ -120,7 +123,19 @@ def decode_index(index: bytes | bytearray | memoryview, trailer: Trailer) -> lis
 def object_key(prefix: str, created_ms: int, object_id: uuid.UUID) -> str:
     """Prefix, two characters that spread the keys, creation time, id. Sorting by name sorts by time in each spread."""
     spread = object_id.hex[:2]
-    return f"{prefix}/{spread}/{created_ms:013d}-{object_id}"
+    return f"{prefix}/{spread}/{created_ms:0{_TIME_DIGITS}d}-{object_id}"
+
+
+def end_of_spread(key: str) -> str:
+    """What sorts behind all keys that begin with the same prefix and the same two characters.
+
+    Raises:
+        WalFormatError: the key is not one of `object_key`'s.
+    """
+    spread, separator, name = key.rpartition("/")
+    if not separator or name.find("-") != _TIME_DIGITS:
+        raise WalFormatError(f"{key!r} is not the key of a WAL object")
+    return spread + chr(ord(separator) + 1)
 
 
 def created_ms_of(key: str) -> int:

@@ -110,9 +110,9 @@ class LocalCoordinatorLog(CoordinatorLog):
         _, log = self._running_shard(shard)
         return log.bounds
 
-    def leadership(self, shard: ShardId) -> AsyncIterator[int | None]:
+    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[int | None]:
         running, _ = self._running_shard(shard)
-        return self._hints(running)
+        return self._hints(running, self._node_id if candidate else None)
 
     async def prune(self, shard: ShardId, before: int) -> None:
         running, log = self._running_shard(shard)
@@ -141,8 +141,9 @@ class LocalCoordinatorLog(CoordinatorLog):
                 offset = batches[-1].next_offset
                 yield batches
 
-    async def _hints(self, running: _Running) -> AsyncIterator[int | None]:
-        yield self._node_id
+    @staticmethod
+    async def _hints(running: _Running, leader: int | None) -> AsyncIterator[int | None]:
+        yield leader
         await running.stopped.wait()
 
     @staticmethod

@@ -15,6 +15,10 @@ class Kip1164Settings(PluginSettings):
     """`gateway_placement.kip1164.*`: there is nothing to set."""
 
 
+class ListingSettings(PluginSettings):
+    """`orphan_detection.listing.*`: there is nothing to set."""
+
+
 class RendezvousSettings(PluginSettings):
     """`gateway_placement.rendezvous.*`"""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from diskless_core.plugin.gateway_placement import GatewayPlacementPlugin
 from diskless_core.plugin.hookspecs import hookimpl
 from diskless_core.plugin.offset_assignment import OffsetAssignmentPlugin
-from diskless_policies.config import Kip1164Settings, RendezvousSettings, SequentialSettings
+from diskless_core.plugin.orphan_detection import OrphanDetectionPlugin
+from diskless_policies.config import Kip1164Settings, ListingSettings, RendezvousSettings, SequentialSettings
 from diskless_policies.kip1164 import Kip1164Placement
+from diskless_policies.listing import ListingDetection
 from diskless_policies.rendezvous import RendezvousPlacement
 from diskless_policies.sequential import SequentialAssignment
 
@@ -43,4 +45,18 @@ def diskless_gateway_placements() -> list[GatewayPlacementPlugin]:
             api_version="1.0",
             help="Chooses gateways by rendezvous hashing, so that the fewest change with the cluster.",
         ),
+    ]
+
+
+@hookimpl
+def diskless_orphan_detections() -> list[OrphanDetectionPlugin]:
+    """Orphans as KIP-1164 finds them."""
+    return [
+        OrphanDetectionPlugin(
+            name="listing",
+            factory=ListingDetection,
+            settings=ListingSettings,
+            api_version="1.0",
+            help="Lists the object store and takes what is old enough, as KIP-1164 describes.",
+        )
     ]

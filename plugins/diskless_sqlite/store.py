@@ -116,6 +116,7 @@ class _SqliteView(StoreView):
     def __init__(self, connection: sqlite3.Connection, statements: Mapping[str, TableStatements]) -> None:
         self._connection = connection
         self._statements = statements
+        self._scans: dict[tuple[str, int, int, bool, bool], str] = {}
 
     def applied_offset(self) -> int:
         try:
@@ -139,7 +140,12 @@ class _SqliteView(StoreView):
     ) -> list[Row]:
         if end == ():
             return []
-        sql = self._of(table).scan(len(start), len(end or ()), limited=limit is not None, reverse=reverse)
+        shape = (table, len(start), len(end or ()), limit is not None, reverse)
+        sql = self._scans.get(shape)
+        if sql is None:
+            _, start_columns, end_columns, limited, _ = shape
+            sql = self._of(table).scan(start_columns, end_columns, limited=limited, reverse=reverse)
+            self._scans[shape] = sql
         return self._query(sql, (*start, *(end or ()), *(() if limit is None else (limit,))))
 
     def _of(self, table: str) -> TableStatements:

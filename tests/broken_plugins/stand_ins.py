@@ -10,6 +10,7 @@ from diskless_core.plugin.coordinator_store import CoordinatorStorePlugin
 from diskless_core.plugin.gateway_placement import GatewayPlacementPlugin
 from diskless_core.plugin.hookspecs import NOUNS, hookimpl
 from diskless_core.plugin.offset_assignment import OffsetAssignmentPlugin
+from diskless_core.plugin.orphan_detection import OrphanDetectionPlugin
 from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
 from tests.broken_plugins.zoo import announce
 
@@ -52,6 +53,11 @@ def diskless_offset_assignments():
 @hookimpl
 def diskless_gateway_placements():
     return describe(GatewayPlacementPlugin, "kip1164")
+
+
+@hookimpl
+def diskless_orphan_detections():
+    return describe(OrphanDetectionPlugin, "listing")
 
 
 def announce_stand_ins():

@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from diskless_core.cli.main import main
@@ -189,8 +191,29 @@ def test_the_status_of_a_running_broker_is_shown(running):
     assert by_name["__diskless_metadata-0"]["rows"]["partitions"] == 2
     assert by_name["__diskless_metadata-0"]["objects"]["live"] == by_name["__diskless_metadata-0"]["rows"]["files"]
     assert "__diskless_metadata-0 rows: topics 1, partitions 2" in text
+    assert "__diskless_metadata-0 snapshot: -; " in text
+    assert f"__diskless_metadata-0 data: {by_name['__diskless_metadata-0']['data_bytes']} bytes" in text
+    assert by_name["__cluster_metadata-0"]["data_bytes"] is None
     assert nobody.exit_code == 1
     assert "no broker answers at http://127.0.0.1:1" in nobody.stderr
+
+
+def test_the_metrics_of_a_running_broker_follow_its_coordinators(running):
+    broker, _ = running
+    exposed = httpx.get(f"{admin_url(broker)}/metrics").text
+    families = text_string_to_metric_families(exposed)
+    found = {
+        sample.name.removeprefix("diskless_coordinator_"): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.labels == {"shard": "__diskless_metadata-0"}
+    }
+
+    assert found["leading"] == 1
+    assert found["applied_offset"] >= found["stored_offset"]
+    assert found["log_bytes_since_snapshot"] > 0
+    assert found["commits_total"] == found["committed_batches_total"] == found["committed_runs_total"] == 3
+    assert found["command_seconds_count"] > found["commits_total"]
 
 
 def test_stores_are_rebuilt_from_the_log_but_not_under_a_running_broker(new_broker):

@@ -13,6 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.batches import batch_of, read_records, read_values
+from tests.support.guarantees import guarantee
 from tests.support.requests import (
     append,
     commit_offset,
@@ -186,6 +187,14 @@ def test_a_name_that_is_twice_in_an_older_request_is_refused_too(wire, topic, ve
 # --- topics that go while somebody uses them -------------------------------------------------------------------------
 
 
+@guarantee(
+    "Deletion and retention",
+    "A topic that is deleted and one that takes its name at once have nothing in common.",
+)
+@guarantee(
+    "Deletion and retention",
+    "Who asks by the id of a deleted topic is told UNKNOWN_TOPIC_ID, whoever has its name now.",
+)
 def test_nothing_of_a_deleted_topic_is_in_the_one_that_takes_its_name(wire, topic):
     group = f"group-of-{topic}"
     old = create_topic(wire, topic)
@@ -214,6 +223,7 @@ def test_nothing_of_a_deleted_topic_is_in_the_one_that_takes_its_name(wire, topi
     assert read_values(fetch_by_id(wire, new).records) == [b"new"]
 
 
+@guarantee("Deletion and retention", "What is not committed when its topic is deleted is refused.")
 @pytest.mark.parametrize(("version", "code"), [(9, UNKNOWN_TOPIC), (13, UNKNOWN_TOPIC_ID)])
 def test_what_is_not_committed_when_its_topic_is_deleted_is_refused_and_not_in_the_next_of_that_name(
     new_broker, topic, version, code
@@ -328,6 +338,7 @@ class IdConsumer(Worker):
             self.consumed[topic_id] += len(records)
 
 
+@guarantee("Deletion and retention", "Clients go on while their topic is deleted and created again, over and over.")
 def test_producers_and_consumers_go_on_while_their_topic_is_deleted_and_created_over_and_over(broker, wire, topic):
     group = f"group-of-{topic}"
     workers = [IdProducer(broker, topic), IdProducer(broker, topic), IdConsumer(broker, topic)]

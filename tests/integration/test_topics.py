@@ -11,6 +11,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.batches import batch_of, read_values
+from tests.support.guarantees import guarantee
 from tests.support.requests import (
     append,
     create_topic,
@@ -329,6 +330,7 @@ def test_manual_assignments(wire, topic, assignments, partitions, code):
     assert create_topics(wire, manual(topic, assignments, partitions))[0].error_code == code
 
 
+@guarantee("Deletion and retention", "No topic gets a reserved id, or one whose text begins with a dash.")
 def test_topic_ids_are_not_reserved_and_do_not_look_like_options(wire, topic):
     ids = [create_topic(wire, f"{topic}-{number}") for number in range(20)]
 

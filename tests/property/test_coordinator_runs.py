@@ -105,7 +105,11 @@ def test_every_offset_is_found_wherever_its_run_is(
                     assert len(found.runs) == 1 or sum(run.byte_size for run in found.runs[:-1]) < budget
         await node.stop()
 
-    with patch.object(runs_module, "PAGE_RUNS", page), patch.object(client_module, "PAGE_RUNS", page):
+    with (
+        patch.object(runs_module, "PAGE_RUNS", page),
+        patch.object(client_module, "PAGE_RUNS", page),
+        patch.object(runs_module, "FEW_RUNS", 1),
+    ):
         run(main)
 
 

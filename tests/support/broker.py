@@ -48,7 +48,12 @@ class BrokerProcess:
     @property
     def bootstrap(self) -> str:
         """`host:port` for clients; known after the first start."""
-        return self._properties["listeners"].removeprefix("PLAINTEXT://")
+        return self.address_of("PLAINTEXT")
+
+    def address_of(self, listener: str) -> str:
+        """`host:port` of any of its listeners; known after the first start."""
+        urls = dict(url.split("://") for url in self._properties["listeners"].split(","))
+        return urls[listener]
 
     @property
     def is_running(self) -> bool:
@@ -70,7 +75,8 @@ class BrokerProcess:
                 stderr=log,
                 env={name: value for name, value in os.environ.items() if not name.startswith("DISKLESS_CONFIG_")},
             )
-        self._properties["listeners"] = f"PLAINTEXT://{self._wait_until_ready()}"
+        addresses = self._wait_until_ready()
+        self._properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
         return self
 
     def stop(self) -> None:
@@ -102,9 +108,9 @@ class BrokerProcess:
         if self._process is not None:
             self.kill()
 
-    def connect(self, **options: Any) -> WireClient:
+    def connect(self, listener: str = "PLAINTEXT", **options: Any) -> WireClient:
         """A raw connection to it."""
-        host, _, port = self.bootstrap.rpartition(":")
+        host, _, port = self.address_of(listener).rpartition(":")
         return WireClient(host, int(port), **options)
 
     def log_text(self, start: int = 0) -> str:
@@ -118,7 +124,7 @@ class BrokerProcess:
         assert self._process is not None, "the broker was not started"
         return self._process
 
-    def _wait_until_ready(self) -> str:
+    def _wait_until_ready(self) -> dict[str, str]:
         process = self._running()
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._ready_file.exists():
@@ -131,8 +137,8 @@ class BrokerProcess:
             else:
                 self._process = None
                 raise AssertionError(f"the broker ended with code {code} instead of starting\n{self.log_tail()}")
-        address: str = json.loads(self._ready_file.read_text())["listeners"]["PLAINTEXT"]
-        return address
+        addresses: dict[str, str] = json.loads(self._ready_file.read_text())["listeners"]
+        return addresses
 
 
 class BrokerFactory:

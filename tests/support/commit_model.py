@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
+from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, DeletedRecords, PartitionKey, Run
 from diskless_core.protocol.errors import ErrorCode
 
 SEQUENCES = 2**31
@@ -20,30 +20,88 @@ class Appended(NamedTuple):
     base_offset: int
     append_time: int
 
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.batch.record_count - 1
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.append_time if self.batch.timestamp_type else self.batch.max_timestamp
+
 
 @dataclass
 class PartitionModel:
+    """`batches` are all that there ever were; what lies below the log start can't be read any more."""
+
     batches: list[Appended] = field(default_factory=list)
     producers: dict[int, list[Appended]] = field(default_factory=dict)
+    log_start: int = 0
 
     @property
     def next_offset(self) -> int:
-        return sum(one.batch.record_count for one in self.batches)
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    @property
+    def readable(self) -> list[Appended]:
+        return self.since(self.log_start)
+
+    def since(self, offset: int) -> list[Appended]:
+        """From the batch that contains `offset` on."""
+        return [one for one in self.batches if one.last_offset >= offset]
 
 
 @dataclass
 class CommitModel:
+    """All of a shard.
+
+    Attributes:
+        tombstones: objects that were handed over before they were committed.
+        received: all objects that were handed over, but those that began their life here.
+        gone: objects that this shard is through with.
+        owner: what stands for this shard in lists of owners.
+    """
+
     expiration_ms: int
     topics: dict[bytes, dict[int, PartitionModel]] = field(default_factory=dict)
     files: dict[str, tuple[CommitFile, list[BatchResult]]] = field(default_factory=dict)
+    horizon_ms: int = 0
+    tombstones: set[str] = field(default_factory=set)
+    received: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    owner: int = 0
 
-    def commit(self, request: CommitFile, now_ms: int) -> list[BatchResult]:
+    def create_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> None:
+        partitions = self.topics.setdefault(topic_id, {})
+        for index in indexes:
+            partitions.setdefault(index, PartitionModel())
+
+    def delete_topic(self, topic_id: bytes) -> ErrorCode:
+        return ErrorCode.UNKNOWN_TOPIC_ID if self.topics.pop(topic_id, None) is None else ErrorCode.NONE
+
+    def delete_records(self, key: PartitionKey, offset: int) -> DeletedRecords:
+        partition = self.partitions().get(key)
+        if partition is None:
+            return DeletedRecords(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        wanted = partition.next_offset if offset == -1 else offset
+        if not 0 <= wanted <= partition.next_offset:
+            return DeletedRecords(ErrorCode.OFFSET_OUT_OF_RANGE)
+        partition.log_start = max(partition.log_start, wanted)
+        return DeletedRecords(ErrorCode.NONE, partition.log_start)
+
+    def raise_horizon(self, horizon_ms: int) -> None:
+        self.horizon_ms = max(self.horizon_ms, horizon_ms)
+
+    def commit(self, request: CommitFile, now_ms: int, created_ms: int | None = None) -> list[BatchResult]:
+        """`created_ms` is when the object was made, if its key says so."""
         if not request.batches:
             return []
         if request.object_key in self.files:
             known, results = self.files[request.object_key]
             same = (known.batches, known.file_size) == (request.batches, request.file_size)
             return results if same else [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
+        too_old = created_ms is not None and created_ms < self.horizon_ms
+        if too_old or request.object_key in self.tombstones:
+            return [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(request.batches)
         expired = {
             (key, producer)
             for key, partition in self.partitions().items()
@@ -61,6 +119,36 @@ class CommitModel:
             for topic, partitions in self.topics.items()
             for index, partition in partitions.items()
         }
+
+    # --- objects -------------------------------------------------------------------------------------------------
+
+    @property
+    def known_files(self) -> set[str]:
+        return self.files.keys() | self.tombstones
+
+    @property
+    def live_files(self) -> set[str]:
+        """The objects with a batch that can be read."""
+        return {one.object_key for partition in self.partitions().values() for one in partition.readable}
+
+    @property
+    def dead_files(self) -> set[str]:
+        return self.known_files - self.live_files
+
+    def hand_over(self, object_key: str) -> None:
+        if object_key in self.files and self.files[object_key][0].owner_ids[0] == self.owner:
+            return
+        self.received.add(object_key)
+        if object_key not in self.files:
+            self.tombstones.add(object_key)
+
+    def forget(self, object_key: str) -> None:
+        if object_key in self.gone:
+            self.files.pop(object_key, None)
+            for known in (self.tombstones, self.received, self.gone):
+                known.discard(object_key)
+
+    # --- batches -------------------------------------------------------------------------------------------------
 
     def _commit_one(
         self,
@@ -130,6 +218,11 @@ def assert_runs_are(runs: Sequence[Run], expected: Sequence[Appended]) -> None:
             position += one.batch.size
         assert offset == run.last_offset + 1
         assert position == run.byte_offset + run.byte_size
-        latest = max(one.append_time if one.batch.timestamp_type else one.batch.max_timestamp for one in members)
-        assert run.max_timestamp == latest
+        assert run.max_timestamp == max(one.max_timestamp for one in members)
     assert not left, f"not to be found: {left}"
+
+
+def assert_reads_are(runs: Sequence[Run], partition: PartitionModel, offset: int) -> None:
+    """These runs are all that a reader finds from `offset` on. The first one is whole, so it may begin earlier."""
+    assert not runs or runs[0].base_offset <= offset <= runs[0].last_offset, (runs[0], offset)
+    assert_runs_are(runs, partition.since(runs[0].base_offset if runs else offset))

@@ -11,7 +11,10 @@ from diskless_core.coordinator.commands import BatchResult, PartitionKey, Timest
 from diskless_core.fetch.fetcher import FetchedPartition, Fetcher, FetchPartition, FetchQuery
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.fetch.offsets import OffsetLookup
+from diskless_core.fetch.positions import Positions
 from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.produce.active_file import Submission
@@ -74,7 +77,9 @@ class ProducePath:
         self.purgatory = Purgatory()
         self.fetcher = Fetcher(
             lambda key: self.node.shard if key.topic_id == TOPIC else None,
+            Positions(lambda _: self.node.shard),
             self.reader,
+            ReadAhead(self.reader, cache_bytes // 4),
             self.purgatory,
             self.clock,
             self.metrics,
@@ -91,6 +96,7 @@ class ProducePath:
 
     async def __aenter__(self) -> ProducePath:
         shard = await self.node.start()
+        shard.find_offsets_with(OffsetLookup(self.reader).list)
         shard.on_commit(self.purgatory.wake)
         await shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", range(PARTITIONS))
         committer = Committer(
@@ -102,7 +108,7 @@ class ProducePath:
                 shard_of=lambda key: 0 if key.topic_id == TOPIC else None,
             )
         )
-        uploader = Uploader(self.objects, 4, self.metrics)
+        uploader = Uploader(self.objects, 4, self.clock, self.metrics)
         self.writer = WalWriter(
             self.settings, uploader, committer, self.clock, self.metrics, on_uploaded=self.reader.uploaded
         )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,18 +16,12 @@ from diskless_core.coordinator.producer_state import NO_PRODUCER, last_sequence
 from diskless_core.coordinator.runtime import Shard, ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.coordinator.state import DisklessMachine
-from diskless_core.plugin.coordinator_store import (
-    CoordinatorStore,
-    CoordinatorStoreError,
-    ShardStore,
-    TableChanges,
-    TableSpec,
-)
+from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
-from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from tests.support.stores import Disk, FailingStore
 
 SHARD_ID = ShardId(ShardKind.DISKLESS, 0)
 TOPIC = b"T" * 16
@@ -48,31 +41,6 @@ class Sequential(OffsetAssignment):
         return offsets
 
 
-class FailingStore(CoordinatorStore):
-    """A memory store that refuses writes while `failing`, and whose content can be kept and set back."""
-
-    def __init__(self) -> None:
-        self.memory = MemoryCoordinatorStore()
-        self.failing = False
-        self.writes = 0
-
-    def open(self, shard: ShardId, tables: Sequence[TableSpec]) -> ShardStore:
-        opened = self.memory.open(shard, tables)
-        write = opened.write
-
-        def guarded(changes: Mapping[str, TableChanges], applied_offset: int) -> None:
-            if self.failing:
-                raise CoordinatorStoreError("injected: the disk is full")
-            self.writes += 1
-            write(changes, applied_offset)
-
-        opened.write = guarded
-        return opened
-
-    def copy(self) -> MemoryCoordinatorStore:
-        return copy.deepcopy(self.memory)
-
-
 class ShardNode:
     """One node's replica of the shard. `start` after `kill` or `stop` is a new process on the same log."""
 
@@ -86,13 +54,17 @@ class ShardNode:
         assignment: OffsetAssignment | None = None,
         expiration_ms: int = EXPIRATION_MS,
         snapshots: SnapshotSource | None = None,
+        disk: Disk | None = None,
+        candidate: bool = True,
     ) -> None:
         self.shared = shared
         self.clock = clock
         self.node_id = node_id
         self.shard_id = shard_id
-        self.store = FailingStore()
+        self.store = FailingStore(disk)
         self.snapshots = snapshots or NoSnapshots()
+        self.candidate = candidate
+        self.metrics = Metrics()
         self.rules = CommitRules(assignment=assignment or Sequential(), producer_id_expiration_ms=expiration_ms)
         self.log: FakeCoordinatorLog
         self.shard: DisklessShard
@@ -101,7 +73,13 @@ class ShardNode:
         self.log = self.shared.node(self.node_id)
         await self.log.start()
         services = ShardServices(
-            node_id=self.node_id, clock=self.clock, log=self.log, store=self.store, snapshots=self.snapshots
+            node_id=self.node_id,
+            clock=self.clock,
+            log=self.log,
+            store=self.store,
+            snapshots=self.snapshots,
+            metrics=self.metrics,
+            may_lead=lambda _: self.candidate,
         )
         self.shard = DisklessShard(Shard(self.shard_id, DisklessMachine(), services), self.rules)
         await self.shard.shard.start()
@@ -119,8 +97,8 @@ class ShardNode:
         for task in shard._tasks:
             task.cancel()
         await asyncio.gather(*shard._tasks, return_exceptions=True)
-        shard._step_down("killed")
-        shard._store._executor.shutdown(wait=False)
+        shard._leader.step_down("killed")
+        shard._replica.store._executor.shutdown(wait=False)
         await self.log.stop()
 
     @contextmanager
@@ -141,7 +119,8 @@ class ShardNode:
 
     async def read_all(self, partition: PartitionKey, max_bytes: int = 1 << 20) -> list[Run]:
         """Every run from the log start on, page by page as readers ask for them."""
-        offset, runs = 0, list[Run]()
+        head = self.shard.head(partition)
+        offset, runs = head.log_start_offset if head is not None else 0, list[Run]()
         while True:
             found = await self.shard.find(partition, offset, max_bytes)
             assert found.error is ErrorCode.NONE, found
@@ -185,11 +164,11 @@ def batch(
     )
 
 
-def commit_of(key: str, *batches: CommitBatch) -> CommitFile:
+def commit_of(key: str, *batches: CommitBatch, owner_ids: tuple[int, ...] = (0,)) -> CommitFile:
     """An object of these batches, laid out one after the other from byte 16 on."""
     position = 16
     placed = []
     for one in batches:
         placed.append(one._replace(byte_offset=position))
         position += one.size
-    return CommitFile(object_key=key, file_size=position, uploader_id=1, owner_ids=(0,), batches=placed)
+    return CommitFile(object_key=key, file_size=position, uploader_id=1, owner_ids=owner_ids, batches=placed)

@@ -24,6 +24,10 @@ class StubShard:
     leading: bool = False
     next_offset: int = 0
     pending_commands: int = 0
+    stored_offset: int = 0
+    unflushed_rows: int = 0
+    bytes_since_snapshot: int = 0
+    snapshot_taken_at: int = 0
 
 
 def test_counted_events_appear_in_the_exposition():
@@ -42,12 +46,26 @@ def test_a_shard_is_read_afresh_by_each_scrape():
     metrics.watch_shard("__diskless_metadata-0", shard)
     before = samples(metrics)
     shard.leading, shard.next_offset, shard.pending_commands = True, 42, 3
+    shard.stored_offset, shard.unflushed_rows = 40, 5
+    shard.bytes_since_snapshot, shard.snapshot_taken_at = 1000, 1_700_000_000_500
     after = samples(metrics)
 
     assert before["diskless_coordinator_leading", "__diskless_metadata-0"] == 0
     assert after["diskless_coordinator_leading", "__diskless_metadata-0"] == 1
     assert after["diskless_coordinator_applied_offset", "__diskless_metadata-0"] == 42
     assert after["diskless_coordinator_pending_commands", "__diskless_metadata-0"] == 3
+    assert after["diskless_coordinator_stored_offset", "__diskless_metadata-0"] == 40
+    assert after["diskless_coordinator_unflushed_rows", "__diskless_metadata-0"] == 5
+    assert after["diskless_coordinator_log_bytes_since_snapshot", "__diskless_metadata-0"] == 1000
+    assert after["diskless_coordinator_snapshot_timestamp_seconds", "__diskless_metadata-0"] == 1_700_000_000.5
+
+
+def test_producers_are_counted_by_each_scrape():
+    metrics, producers = Metrics(), [1]
+    metrics.watch_producers("__diskless_metadata-0", lambda: len(producers))
+    producers.append(2)
+
+    assert samples(metrics)["diskless_coordinator_producers", "__diskless_metadata-0"] == 2
 
 
 def test_two_brokers_in_one_process_count_apart():

@@ -11,6 +11,8 @@ from diskless_core.broker.handlers import (
     configs,
     delete_records,
     describe_cluster,
+    diskless_coordinator,
+    find_coordinator,
     group_administration,
     groups,
     leader_epochs,
@@ -68,7 +70,7 @@ HANDLERS: dict[int, Handler] = {
     MetadataRequest.API_KEY: metadata.metadata,
     OffsetCommitRequest.API_KEY: groups.offset_commit,
     OffsetFetchRequest.API_KEY: groups.offset_fetch,
-    FindCoordinatorRequest.API_KEY: groups.find_coordinator,
+    FindCoordinatorRequest.API_KEY: find_coordinator.find_coordinator,
     JoinGroupRequest.API_KEY: groups.join_group,
     HeartbeatRequest.API_KEY: groups.heartbeat,
     LeaveGroupRequest.API_KEY: groups.leave_group,
@@ -100,5 +102,14 @@ HANDLERS: dict[int, Handler] = {
 
 
 def all_handlers() -> Mapping[int, Handler]:
-    """The table, with ApiVersions, which has to know it."""
-    return HANDLERS | {ApiVersionsRequest.API_KEY: api_versions.handler_for(HANDLERS)}
+    """The table of client listeners, with ApiVersions, which has to know it."""
+    return _with_api_versions(HANDLERS)
+
+
+def inter_broker_handlers() -> Mapping[int, Handler]:
+    """The table of the inter-broker listener, which has all that clients have, and the Diskless coordinator's APIs."""
+    return _with_api_versions(HANDLERS | diskless_coordinator.HANDLERS)
+
+
+def _with_api_versions(handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
+    return {**handlers, ApiVersionsRequest.API_KEY: api_versions.handler_for(handlers)}

@@ -33,7 +33,7 @@ def _answer(context: RequestContext, name: str, asked: Any) -> Any:
     topics = context.services.topics
     info = topics.by_name(name)
     key = info.key(asked.partition) if info is not None else None
-    shard = topics.coordinator_of(key) if key is not None else None
+    shard = topics.replica_of(key) if key is not None else None
     head = shard.head(key) if shard is not None and key is not None else None
     error, epoch, end_offset = ErrorCode.NONE, _UNDEFINED, _UNDEFINED
     if head is None:

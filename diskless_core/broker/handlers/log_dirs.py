@@ -74,7 +74,7 @@ def _wanted(context: RequestContext, asked: Iterable[Any] | None) -> Iterator[tu
 def _partitions(context: RequestContext, info: TopicInfo, partitions: Iterable[int]) -> Iterator[Any]:
     for partition in partitions:
         key = info.key(partition)
-        shard = context.services.topics.coordinator_of(key) if key is not None else None
+        shard = context.services.topics.replica_of(key) if key is not None else None
         head = shard.head(key) if shard is not None and key is not None else None
         if head is not None:
             yield LogDirPartition(

@@ -15,12 +15,10 @@ from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.produce.active_file import Submission
 from diskless_core.produce.validation import InvalidBatchError, ValidBatch, validate
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import ProduceResponse
+from diskless_core.protocol.produce_response import PartitionAnswer, ProduceAnswer, TopicAnswer
 
 _ACKS = {-1, 0, 1}
-
-TopicAnswer = ProduceResponse.TopicProduceResponse
-PartitionAnswer = TopicAnswer.PartitionProduceResponse
+_NO_TOPIC_ID = bytes(16)
 
 
 class _Refusal(NamedTuple):
@@ -136,34 +134,24 @@ def _submit(
     context.services.writer.append(Submission(batches=plan.batches, release=context.frame.release, settle=settled))
 
 
-def _response(context: RequestContext, plan: _Plan, results: Sequence[BatchResult]) -> Any:
-    version = context.api_version
-    responses = []
+def _response(context: RequestContext, plan: _Plan, results: Sequence[BatchResult]) -> ProduceAnswer:
+    topics = []
     for topic, data, partitions in plan.outcomes:
         if not partitions:
             continue
         answers = []
         for index, outcome in partitions:
             if isinstance(outcome, _Refusal):
-                answers.append(_refused(version, index, outcome))
+                answers.append(_refused(index, outcome))
             else:
                 answers.append(_committed(context, index, topic, plan.batches[outcome], results[outcome]))
-        responses.append(
-            TopicAnswer(version=version, name=data.name or "", topic_id=data.topic_id, partition_responses=answers)
-        )
-    return ProduceResponse(version=version, responses=responses, throttle_time_ms=0)
+        topics.append(TopicAnswer(data.name or "", data.topic_id.bytes if data.topic_id else _NO_TOPIC_ID, answers))
+    return ProduceAnswer(topics)
 
 
-def _refused(version: int, index: int, refusal: _Refusal) -> Any:
+def _refused(index: int, refusal: _Refusal) -> PartitionAnswer:
     return PartitionAnswer(
-        version=version,
-        index=index,
-        error_code=int(refusal.code),
-        base_offset=-1,
-        log_append_time_ms=-1,
-        log_start_offset=refusal.log_start_offset,
-        record_errors=[],
-        error_message=refusal.message,
+        index, int(refusal.code), log_start_offset=refusal.log_start_offset, error_message=refusal.message
     )
 
 
@@ -173,22 +161,19 @@ def _committed(
     topic: RequestedTopic,
     submitted: tuple[PartitionKey, ValidBatch],
     result: BatchResult,
-) -> Any:
+) -> PartitionAnswer:
     key, batch = submitted
     head = _head(context, key)
     has_append_time = result.error is ErrorCode.NONE and batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     return PartitionAnswer(
-        version=context.api_version,
-        index=index,
-        error_code=int(topic.told(result.error, context.services.topics)),
-        base_offset=result.base_offset,
-        log_append_time_ms=result.append_time if has_append_time else -1,
-        log_start_offset=head.log_start_offset if head is not None else -1,
-        record_errors=[],
-        error_message=None,
+        index,
+        int(topic.told(result.error, context.services.topics)),
+        result.base_offset,
+        result.append_time if has_append_time else -1,
+        head.log_start_offset if head is not None else -1,
     )
 
 
 def _head(context: RequestContext, key: PartitionKey) -> PartitionHead | None:
-    shard = context.services.topics.coordinator_of(key)
+    shard = context.services.topics.replica_of(key)
     return shard.head(key) if shard is not None else None

@@ -83,6 +83,26 @@ from diskless_core.protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from diskless_core.protocol.messages.diskless import (
+    DisklessCommitFileRequest,
+    DisklessCommitFileResponse,
+    DisklessCreatePartitionsRequest,
+    DisklessCreatePartitionsResponse,
+    DisklessDeleteRecordsRequest,
+    DisklessDeleteRecordsResponse,
+    DisklessDeleteTopicsRequest,
+    DisklessDeleteTopicsResponse,
+    DisklessDescribeFilesRequest,
+    DisklessDescribeFilesResponse,
+    DisklessFindBatchesRequest,
+    DisklessFindBatchesResponse,
+    DisklessHandOverFilesRequest,
+    DisklessHandOverFilesResponse,
+    DisklessListOffsetsRequest,
+    DisklessListOffsetsResponse,
+    DisklessRaiseHorizonRequest,
+    DisklessRaiseHorizonResponse,
+)
 from diskless_core.protocol.messages.records import (
     METADATA_RECORDS,
     ClientQuotaRecord,
@@ -94,6 +114,9 @@ from diskless_core.protocol.messages.records import (
     CoordinatorSnapshotRecord,
     DisklessFileCommittedRecord,
     DisklessFileDeletedRecord,
+    DisklessFileForgottenRecord,
+    DisklessFileHandedOverRecord,
+    DisklessFileReceivedRecord,
     DisklessHorizonRaisedRecord,
     DisklessPartitionCreatedRecord,
     DisklessRecordsDeletedRecord,
@@ -171,12 +194,19 @@ __all__ = [
     "DisklessDescribeFilesResponse",
     "DisklessFileCommittedRecord",
     "DisklessFileDeletedRecord",
+    "DisklessFileForgottenRecord",
+    "DisklessFileHandedOverRecord",
+    "DisklessFileReceivedRecord",
     "DisklessFindBatchesRequest",
     "DisklessFindBatchesResponse",
+    "DisklessHandOverFilesRequest",
+    "DisklessHandOverFilesResponse",
     "DisklessHorizonRaisedRecord",
     "DisklessListOffsetsRequest",
     "DisklessListOffsetsResponse",
     "DisklessPartitionCreatedRecord",
+    "DisklessRaiseHorizonRequest",
+    "DisklessRaiseHorizonResponse",
     "DisklessRecordsDeletedRecord",
     "DisklessTopicDeletedRecord",
     "FetchRequest",
@@ -251,62 +281,6 @@ class FetchResponse(ApiMessage):
 ResponseClassRegistry.register_response_class(_StockFetchResponse)
 
 
-class DisklessCreatePartitionsRequest(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessCreatePartitions"."""
-
-
-class DisklessCreatePartitionsResponse(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessCreatePartitions"."""
-
-
-class DisklessDeleteTopicsRequest(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessDeleteTopics"."""
-
-
-class DisklessDeleteTopicsResponse(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessDeleteTopics"."""
-
-
-class DisklessCommitFileRequest(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessCommitFile"."""
-
-
-class DisklessCommitFileResponse(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessCommitFile"."""
-
-
-class DisklessDeleteRecordsRequest(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessDeleteRecords"."""
-
-
-class DisklessDeleteRecordsResponse(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessDeleteRecords"."""
-
-
-class DisklessListOffsetsRequest(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessListOffsets"."""
-
-
-class DisklessListOffsetsResponse(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessListOffsets"."""
-
-
-class DisklessFindBatchesRequest(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessFindBatches"."""
-
-
-class DisklessFindBatchesResponse(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessFindBatches"."""
-
-
-class DisklessDescribeFilesRequest(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessDescribeFiles"."""
-
-
-class DisklessDescribeFilesResponse(ApiMessage, load_json=__name__):
-    """KIP-1164, "DisklessDescribeFiles"."""
-
-
 class Api(NamedTuple):
     """Request and response of one api key. Each class serves all versions."""
 
@@ -364,9 +338,12 @@ DISKLESS_APIS = _by_key(
     Api(DisklessDeleteRecordsRequest, DisklessDeleteRecordsResponse),
     Api(DisklessListOffsetsRequest, DisklessListOffsetsResponse),
     Api(DisklessFindBatchesRequest, DisklessFindBatchesResponse),
+    Api(DisklessHandOverFilesRequest, DisklessHandOverFilesResponse),
     Api(DisklessDescribeFilesRequest, DisklessDescribeFilesResponse),
+    Api(DisklessRaiseHorizonRequest, DisklessRaiseHorizonResponse),
 )
-"""KIP-1164's APIs by api key, for the inter-broker listener. On a client listener these keys mean what Kafka means."""
+"""KIP-1164's APIs, with the extensions to them, by api key, for the inter-broker listener. On a client listener these
+keys mean what Kafka means."""
 
 REQUESTS = KAFKA_APIS | DISKLESS_APIS
 """Both, by api key."""

@@ -49,7 +49,19 @@ class DisklessRecordsDeletedRecord(CompiledRecord, ApiData, load_json=__package_
 
 
 class DisklessFileDeletedRecord(CompiledRecord, ApiData, load_json=__package__):
-    """Extension: a WAL object is gone from the object store and forgotten."""
+    """Extension: a WAL object is gone from the object store."""
+
+
+class DisklessFileHandedOverRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: a WAL object has its next owner."""
+
+
+class DisklessFileReceivedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: a WAL object came from its owner before."""
+
+
+class DisklessFileForgottenRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: nothing of a WAL object has to be known any more."""
 
 
 class DisklessHorizonRaisedRecord(CompiledRecord, ApiData, load_json=__package__):
@@ -111,6 +123,9 @@ METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
         CoordinatorSnapshotRecord,
         ClusterNamedRecord,
         DisklessFileDeletedRecord,
+        DisklessFileHandedOverRecord,
+        DisklessFileReceivedRecord,
+        DisklessFileForgottenRecord,
         DisklessHorizonRaisedRecord,
     )
 }

@@ -55,6 +55,7 @@ class SharedShard:
     entries: list[LogBatch] = field(default_factory=list)
     late: list[bytes] = field(default_factory=list)
     hints: dict[int, int | None] = field(default_factory=dict)
+    outsiders: set[int] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(self, batch: bytes) -> int:
@@ -79,7 +80,7 @@ class SharedShard:
 class SharedLog:
     """The log itself, which outlives its nodes. All methods are synchronous and take effect at once.
 
-    Until `set_leader` says otherwise, the first node that starts is hinted as leader of every shard.
+    Until `set_leader` says otherwise, the first candidate of those that start is hinted as leader of every shard.
 
     Attributes:
         append_delay_s: called before each batch of an append; the seconds that it is slept. Appends of several nodes
@@ -93,8 +94,9 @@ class SharedLog:
         self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
         self._shards: dict[ShardId, SharedShard] = {}
         self._faults: list[_PlannedFault] = []
+        self._read_faults: set[int] = set()
         self._paused: set[int] = set()
-        self._first_node: int | None = None
+        self._started: list[int] = []
 
     def node(self, node_id: int) -> FakeCoordinatorLog:
         """A plugin instance for one node; a restart of a node is a new instance."""
@@ -110,6 +112,16 @@ class SharedLog:
     ) -> None:
         """Make the next append (of that shard, of that node) raise. Planned faults happen in the order planned."""
         self._faults.extend(_PlannedFault(fault, shard, node_id) for _ in range(times))
+
+    def forget_faults(self) -> None:
+        """Nothing that was planned and has not happened yet will."""
+        self._faults.clear()
+        self._read_faults.clear()
+
+    def fail_next_read(self, node_id: int) -> None:
+        """Make the streams of a node raise once, as soon as one of them is waited for."""
+        self._read_faults.add(node_id)
+        self._notify_all()
 
     def land_late_appends(self, shard: ShardId) -> None:
         """Append what `AppendFault.APPENDED_LATER` kept back."""
@@ -158,12 +170,22 @@ class SharedLog:
         return node_id in self._paused
 
     def hint(self, shard: ShardId, node_id: int) -> int | None:
-        hints = self.state(shard).hints
-        return hints.get(node_id, hints.get(_ALL_NODES, self._first_node))
+        state = self.state(shard)
+        first = next((node for node in self._started if node not in state.outsiders), None)
+        return state.hints.get(node_id, state.hints.get(_ALL_NODES, first))
 
     def node_started(self, node_id: int) -> None:
-        if self._first_node is None:
-            self._first_node = node_id
+        if node_id not in self._started:
+            self._started.append(node_id)
+
+    def take_part(self, shard: ShardId, node_id: int, *, candidate: bool) -> None:
+        """Note whether a node may be hinted as leader of a shard without `set_leader` saying so."""
+        state = self.state(shard)
+        if candidate:
+            state.outsiders.discard(node_id)
+        else:
+            state.outsiders.add(node_id)
+        state.notify()
 
     def node_stopped(self) -> None:
         self._notify_all()
@@ -175,6 +197,11 @@ class SharedLog:
                 return planned.fault
         return self.append_error(shard, node_id) if self.append_error else None
 
+    def take_read_fault(self, node_id: int) -> bool:
+        planned = node_id in self._read_faults
+        self._read_faults.discard(node_id)
+        return planned
+
     def _notify_all(self) -> None:
         for state in self._shards.values():
             state.notify()
@@ -182,6 +209,8 @@ class SharedLog:
 
 class FakeCoordinatorLog(CoordinatorLog):
     """One node's view of a `SharedLog`."""
+
+    is_shared = True
 
     def __init__(self, shared: SharedLog, node_id: int) -> None:
         self._shared = shared
@@ -226,8 +255,9 @@ class FakeCoordinatorLog(CoordinatorLog):
         state = self._shared.state(shard)
         return LogBounds(state.start, state.high_watermark)
 
-    def leadership(self, shard: ShardId) -> AsyncIterator[int | None]:
+    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[int | None]:
         self._require_running()
+        self._shared.take_part(shard, self._node_id, candidate=candidate)
         return self._hints(shard)
 
     async def prune(self, shard: ShardId, before: int) -> None:
@@ -241,9 +271,14 @@ class FakeCoordinatorLog(CoordinatorLog):
     async def _stream(self, shard: ShardId, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
         state = self._shared.state(shard)
         while self._running:
+            if self._shared.take_read_fault(self._node_id):
+                raise CoordinatorLogError("injected: reading failed")
+            if self._shared.reads_are_paused(self._node_id):
+                await state.changed.wait()
+                continue
             if offset < state.start:
                 raise LogOffsetPrunedError(f"offset {offset} of {shard} is below the log's start {state.start}")
-            batches = [] if self._shared.reads_are_paused(self._node_id) else state.committed_from(offset)
+            batches = state.committed_from(offset)
             if batches:
                 offset = batches[-1].next_offset
                 yield batches

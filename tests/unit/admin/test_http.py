@@ -24,6 +24,7 @@ from diskless_core.plugin.discovery import PluginEntryPoint
 from diskless_core.plugin.errors import PluginLoadError, PluginNotFoundError
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin.manager import Catalogue
+from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError, WalObjectStorePlugin
 
 ANY_PORT = Listener("http", "127.0.0.1", 0)
@@ -97,9 +98,14 @@ class StubShards:
                 log_start_offset=0,
                 high_watermark=9,
                 applied_offset=8,
+                stored_offset=7,
                 pending_commands=1,
+                snapshot_offset=5,
+                snapshot_taken_at=1_700_000_000_000,
+                bytes_since_snapshot=99,
                 failure=None,
                 rows={"topics": 1, **({"files": 3} if count else {})},
+                data_bytes=1000,
                 objects={"live": 2, "dead": 1} if count else None,
             )
         ]
@@ -114,7 +120,7 @@ class StubOrphans:
     async def __call__(self, *, dry_run):
         if self.error is not None:
             raise self.error
-        return ScanReport(threshold_ms=7, listed=9, orphans=["a", "b"], deleted=0 if dry_run else 2)
+        return ScanReport(threshold_ms=7, listed=9, candidates=4, orphans=["a", "b"], deleted=0 if dry_run else 2)
 
 
 def sources(**given):
@@ -293,12 +299,18 @@ async def test_the_openapi_document_describes_every_route(client):
 async def test_a_scan_for_orphans_says_what_it_found(client, query, deleted):
     answer = await client.post(f"/orphans/scan{query}")
 
-    assert answer.json() == {"threshold_ms": 7, "listed": 9, "orphans": ["a", "b"], "deleted": deleted}
+    assert answer.json() == {
+        "threshold_ms": 7,
+        "listed": 9,
+        "candidates": 4,
+        "orphans": ["a", "b"],
+        "deleted": deleted,
+    }
 
 
-@pytest.mark.parametrize("error", [CoordinatorError("not now"), WalObjectStoreError("not now")])
-async def test_a_scan_that_cannot_be_done_is_unavailable(client, orphans, error):
-    orphans.error = error
+@pytest.mark.parametrize("kind", [CoordinatorError, WalObjectStoreError, OrphanDetectionError])
+async def test_a_scan_that_cannot_be_done_is_unavailable(client, orphans, kind):
+    orphans.error = kind("not now")
     answer = await client.post("/orphans/scan")
 
     assert (answer.status_code, answer.json()["message"]) == (503, "not now")

@@ -10,6 +10,7 @@ import pytest
 from diskless_core.broker.handlers import topic_ids
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.protocol.errors import ErrorCode
+from tests.support.guarantees import guarantee
 from tests.support.produce_path import RULES
 
 OLD = TopicInfo(name="t", topic_id=uuid.UUID(int=5), partition_count=2, configs={}, effective_configs={}, rules=RULES)
@@ -41,6 +42,10 @@ def test_a_topic_is_found_by_name_or_by_id_as_the_version_has_it(version: int, m
     assert topic_ids.find(Known([OLD]), 13, "t", None).partition(0) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
+@guarantee(
+    "Deletion and retention",
+    "An id and a name that belong to different topics are INCONSISTENT_TOPIC_ID where Apache Kafka says so.",
+)
 def test_who_asked_by_id_is_told_whether_the_topic_is_gone_or_replaced() -> None:
     found = topic_ids.find(Known([OLD]), 13, "", OLD.topic_id)
     inconsistent = ErrorCode.INCONSISTENT_TOPIC_ID

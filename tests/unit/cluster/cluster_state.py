@@ -35,7 +35,7 @@ class ClusterState:
         return answer
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic_id=TOPIC_ID, name=name, shards=[0] * partitions, configs=configs or {})
+        new = NewTopic(topic_id=TOPIC_ID, name=name, partition_count=partitions, shard_count=1, configs=configs or {})
         assert self.run(lambda command: operations.create_topic(command, new)) is None
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:

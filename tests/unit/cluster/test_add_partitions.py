@@ -22,10 +22,10 @@ def grow(cluster, count, assignments=None, *, name="t", validate_only=False):
     return cluster.run(lambda command: operations.add_partitions(command, growth, validate_only=validate_only))
 
 
-def test_new_partitions_go_round_the_shards_and_old_ones_stay(cluster):
-    assert grow(cluster, 6) is None
+def test_new_partitions_go_where_the_topic_has_fewest_and_old_ones_stay(cluster):
+    assert grow(cluster, 8) is None
 
-    assert cluster.placements() == {0: 0, 1: 0, 2: 0, 3: 1, 4: 0, 5: 1}
+    assert cluster.placements() == {0: 0, 1: 0, 2: 0, 3: 1, 4: 1, 5: 1, 6: 0, 7: 1}
 
 
 def test_validate_only_places_nothing_and_finds_what_growing_would(cluster):

@@ -38,21 +38,21 @@ DISKLESS = ShardId(ShardKind.DISKLESS, 0)
 class ClusterNode:
     """The topics of one node, on one cluster shard and one Diskless shard."""
 
-    def __init__(self, shared: SharedLog) -> None:
+    def __init__(self, shared: SharedLog, node_id: int = 1) -> None:
         self.shared = shared
-        self.clock = VirtualClock(asyncio.get_running_loop())
-        log = shared.node(1)
+        self.clock = VirtualClock(asyncio.get_running_loop(), seed=node_id)
+        log = shared.node(node_id)
         self.log = log
-        services = ShardServices(node_id=1, clock=self.clock, log=log, store=MemoryCoordinatorStore())
+        services = ShardServices(node_id=node_id, clock=self.clock, log=log, store=MemoryCoordinatorStore())
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
         self.cluster: Shard[ClusterRecord] = Shard(CLUSTER, ClusterMachine(), services)
         self.diskless = DisklessShard(Shard(DISKLESS, DisklessMachine(), services), rules)
         configs = Configs(self.cluster, BrokerSettings.of(BrokerConfig()))
-        self.topics = Topics(self.cluster, {0: self.diskless}, configs, self.clock)
+        self.topics = Topics(self.cluster, {0: self.diskless}, {0: self.diskless}, configs, self.clock)
         self.topics.on_deletion(self._hear)
         self.heard: list[tuple[uuid.UUID, str]] = []
         self.deaf_times = 0
-        self.producer_ids = ProducerIds(self.cluster, 1)
+        self.producer_ids = ProducerIds(self.cluster, node_id)
 
     async def _hear(self, topic_id: uuid.UUID, name: str) -> None:
         if self.deaf_times:
@@ -64,8 +64,8 @@ class ClusterNode:
         await self.log.start()
         for shard in (self.cluster, self.diskless.shard):
             await shard.start()
-            await shard.until_leading()
-        await self.topics.reconcile()
+            await shard.until_serving()
+        await self.topics.start()
 
     async def stop(self) -> None:
         await self.topics.stop()
@@ -205,6 +205,31 @@ def test_a_crash_between_the_two_shards_is_put_right_at_the_next_start() -> None
         async with started(shared) as node:
             assert [info.name for info in node.topics.all()] == ["kept", "new"]
             node.assert_consistent()
+
+    run(main)
+
+
+def test_what_a_leader_left_in_the_middle_is_put_right_by_the_next_one() -> None:
+    async def main() -> None:
+        shared = SharedLog()
+        async with started(shared) as first:
+            deleted = await first.topics.create("deleted", 1, {})
+            assert isinstance(deleted, TopicInfo)
+            second = ClusterNode(shared, 2)
+            await second.start()
+            shared.fail_next_append(shard=DISKLESS, node_id=1, times=1000)
+            for interrupted in (first.topics.create("new", 2, {}), first.topics.delete(deleted)):
+                with pytest.raises(CoordinatorError):
+                    await interrupted
+            for shard in (CLUSTER, DISKLESS):
+                shared.set_leader(shard, 2)
+            await second.settled()
+            assert [info.name for info in second.topics.all()] == ["new"]
+            second.assert_consistent()
+            assert second.heard == [(deleted.topic_id, "deleted")]
+            assert first.topics._repair is not None
+            assert first.topics._repair.done(), "it is not this one's work any more"
+            await second.stop()
 
     run(main)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from diskless_core.config.broker import BrokerConfig, LogLevel, TimestampType
+from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener
+from diskless_core.config.types import LogLevel, TimestampType
 
 
 def config(**texts):
@@ -178,3 +179,53 @@ def test_assignors_of_the_consumer_protocol_are_a_list_of_known_ones():
 def test_timeouts_of_the_consumer_protocol_keep_to_their_limits(values):
     with pytest.raises(ValidationError, match="it has to be"):
         config(**values)
+
+
+def test_a_listener_may_have_any_name_that_is_mapped_to_a_protocol():
+    broker = config(
+        listeners="CLIENTS://127.0.0.1:9092,BROKERS://127.0.0.1:9093",
+        listener_security_protocol_map="CLIENTS:PLAINTEXT, BROKERS:PLAINTEXT",
+        inter_broker_listener_name="BROKERS",
+    )
+
+    assert [listener.name for listener in broker.listeners] == ["CLIENTS", "BROKERS"]
+    assert broker.inter_broker_listener_name == "BROKERS"
+    assert BrokerConfig().inter_broker_listener_name is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"listeners": "OTHER://127.0.0.1:9092"}, "'OTHER' has no protocol: add it to listener.security.protocol.map"),
+        (
+            {"listeners": "SAFE://127.0.0.1:9092", "listener_security_protocol_map": "SAFE:SSL"},
+            "'SSL' is not supported here, only PLAINTEXT",
+        ),
+        ({"listener_security_protocol_map": "PLAINTEXT"}, "is not of the form <name>:<protocol>"),
+        ({"listener_security_protocol_map": "PLAINTEXT:TLS"}, "with one of PLAINTEXT, SSL"),
+        ({"listener_security_protocol_map": "A:SSL,A:SSL"}, "two entries have the same name"),
+        ({"inter_broker_listener_name": "BROKERS"}, "'BROKERS' is not the name of one of the listeners"),
+        ({"inter_broker_listener_name": "PLAINTEXT"}, "'PLAINTEXT' is the only listener: clients need one"),
+        (
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:9092,BROKERS://:9093",
+                "advertised_listeners": "PLAINTEXT://kafka.example:9092",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
+                "inter_broker_listener_name": "BROKERS",
+            },
+            "advertised.listeners has to say where brokers reach it",
+        ),
+    ],
+)
+def test_listeners_that_cannot_be_served_or_reached_are_refused(texts, message):
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        config(**texts)
+
+
+def test_a_protocol_map_may_have_more_than_is_listened_on():
+    text = "PLAINTEXT:PLAINTEXT,SAFE:SASL_SSL"
+
+    assert [str(entry) for entry in config(listener_security_protocol_map=text).listener_security_protocol_map] == [
+        "PLAINTEXT:PLAINTEXT",
+        "SAFE:SASL_SSL",
+    ]

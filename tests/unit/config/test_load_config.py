@@ -54,6 +54,7 @@ def test_without_any_source_everything_has_its_default(load):
         "wal_object_store": "fsspec",
         "offset_assignment": "sequential",
         "gateway_placement": "kip1164",
+        "orphan_detection": "listing",
     }
 
 

@@ -15,6 +15,7 @@ from diskless_core.coordinator.schema import FILES, PARTITIONS, PRODUCERS, TOPIC
 from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.tables import State, Transaction
 from diskless_core.protocol.errors import ErrorCode
+from tests.support.guarantees import guarantee
 from tests.support.shards import OTHER_TOPIC, TOPIC, Sequential, batch, commit_of
 
 NOW_MS = 1000
@@ -70,6 +71,7 @@ def answers(results: list[BatchResult]) -> list[tuple[ErrorCode, int]]:
     return [(result.error, result.base_offset) for result in results]
 
 
+@guarantee("Offsets", "A batch for a topic or a partition that is not there is refused, and those beside it are not.")
 def test_each_batch_is_answered_on_its_own_in_the_order_of_the_request(desk: Desk) -> None:
     results = desk.commit(
         batch(1, count=2),
@@ -91,11 +93,16 @@ def test_each_batch_is_answered_on_its_own_in_the_order_of_the_request(desk: Des
     assert (desk.next_offset(0), desk.next_offset(1)) == (4, 3)
 
 
+@guarantee("Offsets", "A commit without batches changes nothing.")
 def test_an_empty_commit_changes_nothing(desk: Desk) -> None:
     assert desk.commit() == []
     assert desk.records == []
 
 
+@guarantee(
+    "Offsets",
+    "The same commit sent again gets its first answer and changes nothing; another one of the same object is refused.",
+)
 def test_the_same_commit_again_is_answered_as_the_first_time_and_changes_nothing(desk: Desk) -> None:
     desk.commit(batch(producer=(7, 0, 0)))
     request = commit_of("same", batch(producer=(7, 0, 1)), batch(9), batch(producer=(7, 0, 0)), batch(1, count=2))
@@ -113,6 +120,10 @@ def test_the_same_commit_again_is_answered_as_the_first_time_even_after_its_topi
     assert desk.send(request) == first
 
 
+@guarantee(
+    "Offsets",
+    "The same commit sent again gets its first answer and changes nothing; another one of the same object is refused.",
+)
 @pytest.mark.parametrize(
     "change",
     [
@@ -130,6 +141,7 @@ def test_another_commit_of_the_same_object_is_refused_whole(desk: Desk, change) 
     assert desk.next_offset() == 3
 
 
+@guarantee("Offsets", "An object all of whose batches were refused is never committed later, and is deleted.")
 def test_an_object_that_was_wholly_refused_stays_so(desk: Desk) -> None:
     request = commit_of("refused", batch(5), batch(0, topic=OTHER_TOPIC))
     refused = desk.send(request)
@@ -194,6 +206,7 @@ def test_producers_are_known_for_each_partition_apart(desk: Desk) -> None:
     assert answers(desk.commit(batch(1, producer=(7, 0, 0)))) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
+@guarantee("Idempotence", "A producer that was silent for longer than producer.id.expiration.ms is forgotten.")
 def test_the_state_of_a_silent_producer_expires(desk: Desk) -> None:
     desk.commit(batch(producer=(7, 3, 0)))
     desk.now_ms += EXPIRATION_MS
@@ -222,12 +235,12 @@ def test_creating_partitions_again_leaves_those_that_are_there_as_they_are(desk:
 def test_the_head_knows_the_latest_timestamp_and_a_batch_on_broker_time_has_the_commits(desk: Desk) -> None:
     desk.commit(batch(max_timestamp=50), batch(max_timestamp=20))
     desk.commit(batch(max_timestamp=40))
-    assert latest(desk) == (50, 0)
+    assert latest(desk) == 50
     desk.commit(batch(max_timestamp=5000, timestamp_type=1))
-    assert latest(desk) == (NOW_MS, 3)
+    assert latest(desk) == NOW_MS
 
 
-def latest(desk: Desk) -> tuple[int, int]:
+def latest(desk: Desk) -> int:
     head = desk.state.get(PARTITIONS, PartitionKey(TOPIC, 0))
     assert head is not None
-    return head.max_timestamp, head.max_timestamp_offset
+    return head.max_timestamp

@@ -25,6 +25,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import record_batch
 from diskless_core.testing.fakes.log import AppendFault, FakeCoordinatorLog, SharedLog
 from tests.support.commit_model import Appended, assert_runs_are
+from tests.support.guarantees import guarantee
 from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
 from tests.support.virtual_time import VirtualClock, VirtualTimeLoop, run
 
@@ -108,6 +109,10 @@ def test_a_clean_stop_leaves_nothing_to_be_replayed() -> None:
     run(main)
 
 
+@guarantee(
+    "Offsets",
+    "The same commit sent again gets its first answer and changes nothing; another one of the same object is refused.",
+)
 @pytest.mark.parametrize(
     ("fault", "landed"),
     [
@@ -159,6 +164,7 @@ def test_what_the_log_never_saw_certainly_did_not_happen() -> None:
     run(main)
 
 
+@guarantee("Reads", "Nobody reads what is not committed.")
 def test_readers_see_only_what_is_committed() -> None:
     async def main() -> None:
         node = await started()

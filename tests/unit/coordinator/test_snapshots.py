@@ -16,7 +16,8 @@ from diskless_core.coordinator.snapshotter import RETRY_S, SnapshotRules, Snapsh
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
-from tests.support.shards import SHARD_ID, TOPIC, FailingStore, ShardNode, batch, commit_of
+from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
+from tests.support.stores import FailingStore
 from tests.support.virtual_time import VirtualClock, run
 
 P0 = PartitionKey(TOPIC, 0)
@@ -49,6 +50,9 @@ class Place:
 
     async def log_start(self) -> int:
         return (await self.node.log.bounds(SHARD_ID)).start
+
+    async def log_end(self) -> int:
+        return (await self.node.log.bounds(SHARD_ID)).end
 
     async def restart_without_store(self) -> None:
         await self.node.kill()
@@ -238,5 +242,56 @@ def test_leftovers_of_an_attempt_that_failed_go_with_the_next_snapshot():
         await place.commit(1)
         await place.snapshotter().take()
         assert not left & set(place.objects.objects)
+
+    on_a_place(story)
+
+
+@pytest.mark.parametrize("damage_manifest", [True, False])
+def test_a_snapshot_that_was_damaged_later_is_passed_over_for_the_one_before(damage_manifest):
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        older = await place.node.shard.shard.take_snapshot(place.snapshots)
+        await place.commit(3)
+        await place.node.shard.shard.flush()
+        known = set(place.objects.objects)
+        await place.node.shard.shard.take_snapshot(place.snapshots)
+        for key in set(place.objects.objects) - known:
+            if key.endswith(MANIFEST_SUFFIX) == damage_manifest:
+                place.objects.objects[key] = b"?" * len(place.objects.objects[key])
+        await place.node.log.prune(SHARD_ID, older.applied_offset)
+        await place.commit(1)
+        await place.restart_without_store()
+        assert len(await place.keys_read()) == 7
+        await place.snapshotter().take()
+        await place.restart_without_store()
+        assert len(await place.keys_read()) == 7
+
+    on_a_place(story)
+
+
+def test_a_damaged_manifest_does_not_keep_new_snapshots_from_being_taken():
+    async def story(place: Place) -> None:
+        await place.commit(30)
+        await place.snapshotter().take()
+        for key in place.objects.objects:
+            if key.endswith(MANIFEST_SUFFIX):
+                place.objects.objects[key] = b"?"
+        await place.commit(1)
+        await place.snapshotter(SnapshotRules(max_bytes=1, max_age_ms=1)).look()
+        await place.restart_without_store()
+        assert len(await place.keys_read()) == 31
+
+    on_a_place(story)
+
+
+def test_a_snapshot_before_the_logs_start_is_none():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        await place.node.shard.shard.flush()
+        await place.node.shard.shard.take_snapshot(place.snapshots)
+        await place.commit(3)
+        await place.node.log.prune(SHARD_ID, await place.log_end())
+        with pytest.raises(CoordinatorError, match="what lies between is in neither"):
+            await place.restart_without_store()
 
     on_a_place(story)

@@ -10,14 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.coordinator import operations, trimming
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator import file_operations, operations, trimming
+from diskless_core.coordinator.commands import HandOver, PartitionKey
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.records import DisklessRecord
 from diskless_core.coordinator.runs import stored_runs
-from diskless_core.coordinator.schema import BATCHES, DEAD_FILES, FILES, LIVE_FILES, PARTITIONS, TRIMS, PartitionHead
+from diskless_core.coordinator.schema import (
+    BATCHES,
+    DEAD_FILES,
+    FILES,
+    GONE_FILES,
+    LIVE_FILES,
+    PARTITIONS,
+    RECEIVED_FILES,
+    TRIMS,
+    PartitionHead,
+)
 from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.tables import State, Table, Transaction
 from diskless_core.coordinator.trimming import Trimmed, trim_page
@@ -99,8 +109,10 @@ class Shard:
             self.do(lambda command, topic=topic: operations.create_partitions(command, topic, "t", range(2)))
             self.appended |= {PartitionKey(topic, partition): [] for partition in range(PARTITIONS_EACH)}
 
-    def do(self, operation: Any, *prefetch: tuple[Table[Any], Any]) -> None:
-        self.log += self.leader.run(operation, *prefetch)
+    def do(self, operation: Any, *prefetch: tuple[Table[Any], Any]) -> list[DisklessRecord]:
+        records = self.leader.run(operation, *prefetch)
+        self.log += records
+        return records
 
     def commit(self, parts: list[int]) -> None:
         """One object with a batch for each part, apart from each other, so that each is a run."""
@@ -110,7 +122,8 @@ class Shard:
         request = commit_of(key, *(batch(place.partition, topic=place.topic_id, count=2) for place in places))
         apart = [one._replace(byte_offset=one.byte_offset + 7 * index) for index, one in enumerate(request.batches)]
         request = replace(request, batches=apart)
-        self.do(lambda command: operations.commit_file(command, request, RULES), (FILES, (key,)))
+        if not self.do(lambda command: operations.commit_file(command, request, RULES), (FILES, (key,))):
+            return  # it was handed over before
         for place in places:
             runs = self.appended.get(place)
             if runs is not None and self.leader.head(place) is not None:
@@ -132,10 +145,25 @@ class Shard:
     def delete_topic(self, topic: bytes) -> None:
         self.do(lambda command: operations.delete_topic(command, topic))
 
-    def forget_dead(self) -> None:
-        """As when the object store has confirmed that they are gone."""
+    def receive(self, number: int) -> None:
+        """Another shard hands an object over, be it live here, dead, or unknown."""
+        files = [HandOver(f"object-{number:03}", (1, 0, 2), 5, self.leader.now_ms)]
+        self.do(
+            lambda command: file_operations.receive_files(command, 0, files), *file_operations.rows_to_receive(files)
+        )
+
+    def hand_over_dead(self) -> None:
+        """As when the next owner has confirmed that it has them."""
         keys = sorted(self.leader.keys(DEAD_FILES))
-        self.do(lambda command: operations.forget_files(command, keys), *((DEAD_FILES, (key,)) for key in keys))
+        self.do(
+            lambda command: file_operations.files_handed_over(command, keys, 2), *file_operations.rows_to_leave(keys)
+        )
+
+    def forget_dead(self) -> None:
+        """As when the object store has confirmed that they are gone, and nobody asks again."""
+        keys = sorted(self.leader.keys(DEAD_FILES))
+        self.do(lambda command: file_operations.files_deleted(command, keys), *file_operations.rows_to_leave(keys))
+        self.do(lambda command: file_operations.forget_files(command, keys), *file_operations.rows_to_forget(keys))
 
     def live(self) -> Counter[str]:
         """How many runs of each object somebody can still read."""
@@ -156,6 +184,8 @@ steps = st.lists(
         st.just(("flush",)),
         st.just(("trim_page",)),
         st.just(("trim_all",)),
+        st.tuples(st.just("receive"), st.integers(1, 12)),
+        st.just(("hand_over_dead",)),
         st.just(("forget_dead",)),
     ),
     max_size=30,
@@ -174,6 +204,7 @@ def assert_objects_are_counted(replica: Replica) -> None:
     assert replica.runs_by_object() == counted
     assert not counted.keys() & replica.keys(DEAD_FILES)
     assert replica.keys(FILES) == counted.keys() | replica.keys(DEAD_FILES)
+    assert replica.keys(FILES) >= replica.keys(RECEIVED_FILES) | replica.keys(GONE_FILES)
 
 
 @pytest.fixture(autouse=True)
@@ -217,7 +248,7 @@ def test_a_write_that_took_effect_and_is_repeated_after_trimming_is_trimmed_agai
     while shard.leader.trim_page().more:
         pass
     for name, *arguments in script[refused:]:
-        if name in ("commit", "delete_records", "delete_topic"):
+        if name in ("commit", "delete_records", "delete_topic", "receive"):
             getattr(shard, name)(*arguments)
     shard.leader.trim_all()
     assert shard.leader.runs_by_object() == shard.live()

@@ -9,6 +9,7 @@ import pytest
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation
+from tests.support.guarantees import guarantee
 from tests.support.produce_path import ProducePath, batch_of, key_of, records_of
 from tests.support.virtual_time import run
 
@@ -23,6 +24,7 @@ async def fill(path: ProducePath, *partitions: int) -> list[str]:
     return keys
 
 
+@guarantee("Reads", "An object that is missing or damaged fails its partition only.")
 @pytest.mark.parametrize("damage", ["missing", "corrupt"])
 def test_a_broken_partition_takes_nothing_from_the_others(damage: str) -> None:
     async def main() -> None:
@@ -138,6 +140,7 @@ def test_too_few_bytes_are_returned_when_the_time_is_over_however_often_somethin
     run(main)
 
 
+@guarantee("Reads", "An object store that fails for a moment is answered with an error that clients retry.")
 def test_a_store_that_fails_for_a_moment_is_answered_retriably_and_works_again() -> None:
     async def main() -> None:
         async with ProducePath(cache_bytes=0) as path:
@@ -145,6 +148,24 @@ def test_a_store_that_fails_for_a_moment_is_answered_retriably_and_works_again()
             path.objects.fail_next(Operation.GET)
             [answer] = await path.fetch((0, 0))
             assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
+            [answer] = await path.fetch((0, 0))
+            assert records_of(answer) == [(0, b"value of 0")]
+
+    run(main)
+
+
+def test_a_coordinator_store_that_fails_is_answered_retriably_and_takes_nothing_from_others() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            await fill(path, 0)
+            await path.node.shard.shard.flush()
+            path.node.shard._recent.forget()
+            await fill(path, 1)
+            path.node.store.unreadable = True
+            first, second = await path.fetch((0, 0), (1, 0))
+            assert first.error is ErrorCode.KAFKA_STORAGE_ERROR
+            assert records_of(second) == [(0, b"value of 1")]
+            path.node.store.unreadable = False
             [answer] = await path.fetch((0, 0))
             assert records_of(answer) == [(0, b"value of 0")]
 

@@ -15,6 +15,7 @@ from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import Operation
+from tests.support.guarantees import guarantee
 from tests.support.produce_path import RULES, ProducePath, batch_of, key_of, records_of
 from tests.support.virtual_time import START_MS, run
 
@@ -91,6 +92,7 @@ def test_a_truncated_object_and_one_of_other_content_are_corrupt() -> None:
     run(main)
 
 
+@guarantee("Reads", "What comes before the damage is read.")
 @pytest.mark.parametrize("damage", ["a wrong checksum", "a torn length", "the object ends in it", "it ends before it"])
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
 def test_the_batches_before_a_damaged_one_in_its_run_are_read_and_it_is_told_what_keeps_the_rest(

@@ -9,11 +9,12 @@ import pytest
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.files import deletion
-from diskless_core.files.deletion import ANSWERS_KEPT_MS
+from diskless_core.files.ending import ANSWERS_KEPT_MS
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation, access_denied, slow_down
 from tests.support.file_life import DELAY_MS, FileLife
+from tests.support.guarantees import guarantee
 from tests.support.shards import OTHER_TOPIC, batch, commit_of
 from tests.support.virtual_time import VirtualTimeLoop, run
 
@@ -25,6 +26,10 @@ async def passes(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
+@guarantee(
+    "Deletion and retention",
+    "An object is deleted when its last live batch, over all partitions, is gone and the grace period is over.",
+)
 def test_an_object_goes_when_its_last_batch_went_and_the_grace_period_is_over() -> None:
     async def main() -> None:
         async with FileLife() as life:
@@ -44,6 +49,7 @@ def test_an_object_goes_when_its_last_batch_went_and_the_grace_period_is_over() 
     run(main)
 
 
+@guarantee("Deletion and retention", "An object with a live batch is never deleted.")
 def test_what_has_a_live_batch_is_never_deleted() -> None:
     async def main() -> None:
         async with FileLife() as life:
@@ -82,6 +88,7 @@ def test_of_a_deleted_topic_nothing_is_left() -> None:
     run(main)
 
 
+@guarantee("Offsets", "An object all of whose batches were refused is never committed later, and is deleted.")
 def test_an_object_all_of_whose_batches_were_refused_goes_too_and_stays_refused_meanwhile() -> None:
     async def main() -> None:
         async with FileLife() as life:
@@ -233,6 +240,7 @@ def test_a_deletion_whose_answer_was_lost_is_done_again_and_then_forgotten() -> 
     run(main)
 
 
+@guarantee("Deletion and retention", "Only what the object store confirmed to be deleted is forgotten.")
 def test_only_what_the_store_confirmed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with FileLife() as life:

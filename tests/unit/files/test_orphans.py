@@ -1,26 +1,26 @@
-"""The scan for orphans: what it deletes, and that it never takes an object which is, or may still be, committed."""
+"""The scan for orphans: what it deletes, what it leaves alone, whoever scans and whatever a detector says."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import suppress
-from random import Random
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import ClockSkewError, CoordinatorError
+from diskless_core.files import orphans
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, threshold_ms
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionError, OrphanSearch
 from diskless_core.plugin.shard import ShardId, ShardKind
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from diskless_core.wal.format import object_key
+from tests.support.detection import listing_detection
+from tests.support.guarantees import guarantee
 from tests.support.shards import OTHER_TOPIC, TOPIC, ShardNode, batch, commit_of
 from tests.support.virtual_time import VirtualClock, run
 
@@ -32,14 +32,20 @@ HOMES = [PartitionKey(topic, 0) for topic in TOPICS]
 
 
 class Cluster:
-    """Two shards, an object store, and brokers whose clocks differ."""
+    """Two shards, an object store, and a node that scans."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.objects = MemoryWalObjectStore(self.clock, page_objects=3)
-        shared = SharedLog()
+        self.shared = SharedLog()
+        self.scanning_clock = VirtualClock(asyncio.get_running_loop())
+        self.detection = listing_detection()
+        self.scans_here = True
+        self.used = {0, 1}
+        self.metrics = Metrics()
         self.nodes = [
-            ShardNode(shared, self.clock, shard_id=ShardId(ShardKind.DISKLESS, index)) for index in range(len(TOPICS))
+            ShardNode(self.shared, self.clock, shard_id=ShardId(ShardKind.DISKLESS, index))
+            for index in range(len(TOPICS))
         ]
 
     async def start(self) -> None:
@@ -56,12 +62,18 @@ class Cluster:
         services = OrphanServices(
             objects=self.objects,
             object_prefix="wal",
+            detection=self.detection,
             shards={index: node.shard for index, node in enumerate(self.nodes)},
+            shards_in_use=self.shards_in_use,
+            scans_here=lambda: self.scans_here,
             grace_period_ms=GRACE_MS,
-            clock=self.clock,
-            metrics=Metrics(),
+            clock=self.scanning_clock,
+            metrics=self.metrics,
         )
         return OrphanScanner(services, HOUR_MS)
+
+    async def shards_in_use(self) -> set[int]:
+        return self.used
 
     async def scan(self, *, dry_run: bool = False):
         return await self.scanner().scan(dry_run=dry_run)
@@ -72,7 +84,7 @@ class Cluster:
         return key
 
     async def commit(self, key: str, shard: int = 0) -> ErrorCode:
-        (result,) = await self.nodes[shard].commit(commit_of(key, batch(topic=TOPICS[shard])))
+        (result,) = await self.nodes[shard].commit(commit_of(key, batch(topic=TOPICS[shard]), owner_ids=(shard,)))
         return result.error
 
     async def readable(self) -> set[str]:
@@ -101,6 +113,7 @@ def test_the_threshold_is_the_smaller_of_both(oldest, expected):
     assert threshold_ms(oldest, 100, 1_000) == expected
 
 
+@guarantee("Deletion and retention", "An object that was stored and never committed is deleted in the end.")
 def test_what_nobody_committed_is_deleted_after_the_grace_period():
     async def story(cluster: Cluster) -> None:
         orphans = {await cluster.upload() for _ in range(7)}
@@ -108,12 +121,12 @@ def test_what_nobody_committed_is_deleted_after_the_grace_period():
         for index, key in enumerate(committed):
             assert await cluster.commit(key, shard=index % 2) is ErrorCode.NONE
         report = await cluster.scan()
-        assert (report.listed, report.orphans, report.deleted) == (11, [], 0), "they are too young"
+        assert (report.listed, report.candidates, report.orphans, report.deleted) == (11, 0, [], 0), "they are young"
         await asyncio.sleep(GRACE_MS / 1000 + 1)
         young = await cluster.upload()
         report = await cluster.scan()
         assert set(report.orphans) == orphans
-        assert report.deleted == 7
+        assert (report.listed, report.candidates, report.deleted) == (12, 11, 7)
         assert set(cluster.objects.objects) == {*committed, young}
 
     on_a_cluster(story)
@@ -156,6 +169,7 @@ def test_a_dry_run_changes_nothing():
     on_a_cluster(story)
 
 
+@guarantee("Deletion and retention", "Objects in the bucket that are not Diskless's own are left alone.")
 def test_what_bears_another_name_is_left_alone():
     async def story(cluster: Cluster) -> None:
         for key in ("wal/readme.txt", "other/ab/0000000000001-x", "wal-snapshots/0000000000001-x"):
@@ -194,50 +208,129 @@ def test_the_worker_goes_on_after_a_failure():
     on_a_cluster(story)
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_no_object_goes_that_is_or_can_be_committed_whatever_clocks_say_and_whoever_crashes(seed):
+@pytest.mark.parametrize("error", [OrphanDetectionError("the inventory is not there"), ZeroDivisionError("a defect")])
+def test_the_worker_goes_on_after_a_detector_failed(error):
+    class Failing(OrphanDetection):
+        failing = True
+
+        async def find(self, search: OrphanSearch) -> AsyncIterator[Sequence[str]]:
+            if Failing.failing:
+                raise error
+            async for page in listing_detection().find(search):
+                yield page
+
     async def story(cluster: Cluster) -> None:
-        random = Random(seed)
-        work: set[asyncio.Task[None]] = set()
-        acknowledged: set[str] = set()
+        cluster.detection = Failing()
+        key = await cluster.upload()
+        working = asyncio.create_task(cluster.scanner().run())
+        await asyncio.sleep(1_000)
+        assert cluster.metrics.registry.get_sample_value("diskless_orphan_scan_failures_total") == 1
+        Failing.failing = False
+        await asyncio.sleep(HOUR_MS / 1000)
+        assert key not in cluster.objects.objects
+        working.cancel()
 
-        async def broker_writes() -> None:
-            key = await cluster.upload(skew_ms=random.choice([0, 0, -2 * GRACE_MS, -GRACE_MS, GRACE_MS, 5 * GRACE_MS]))
-            await asyncio.sleep(random.choice([0, 0.1, 1, GRACE_MS / 1000, 3 * GRACE_MS / 1000]))
-            if random.random() < 0.3:
-                return  # it crashes between upload and commit
-            if await cluster.commit(key, random.randrange(2)) is ErrorCode.NONE:
-                acknowledged.add(key)
+    on_a_cluster(story)
 
-        async def scan() -> None:
-            with suppress(CoordinatorError, WalObjectStoreError):
-                await cluster.scan(dry_run=random.random() < 0.1)
 
-        for _ in range(random.randrange(5, 40)):
-            match random.randrange(8):
-                case 0 | 1 | 2:
-                    work.add(asyncio.create_task(broker_writes()))
-                case 3 | 4:
-                    work.add(asyncio.create_task(scan()))
-                case 5:
-                    node = random.choice(cluster.nodes)
-                    await node.kill()
-                    await node.start()
-                case 6:
-                    cluster.objects.fail_next(random.choice([Operation.LIST, Operation.DELETE]), takes_effect=True)
-                case 7:
-                    await asyncio.sleep(random.choice([0.01, 1, GRACE_MS / 1000]))
-        await asyncio.gather(*work)
-        assert await cluster.readable() == acknowledged
-        assert acknowledged <= set(cluster.objects.objects), "a committed object was deleted"
-        for operation in (Operation.LIST, Operation.DELETE):
-            cluster.objects._faults[operation].next.clear()
-        await asyncio.sleep(7 * GRACE_MS / 1000)
-        if acknowledged:
-            # The oldest live object keeps younger orphans: it goes as retention would let it go.
-            return
+def test_a_node_scans_by_itself_only_while_it_is_its_turn_and_soon_after_it_became_so():
+    async def story(cluster: Cluster) -> None:
+        key = await cluster.upload()
+        cluster.scans_here = False
+        working = asyncio.create_task(cluster.scanner().run())
+        await asyncio.sleep(5 * HOUR_MS / 1000)
+        assert cluster.objects.calls[Operation.LIST] == 0
+        cluster.scans_here = True
+        await asyncio.sleep(orphans.FIRST_SCAN_S + 1)
+        assert key not in cluster.objects.objects
+        await asyncio.sleep(HOUR_MS / 2000)
+        assert cluster.objects.calls[Operation.LIST] == 1
+        working.cancel()
+
+    on_a_cluster(story)
+
+
+@guarantee("Deletion and retention", "An orphan_detection plugin that is wrong loses no data.")
+def test_a_detector_that_names_the_wrong_objects_does_no_harm():
+    async def story(cluster: Cluster) -> None:
+        orphan, committed = await cluster.upload(), await cluster.upload()
+        assert await cluster.commit(committed) is ErrorCode.NONE
+        await cluster.objects.put("other/ab/0000000000001-x", b"mine")
+        await asyncio.sleep(GRACE_MS / 1000 + 1)
+        young = await cluster.upload()
+
+        class NamesEverything(OrphanDetection):
+            async def find(self, search: OrphanSearch) -> AsyncIterator[Sequence[str]]:
+                for _ in range(2):
+                    yield [*cluster.objects.objects, orphan, object_key("wal", 1, uuid.UUID(int=7)), "", "wal/"]
+
+        cluster.detection = NamesEverything()
+        report = await cluster.scan()
+        assert orphan in report.orphans
+        assert len(report.orphans) == report.deleted == 2, "that which never was is gone as well"
+        assert set(cluster.objects.objects) == {committed, young, "other/ab/0000000000001-x"}
+
+    on_a_cluster(story)
+
+
+@guarantee("Offsets", "A node whose clock is wrong cannot have the objects of others refused that are young.")
+@pytest.mark.parametrize("skew_ms", [GRACE_MS, 2 * GRACE_MS, 10 * GRACE_MS])
+def test_a_node_whose_clock_is_far_ahead_cannot_have_young_objects_refused(skew_ms):
+    async def story(cluster: Cluster) -> None:
+        await asyncio.sleep(HOUR_MS / 1000)
+        young = await cluster.upload()
+        cluster.scanning_clock.skew_ms = skew_ms
+        with pytest.raises(ClockSkewError, match="set the clock"):
+            await cluster.scan()
+        assert await cluster.commit(young) is ErrorCode.NONE
+        cluster.scanning_clock.skew_ms = 0
         await cluster.scan()
-        assert set(cluster.objects.objects) == set(), "an orphan was left"
+
+    on_a_cluster(story)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_shard_that_the_scanning_node_does_not_know_keeps_everything(when):
+    async def story(cluster: Cluster) -> None:
+        key = await cluster.upload()
+        await asyncio.sleep(GRACE_MS / 1000 + 1)
+
+        class Growing(OrphanDetection):
+            async def find(self, search: OrphanSearch) -> AsyncIterator[Sequence[str]]:
+                cluster.used = {0, 1, 2}
+                yield [key]
+
+        if when == "before":
+            cluster.used = {0, 1, 2}
+        else:
+            cluster.detection = Growing()
+        with pytest.raises(CoordinatorError, match=r"\[2\].*diskless\.metadata\.topic\.num\.partitions"):
+            await cluster.scan()
+        assert key in cluster.objects.objects
+
+    on_a_cluster(story)
+
+
+def test_a_leader_that_was_deposed_and_does_not_know_it_is_not_believed():
+    async def story(cluster: Cluster) -> None:
+        deposed = cluster.nodes[0]
+        shard_id = deposed.shard_id
+        successor = ShardNode(cluster.shared, cluster.clock, 2, shard_id=shard_id)
+        await successor.start(lead=False)
+        key = await cluster.upload()
+        cluster.shared.pause_reads(deposed.node_id)
+        cluster.shared.set_leader(shard_id, 2, seen_by=[2])
+        await successor.shard.shard.until_leading()
+        (result,) = await successor.commit(commit_of(key, batch()))
+        assert result.error is ErrorCode.NONE
+        assert deposed.shard.shard.leading
+        asked = asyncio.create_task(deposed.shard.describe_files([key]))
+        await asyncio.sleep(HOUR_MS / 1000)
+        assert not asked.done(), "it does not know of the commit"
+        cluster.shared.resume_reads(deposed.node_id)
+        with pytest.raises(CoordinatorError):
+            await asked
+        assert await successor.shard.describe_files([key]) == [key]
+        await successor.stop()
 
     on_a_cluster(story)

@@ -9,6 +9,7 @@ import pytest
 
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation
+from tests.support.guarantees import guarantee
 from tests.support.produce_path import ProducePath, batch_of, key_of, records_of
 from tests.support.shards import TOPIC
 from tests.support.virtual_time import run
@@ -24,6 +25,10 @@ def keys_of(path: ProducePath) -> list[str]:
     return list(path.objects.objects)
 
 
+@guarantee(
+    "Deletion and retention",
+    "Within the grace period a reader gets what it has found, though it was deleted meanwhile.",
+)
 def test_within_the_grace_period_a_reader_gets_what_it_has_found() -> None:
     async def main() -> None:
         async with ProducePath(cache_bytes=0) as path:
@@ -65,6 +70,7 @@ def test_a_reader_that_comes_too_late_is_told_why_and_other_partitions_do_not_su
     run(main)
 
 
+@guarantee("Reads", "Only who asks for what was deleted is told that it is out of range.")
 def test_a_reader_of_what_remains_is_not_told_to_reset_when_older_objects_go() -> None:
     async def main() -> None:
         async with ProducePath(cache_bytes=0) as path:
@@ -78,6 +84,7 @@ def test_a_reader_of_what_remains_is_not_told_to_reset_when_older_objects_go() -
     run(main)
 
 
+@guarantee("Reads", "Only who asks for what was deleted is told that it is out of range.")
 def test_an_object_that_is_missing_though_it_is_live_is_no_reason_to_reset() -> None:
     async def main() -> None:
         async with ProducePath(cache_bytes=0) as path:

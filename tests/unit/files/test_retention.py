@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from diskless_core.coordinator.commands import Run
 from diskless_core.files.retention import OFF, RetentionRules, expired
+from tests.support.guarantees import guarantee
 
 NOW_MS = 1_000
 
@@ -41,6 +42,7 @@ runs = st.lists(st.builds(run_of, st.integers(1, 9), st.integers(-1, 1_010), st.
 limits = st.one_of(st.just(OFF), st.integers(0, 100))
 
 
+@guarantee("Deletion and retention", "Retention removes what Apache Kafka would remove of the same batches.")
 @given(runs=runs, newer_bytes=st.integers(0, 30), retention_ms=limits, retention_bytes=limits)
 def test_it_removes_what_kafka_would_remove(
     runs: list[Run], newer_bytes: int, retention_ms: int, retention_bytes: int
@@ -66,6 +68,7 @@ def test_page_by_page_it_removes_the_same(runs: list[Run], retention_ms: int, re
     assert removed == list(at_once)
 
 
+@guarantee("Deletion and retention", "Retention by time and by size work alone and together, and -1 turns either off.")
 @pytest.mark.parametrize(
     ("retention_ms", "retention_bytes", "remaining"),
     [
@@ -86,6 +89,10 @@ def test_time_and_size_work_alone_and_together(retention_ms: int, retention_byte
     assert len(runs) - len(expired(runs, 30, rules, NOW_MS)) == remaining
 
 
+@guarantee(
+    "Deletion and retention",
+    "By time, what is too old goes, oldest first; what comes after a record from the future is kept.",
+)
 def test_what_is_newer_in_time_keeps_what_came_after_it() -> None:
     runs = [run_of(10, NOW_MS + 500), run_of(10, 0)]
     assert not expired(runs, 20, RetentionRules(retention_ms=10, retention_bytes=OFF), NOW_MS)

@@ -15,6 +15,7 @@ from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import PARALLEL_PARTITIONS, RetentionSchedule
 from tests.support.file_life import FileLife
+from tests.support.guarantees import guarantee
 from tests.support.shards import BATCH_BYTES, TOPIC, batch, commit_of
 from tests.support.virtual_time import START_MS, run
 
@@ -93,6 +94,7 @@ def test_by_size_and_by_time_the_oldest_go_and_the_rest_can_be_read() -> None:
     run(main)
 
 
+@guarantee("Deletion and retention", "Retention costs what it removes: a partition that loses nothing costs nothing.")
 def test_a_partition_that_loses_nothing_costs_neither_store_nor_log(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with FileLife() as life:
@@ -132,6 +134,7 @@ def test_the_oldest_run_that_is_remembered_is_not_taken_for_one_that_is_still_th
     run(main)
 
 
+@guarantee("Deletion and retention", "Retention costs what it removes: a partition that loses nothing costs nothing.")
 def test_a_huge_partition_is_removed_at_the_cost_of_its_pages_and_in_one_log_entry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -229,6 +232,7 @@ def test_leadership_that_is_lost_in_the_middle_puts_the_rest_off_to_the_next_che
     run(main)
 
 
+@guarantee("Deletion and retention", "Retention keeps up with producers.")
 def test_it_keeps_up_with_producers() -> None:
     async def main() -> None:
         async with FileLife(schedule=RetentionSchedule(initial_delay_ms=0, interval_ms=1000)) as life:

@@ -12,6 +12,7 @@ from typing import Any
 
 from diskless_core.broker.handlers import group_administration as administration
 from diskless_core.broker.handlers import groups as handlers
+from diskless_core.broker.handlers.find_coordinator import find_coordinator
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.runtime import Shard, ShardServices
 from diskless_core.groups.machine import GroupsMachine
@@ -26,7 +27,7 @@ SHARD = ShardId(ShardKind.GROUPS, 0)
 SETTINGS = GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
 
 HANDLERS = {
-    messages.FindCoordinatorRequest: (handlers.find_coordinator, messages.FindCoordinatorResponse),
+    messages.FindCoordinatorRequest: (find_coordinator, messages.FindCoordinatorResponse),
     messages.JoinGroupRequest: (handlers.join_group, messages.JoinGroupResponse),
     messages.SyncGroupRequest: (handlers.sync_group, messages.SyncGroupResponse),
     messages.HeartbeatRequest: (handlers.heartbeat, messages.HeartbeatResponse),

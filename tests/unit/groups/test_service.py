@@ -384,7 +384,7 @@ async def test_a_lost_write_costs_the_members_a_retry_only(node):
 async def test_groups_of_an_earlier_term_are_not_asked(node):
     joined = await node.stable()
     # As if leadership was lost and won again with no other task having run in between.
-    node.shard._leadership.term += 1
+    node.shard._leader.leadership.term += 1
     assert (await node.join(member_id=joined.member_id)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 

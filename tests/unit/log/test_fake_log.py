@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogOffsetPrunedError
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
@@ -146,6 +146,32 @@ async def test_the_first_node_that_starts_is_the_hinted_leader_until_told_otherw
     assert [await anext(hint) for hint in hints] == [2, 2]
     shared.set_leader(SHARD, None)
     assert [await anext(hint) for hint in hints] == [None, None]
+
+
+async def test_a_node_that_is_no_candidate_is_passed_over_for_that_shard_unless_a_test_says_otherwise(
+    shared: SharedLog, nodes: list[FakeCoordinatorLog]
+) -> None:
+    outsider, candidate = nodes
+    assert await anext(outsider.leadership(SHARD, candidate=False)) == 2
+    assert await anext(candidate.leadership(SHARD)) == 2
+    assert await anext(outsider.leadership(OTHER_SHARD)) == 1
+    shared.set_leader(SHARD, 1)
+    assert await anext(outsider.leadership(SHARD, candidate=False)) == 1
+
+
+async def test_a_node_that_lags_learns_of_a_prune_when_it_reads_again(
+    shared: SharedLog, nodes: list[FakeCoordinatorLog]
+) -> None:
+    shared.pause_reads(2)
+    async with reading(nodes[1], SHARD, 0) as reader:
+        waiting = asyncio.create_task(next_batches(reader))
+        await nodes[0].append(SHARD, [A, B])
+        await nodes[0].prune(SHARD, 1)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        shared.resume_reads(2)
+        with pytest.raises(LogOffsetPrunedError):
+            await waiting
 
 
 async def test_two_nodes_may_each_be_told_that_they_lead(shared: SharedLog, nodes: list[FakeCoordinatorLog]) -> None:

@@ -9,3 +9,4 @@ TestCoordinatorStoreExample = example("coordinator_store").TestDictStore
 TestWalObjectStoreExample = example("wal_object_store").TestDictObjectStore
 TestOffsetAssignmentExample = example("offset_assignment").TestAlignedAssignment
 TestGatewayPlacementExample = example("gateway_placement").TestDedicatedPlacement
+TestOrphanDetectionExample = example("orphan_detection").TestPacedDetection

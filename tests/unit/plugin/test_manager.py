@@ -57,6 +57,7 @@ def test_the_catalogue_is_in_the_order_of_the_nouns_and_then_by_name():
         "offset_assignment.animal",
         "offset_assignment.sequential",
         "gateway_placement.kip1164",
+        "orphan_detection.listing",
     ]
     assert [plugin.entry_point.key for plugin in catalogue.quarantined] == ["offset_assignment.zebra"]
 

@@ -11,6 +11,7 @@ from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.produce.active_file import ActiveFile, Submission
 from diskless_core.produce.validation import ValidBatch
 from diskless_core.wal import format as wal_format
+from tests.support.guarantees import guarantee
 from tests.support.shards import OTHER_TOPIC, TOPIC
 
 
@@ -42,6 +43,7 @@ requests = st.lists(
 )
 
 
+@guarantee("Offsets", "Batches of a partition that come together in one object keep their order.")
 @given(requests)
 def test_sealing_sorts_by_partition_keeps_the_order_of_arrival_and_loses_no_byte(
     wanted: list[list[tuple[PartitionKey, bytes, int]]],
@@ -69,13 +71,13 @@ def test_sealing_sorts_by_partition_keeps_the_order_of_arrival_and_loses_no_byte
     ]
     assert found == expected
     assert [frame.releases for frame in frames] == [1] * len(frames)
-    assert sealed.partitions == {key for key, *_ in sent}
+    assert list(sealed.partitions) == sorted({key for key, *_ in sent})
     position = wal_format.HEADER_BYTES
     for batch in sealed.batches:
         assert batch.byte_offset == position
         position += batch.size
     index = wal_format.read_index(sealed.data)
-    assert [(entry.topic_id, entry.partition) for entry in index] == sorted(sealed.partitions)
+    assert [(entry.topic_id, entry.partition) for entry in index] == list(sealed.partitions)
     for entry in index:
         mine = [one for one in expected if one[0] == (entry.topic_id, entry.partition)]
         content = sealed.data[entry.byte_offset : entry.byte_offset + entry.size]

@@ -66,8 +66,8 @@ def test_an_array_that_counts_more_elements_than_the_frame_can_hold_is_refused(c
 
 
 def test_an_array_of_integers_that_goes_beyond_the_end_is_refused() -> None:
-    request = messages.DisklessCommitFileRequest
-    frame = compact(b"key") + struct.pack(">bq", 1, 1) + encode_uvarint(3) + b"\0" * 7
+    request = messages.DisklessHandOverFilesRequest
+    frame = encode_uvarint(2) + compact(b"key") + encode_uvarint(11) + b"\0" * 30
     refused(request, 0, frame, "OwnerIds is malformed")
 
 

@@ -1,12 +1,30 @@
-"""Idempotent producers: what is a repetition, what is out of order, and what is forgotten."""
+"""What is promised to idempotent producers: what is a retry, what is out of order, and what is forgotten."""
 
 from __future__ import annotations
 
+import asyncio
+import random
+import uuid
+from dataclasses import replace
+
 import pytest
 
+from diskless_core.coordinator.commands import BatchResult, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.testing.fakes.log import SharedLog
 from tests.support.batches import batch_of, read_values
-from tests.support.requests import create_topic, fetch, list_offset, new_producer_id, produce, produce_request
+from tests.support.guarantees import guarantee
+from tests.support.requests import (
+    create_topic,
+    delete_topic,
+    fetch,
+    list_offset,
+    new_producer_id,
+    produce,
+    produce_request,
+)
+from tests.support.shards import TOPIC, ShardNode, batch, commit_of
+from tests.support.virtual_time import VirtualClock, run
 
 MAX_SEQUENCE = 2**31 - 1
 OUT_OF_ORDER = int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -30,6 +48,7 @@ def high_watermark(wire, topic):
     return list_offset(wire, topic, -1).offset
 
 
+@guarantee("Idempotence", "Producer ids are unique.")
 def test_producer_ids_are_unique(broker, wire):
     with broker.connect() as other:
         ids = [new_producer_id(client) for _ in range(5) for client in (wire, other)]
@@ -37,6 +56,7 @@ def test_producer_ids_are_unique(broker, wire):
     assert len(set(ids)) == 10
 
 
+@guarantee("Idempotence", "Producer ids are unique.")
 def test_producer_ids_are_not_given_again_after_a_crash(new_broker):
     broker = new_broker()
     with broker.connect() as wire:
@@ -47,6 +67,10 @@ def test_producer_ids_are_not_given_again_after_a_crash(new_broker):
         assert new_producer_id(wire) > before
 
 
+@guarantee(
+    "Idempotence",
+    "A retry of any of a producer's last five batches gets its original offset, and nothing is appended.",
+)
 def test_each_of_the_last_five_batches_can_be_repeated(wire, topic, producer):
     originals = [producer(number) for number in range(6)]
 
@@ -55,6 +79,7 @@ def test_each_of_the_last_five_batches_can_be_repeated(wire, topic, producer):
     assert high_watermark(wire, topic) == 6
 
 
+@guarantee("Idempotence", "A retry of an older batch is out of order: OUT_OF_ORDER_SEQUENCE_NUMBER.")
 def test_a_batch_older_than_the_last_five_is_out_of_order(wire, topic, producer):
     for number in range(6):
         producer(number)
@@ -63,6 +88,7 @@ def test_a_batch_older_than_the_last_five_is_out_of_order(wire, topic, producer)
     assert high_watermark(wire, topic) == 6
 
 
+@guarantee("Idempotence", "A gap in a producer's sequence is out of order, and can still be filled.")
 def test_a_gap_in_the_sequence_is_out_of_order_and_can_be_filled(wire, topic, producer):
     producer(0)
 
@@ -71,6 +97,7 @@ def test_a_gap_in_the_sequence_is_out_of_order_and_can_be_filled(wire, topic, pr
     assert producer(2) == (0, 2)
 
 
+@guarantee("Idempotence", "A retry is recognised by the same epoch and the exact range of sequence numbers.")
 def test_a_repetition_has_to_have_the_exact_range(producer):
     producer(0, b"a", b"b")
 
@@ -79,12 +106,14 @@ def test_a_repetition_has_to_have_the_exact_range(producer):
     assert producer(0, b"a", b"b") == (0, 0)
 
 
+@guarantee("Idempotence", "Sequence numbers wrap from 2147483647 to 0, between batches and inside one.")
 def test_sequence_numbers_wrap_between_batches(producer):
     assert producer(MAX_SEQUENCE) == (0, 0)
     assert producer(0) == (0, 1)
     assert producer(MAX_SEQUENCE) == (0, 0)
 
 
+@guarantee("Idempotence", "Sequence numbers wrap from 2147483647 to 0, between batches and inside one.")
 def test_sequence_numbers_wrap_within_a_batch(wire, topic, producer):
     assert producer(MAX_SEQUENCE - 1, b"a", b"b", b"c", b"d") == (0, 0)
     assert producer(1) == (OUT_OF_ORDER, -1)
@@ -93,6 +122,7 @@ def test_sequence_numbers_wrap_within_a_batch(wire, topic, producer):
     assert high_watermark(wire, topic) == 5
 
 
+@guarantee("Idempotence", "A lower epoch is fenced: INVALID_PRODUCER_EPOCH.")
 def test_a_lower_epoch_is_fenced(producer):
     producer(0, epoch=3)
 
@@ -100,6 +130,7 @@ def test_a_lower_epoch_is_fenced(producer):
     assert producer(0, epoch=2) == (int(ErrorCode.INVALID_PRODUCER_EPOCH), -1)
 
 
+@guarantee("Idempotence", "A higher epoch starts at sequence 0, whatever was remembered of the old one.")
 def test_a_higher_epoch_starts_at_sequence_0(producer):
     producer(0)
     producer(1)
@@ -109,11 +140,13 @@ def test_a_higher_epoch_starts_at_sequence_0(producer):
     assert producer(1, epoch=1) == (0, 3)
 
 
+@guarantee("Idempotence", "A producer of which nothing is known may start at any sequence.")
 def test_an_unknown_producer_may_start_at_any_sequence(producer):
     assert producer(41) == (0, 0)
     assert producer(42) == (0, 1)
 
 
+@guarantee("Idempotence", "A batch that is refused leaves no state of its producer.")
 def test_a_refused_batch_leaves_no_state_of_its_producer(wire, topic, producer):
     producer_id = new_producer_id(wire)
     bad = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=7)
@@ -122,6 +155,7 @@ def test_a_refused_batch_leaves_no_state_of_its_producer(wire, topic, producer):
     assert producer(100, producer_id=producer_id) == (0, 0)
 
 
+@guarantee("Idempotence", "Sequences are counted for each producer and partition apart.")
 def test_producers_and_partitions_do_not_disturb_each_other(wire, topic):
     create_topic(wire, topic, 2)
     first, second = new_producer_id(wire), new_producer_id(wire)
@@ -135,6 +169,7 @@ def test_producers_and_partitions_do_not_disturb_each_other(wire, topic):
     assert [send(first, 1, 0), send(second, 1, 0), send(first, 1, 1)] == [(0, 2), (0, 3), (0, 1)]
 
 
+@guarantee("Idempotence", "A retry that comes together with its original, in one object, gets the original's offset.")
 def test_duplicates_within_one_object_get_the_original_offset(wire, topic):
     create_topic(wire, topic)
     producer_id = new_producer_id(wire)
@@ -150,6 +185,7 @@ def test_duplicates_within_one_object_get_the_original_offset(wire, topic):
     assert read_values(fetch(wire, topic, 0).records) == [b"0", b"1", b"2"]
 
 
+@guarantee("Idempotence", "Retries are recognised after a restart and after a crash.")
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_repetitions_are_known_after_a_restart(new_broker, topic, how):
     broker = new_broker()
@@ -166,6 +202,7 @@ def test_repetitions_are_known_after_a_restart(new_broker, topic, how):
         assert read_values(fetch(wire, topic, 0).records) == [b"%d" % n for n in range(6)]
 
 
+@guarantee("Idempotence", "A producer that was silent for longer than producer.id.expiration.ms is forgotten.")
 def test_a_producer_that_was_silent_for_too_long_is_forgotten(new_broker, topic):
     broker = new_broker({"producer.id.expiration.ms": "1"})
     with broker.connect() as wire:
@@ -176,3 +213,46 @@ def test_a_producer_that_was_silent_for_too_long_is_forgotten(new_broker, topic)
             offsets.append(produce(wire, topic, batch).base_offset)
 
     assert offsets[-1] == 1
+
+
+@guarantee("Idempotence", "What is known of a producer goes with its topic.")
+def test_a_topic_of_the_same_name_knows_nothing_of_its_predecessors_producers(wire, topic, producer):
+    assert [producer(0), producer(1), producer(2)] == [(0, 0), (0, 1), (0, 2)]
+    assert delete_topic(wire, topic) == 0
+    create_topic(wire, topic)
+
+    assert producer(2) == (0, 0)
+    assert producer(1) == (OUT_OF_ORDER, -1)
+    assert producer(3) == (0, 1)
+
+
+@guarantee(
+    "Idempotence", "A retry through another broker gets its original offset too, also while the first is under way."
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_retry_through_another_broker_is_recognised(seed: int) -> None:
+    async def main() -> None:
+        rnd = random.Random(seed)
+        node = ShardNode(SharedLog(), VirtualClock(asyncio.get_running_loop()))
+        await node.start()
+        await node.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
+
+        async def write(broker: int, sequence: int) -> BatchResult:
+            key = f"{sequence}-through-{broker}"
+            [result] = await node.commit(replace(commit_of(key, batch(producer=(7, 0, sequence))), uploader_id=broker))
+            return result
+
+        for sequence in range(20):
+            brokers = [1, 2, 3]
+            rnd.shuffle(brokers)
+            together = rnd.random() < 0.5
+            if together:
+                results = await asyncio.gather(*(write(broker, sequence) for broker in brokers))
+            else:
+                results = [await write(broker, sequence) for broker in brokers]
+            assert {(result.error, result.base_offset) for result in results} == {(ErrorCode.NONE, sequence)}
+            assert [result.is_duplicate for result in results] == [False, True, True]
+        assert [run.last_offset for run in await node.read_all(PartitionKey(TOPIC, 0))] == list(range(20))
+        await node.stop()
+
+    run(main)

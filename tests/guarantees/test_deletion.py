@@ -1,4 +1,4 @@
-"""Retention, DeleteRecords and deleted topics over the wire: what goes, what stays, and that the disk gets it back."""
+"""What is promised of DeleteRecords, retention and deleted topics: what goes, what stays, and that space comes back."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from diskless_fsspec.local_store import INCOMING
 from tests.support.admin_requests import SET, TOPIC, alter
 from tests.support.batches import NOW_MS, batch_of, read_records, timed_batch
 from tests.support.broker import BrokerFactory, BrokerProcess
+from tests.support.guarantees import guarantee
 from tests.support.requests import (
     PRODUCE_VERSION,
     append,
@@ -99,6 +100,7 @@ def first_kept(values: list[bytes], retention_bytes: int) -> int:
 # --- DeleteRecords ---------------------------------------------------------------------------------------------------
 
 
+@guarantee("Deletion and retention", "DeleteRecords inside a batch moves the log start there and keeps the batch.")
 @pytest.mark.parametrize("version", range(3))
 def test_records_before_an_offset_are_deleted(wire: WireClient, topic: str, version: int) -> None:
     create_topic(wire, topic)
@@ -114,6 +116,8 @@ def test_records_before_an_offset_are_deleted(wire: WireClient, topic: str, vers
     assert [record.offset for record in read_records(answer.records)] == [0, 1, 2, 3], "the batch is kept whole"
 
 
+@guarantee("Deletion and retention", "DeleteRecords above the high watermark or below -1 is OFFSET_OUT_OF_RANGE.")
+@guarantee("Deletion and retention", "DeleteRecords at or below the log start succeeds and tells the present one.")
 def test_outside_the_partition_nothing_is_deleted(wire: WireClient, topic: str) -> None:
     create_topic(wire, topic)
     append(wire, topic, batch_of(b"0", b"1"))
@@ -128,6 +132,10 @@ def test_outside_the_partition_nothing_is_deleted(wire: WireClient, topic: str) 
     assert values_from(wire, topic, 1) == [b"1"]
 
 
+@guarantee(
+    "Deletion and retention",
+    "Each partition of a DeleteRecords request is answered by itself; -1 means its high watermark.",
+)
 def test_several_topics_and_partitions_are_answered_each_for_itself_in_order(wire: WireClient, topic: str) -> None:
     names = [f"{topic}-{number}" for number in range(3)]
     for name in names[:2]:
@@ -149,6 +157,10 @@ def test_several_topics_and_partitions_are_answered_each_for_itself_in_order(wir
     ] == [[(1, 0, 3), (0, 0, 0)], [(1, 0, 3), (0, 0, 1)], [(1, *missing), (0, *missing)]]
 
 
+@guarantee(
+    "Deletion and retention",
+    "After everything was deleted the high watermark stays, and offsets go on from there.",
+)
 def test_after_everything_was_deleted_the_offsets_go_on(wire: WireClient, topic: str) -> None:
     create_topic(wire, topic)
     append(wire, topic, timed_batch(NOW_MS, NOW_MS + 1))
@@ -164,6 +176,7 @@ def test_after_everything_was_deleted_the_offsets_go_on(wire: WireClient, topic:
     assert values_from(wire, topic, 2) == [b"new"]
 
 
+@guarantee("Reads", "No offset that is listed by timestamp lies below the log start.")
 def test_no_offset_by_time_lies_below_the_log_start(wire: WireClient, topic: str) -> None:
     create_topic(wire, topic)
     append(wire, topic, timed_batch(NOW_MS, NOW_MS + 90, NOW_MS + 10), timed_batch(NOW_MS + 20, NOW_MS + 30))
@@ -188,6 +201,10 @@ def test_no_offset_by_time_lies_below_the_log_start(wire: WireClient, topic: str
     assert (listed(0), listed(MAX_TIMESTAMP)) == ((3, 20), (4, 30))
 
 
+@guarantee(
+    "Deletion and retention",
+    "What was deleted stays deleted after a kill -9, and when the coordinator's store is lost.",
+)
 def test_what_was_deleted_stays_deleted_after_a_kill_and_when_the_state_is_made_again(
     new_broker: BrokerFactory, topic: str
 ) -> None:
@@ -211,6 +228,10 @@ def test_what_was_deleted_stays_deleted_after_a_kill_and_when_the_state_is_made_
 # --- retention -------------------------------------------------------------------------------------------------------
 
 
+@guarantee(
+    "Deletion and retention",
+    "By time, what is too old goes, oldest first; what comes after a record from the future is kept.",
+)
 def test_what_is_too_old_goes_with_its_objects_and_what_is_not_stays(
     retaining_broker: BrokerProcess, objects: Callable[[], int], topic: str
 ) -> None:
@@ -224,6 +245,7 @@ def test_what_is_too_old_goes_with_its_objects_and_what_is_not_stays(
         assert len(values_from(wire, topic, 3)) == 2
 
 
+@guarantee("Deletion and retention", "By size, the oldest go whole as long as what remains is not below the limit.")
 def test_a_partition_that_is_too_large_loses_its_oldest_batches(
     retaining_broker: BrokerProcess, objects: Callable[[], int], topic: str
 ) -> None:
@@ -236,6 +258,7 @@ def test_a_partition_that_is_too_large_loses_its_oldest_batches(
         assert [value[0] for value in values_from(wire, topic, 7)] == [7, 8, 9]
 
 
+@guarantee("Deletion and retention", "A limit that is altered holds from the next check on.")
 def test_a_limit_that_is_set_later_holds_from_the_next_check_on(
     retaining_broker: BrokerProcess, objects: Callable[[], int], topic: str
 ) -> None:
@@ -248,6 +271,7 @@ def test_a_limit_that_is_set_later_holds_from_the_next_check_on(
         assert list_offset(wire, topic, EARLIEST).offset == 1
 
 
+@guarantee("Deletion and retention", "Retention loses nothing that is produced meanwhile.")
 def test_nothing_is_lost_that_is_produced_while_retention_is_at_work(new_broker: BrokerFactory, topic: str) -> None:
     broker = new_broker(SOON | {"diskless.metadata.topic.num.partitions": "2"})
     kept, partitions = f"{topic}-kept", 3
@@ -276,6 +300,7 @@ def test_nothing_is_lost_that_is_produced_while_retention_is_at_work(new_broker:
             assert values_from(wire, kept, 0, partition) == values
 
 
+@guarantee("Deletion and retention", "Retention keeps up with producers.")
 def test_a_broker_at_work_for_a_while_keeps_no_more_objects_than_it_needs(
     retaining_broker: BrokerProcess, objects: Callable[[], int], topic: str
 ) -> None:
@@ -287,6 +312,10 @@ def test_a_broker_at_work_for_a_while_keeps_no_more_objects_than_it_needs(
         assert (list_offset(wire, topic, EARLIEST).offset, list_offset(wire, topic, LATEST).offset) == (100, 100)
 
 
+@guarantee(
+    "Deletion and retention",
+    "A topic that is deleted and one that takes its name at once have nothing in common.",
+)
 def test_a_deleted_topic_gives_its_objects_back_and_its_successor_keeps_its_own(
     retaining_broker: BrokerProcess, objects: Callable[[], int], topic: str
 ) -> None:

@@ -1,0 +1,162 @@
+"""The sockets of a broker: binds its listeners, closes what is idle, and lets what is under way end at a stop.
+
+Connections of the inter-broker listener have a server of their own: no limit that is for clients holds them up, since
+what clients wait for may be what another broker asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from diskless_core.broker.arrivals import Arrivals
+from diskless_core.broker.connection import Connection, Dispatcher, Server
+from diskless_core.broker.errors import StartError
+from diskless_core.broker.frame_pool import FramePool
+from diskless_core.broker.services import Endpoint
+from diskless_core.clock import Clock
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.listeners import LOOPBACK_HOSTS, Listener
+from diskless_core.config.types import MAX_INT
+from diskless_core.metrics import Metrics
+
+DRAIN_S = 5.0
+"""How long a clean shutdown waits for requests under way, once everything that was produced is committed."""
+
+_MAX_IDLE_FRAME_BYTES = 64 << 20
+_BACKLOG_CONNECTIONS = 1024
+
+_log = structlog.get_logger(__name__)
+
+
+class Listening:
+    """All listeners of a broker, of which the inter-broker one ends after those of clients."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, metrics: Metrics) -> None:
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._pool = FramePool(_MAX_IDLE_FRAME_BYTES)
+        self._servers: dict[str, Server] = {}
+        self._sockets: dict[str, asyncio.Server] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self.endpoints: dict[str, Endpoint] = {}
+
+    def client_server(
+        self,
+        dispatcher: Dispatcher,
+        max_connections: Callable[[], int],
+        wait_for_room: Callable[[Callable[[], None]], bool],
+    ) -> Server:
+        """What the connections of clients share."""
+        return self._server(dispatcher, max_connections, wait_for_room)
+
+    def peer_server(self, dispatcher: Dispatcher) -> Server:
+        """What the connections of other brokers share."""
+        return self._server(dispatcher, lambda: MAX_INT, lambda _: False)
+
+    def _server(
+        self,
+        dispatcher: Dispatcher,
+        max_connections: Callable[[], int],
+        wait_for_room: Callable[[Callable[[], None]], bool],
+    ) -> Server:
+        return Server(
+            dispatcher,
+            self._pool,
+            Arrivals(self._config.diskless_append_inflight_max_bytes, self._metrics),
+            max_frame_bytes=self._config.socket_request_max_bytes,
+            max_connections=max_connections,
+            wait_for_room=wait_for_room,
+            metrics=self._metrics,
+        )
+
+    async def start(self, servers: Mapping[str, Server]) -> None:
+        """Bind all listeners, each with the server of its name.
+
+        Raises:
+            StartError: one cannot be bound; `stop` closes the others.
+        """
+        self._servers = dict(servers)
+        for listener in self._config.listeners:
+            self._sockets[listener.name] = await self._bind(listener, servers[listener.name])
+        self._sweeper = asyncio.create_task(self._close_idle_connections(), name="idle connections")
+
+    async def _bind(self, listener: Listener, server: Server) -> asyncio.Server:
+        try:
+            listening = await asyncio.get_running_loop().create_server(
+                lambda: Connection(server, listener.name),
+                listener.host,
+                listener.port,
+                reuse_address=True,
+                backlog=_BACKLOG_CONNECTIONS,
+            )
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {listener}: {error.strerror or error}. Is another broker running? "
+                f"Set `listeners` to another address; port 0 takes any free one"
+            ) from error
+        if listener.name == self._config.inter_broker_listener_name and listener.host not in LOOPBACK_HOSTS:
+            _log.warning(
+                "the inter-broker listener can be reached from other machines, and nobody has to say who he is",
+                listener=str(listener),
+            )
+        port = listening.sockets[0].getsockname()[1]
+        advertised = next(
+            (entry for entry in self._config.advertised_listeners if entry.name == listener.name), listener
+        )
+        self.endpoints[listener.name] = Endpoint(self._config.node_id, advertised.host, advertised.port or port)
+        return listening
+
+    async def _close_idle_connections(self) -> None:
+        idle_s = self._config.connections_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(idle_s / 4)
+            oldest = asyncio.get_running_loop().time() - idle_s
+            for connection in self._connections(self._servers):
+                if connection.last_active < oldest and connection.is_idle:
+                    connection.close()
+
+    # --- stopping ------------------------------------------------------------------------------------------------
+
+    def refuse_clients(self) -> None:
+        """Accept no more connections and requests of clients; those under way are still answered."""
+        for name in self._client_names():
+            if name in self._sockets:
+                self._sockets[name].close()
+        for connection in self._connections(self._client_names()):
+            connection.stop_reading()
+
+    async def end_clients(self) -> None:
+        """Wait a while until the last requests of clients are answered, and close their connections."""
+        await self._end(self._client_names())
+
+    async def stop(self) -> None:
+        """Close everything."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        for listening in self._sockets.values():
+            listening.close()
+        for connection in self._connections(self._servers):
+            connection.stop_reading()
+        await self._end(list(self._servers))
+
+    async def _end(self, names: Sequence[str]) -> None:
+        deadline = self._clock.monotonic() + DRAIN_S
+        while any(not connection.is_idle for connection in self._connections(names)):
+            if self._clock.monotonic() > deadline:
+                _log.warning("requests are still under way and are given up")
+                break
+            await asyncio.sleep(0.01)
+        for connection in self._connections(names):
+            connection.close()
+
+    def _client_names(self) -> list[str]:
+        return [name for name in self._servers if name != self._config.inter_broker_listener_name]
+
+    def _connections(self, names: Sequence[str] | Mapping[str, Server]) -> list[Connection]:
+        servers = {id(self._servers[name]): self._servers[name] for name in names}
+        return [connection for server in servers.values() for connection in server.connections]

@@ -1,0 +1,210 @@
+"""docs/records.md: every record that a coordinator log may hold, its fields from the schema, its meaning from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from diskless_core.protocol import messages
+from diskless_core.protocol.codec import CompiledRecord
+from diskless_core.protocol.record_frames import GROUP_VALUES
+
+
+class Meaning(NamedTuple):
+    """What the schema of a record does not say."""
+
+    says: str
+    written: str
+    replay: str
+
+
+Meanings = Mapping[type[CompiledRecord], Meaning]
+
+EVERY_SHARD: Meanings = {
+    messages.CoordinatorEntryRecord: Meaning(
+        "The command that the rest of the entry is.",
+        "By a shard's leader, as the first record of every entry but a claim.",
+        "Takes the entry if its term is the latest claim's and its sequence the next one, else ignores it whole.",
+    ),
+    messages.CoordinatorClaimRecord: Meaning(
+        "A node wants to lead the shard.",
+        "By the node that the log names as leader, before it leads; alone in its entry.",
+        "The claim's own offset is the term from here on, and sequences begin at 0. Older terms are ignored.",
+    ),
+    messages.CoordinatorNoOpRecord: Meaning(
+        "Nothing.",
+        "By the leader, when a read has to be strict and nothing else is on its way through the log.",
+        "Changes nothing. That it was read back proves that the leader still leads.",
+    ),
+    messages.CoordinatorSnapshotRecord: Meaning(
+        "A snapshot is whole.",
+        "By the leader, into the object store, as the last object of a snapshot. It is never in a log.",
+        "A shard whose log does not reach back far enough fills its store from the parts and reads on from the offset.",
+    ),
+}
+
+DISKLESS: Meanings = {
+    messages.DisklessPartitionCreatedRecord: Meaning(
+        "A partition exists, empty.",
+        "For DisklessCreatePartitions: by CreateTopics and CreatePartitions, or at the start after a crash between.",
+        "Puts the partition and its head, from offset 0 on.",
+    ),
+    messages.DisklessTopicDeletedRecord: Meaning(
+        "The topic's partitions that this coordinator has are gone.",
+        "For DisklessDeleteTopics.",
+        "Removes topic, partition heads and what is known of its producers. Its rows of batches are trimmed later.",
+    ),
+    messages.DisklessFileCommittedRecord: Meaning(
+        "An object's batches have offsets.",
+        "For DisklessCommitFile, even if all batches are refused: the same request has to get the same answer again.",
+        "Appends runs of batches, moves high watermarks, extends the producers' windows, and remembers the object with "
+        "the answer.",
+    ),
+    messages.DisklessRecordsDeletedRecord: Meaning(
+        "A partition begins at a later offset.",
+        "For DisklessDeleteRecords, and by retention.",
+        "Moves the log start, never back. Rows of batches below it are trimmed later.",
+    ),
+    messages.DisklessFileHandedOverRecord: Meaning(
+        "An object without live batches here has its next owner.",
+        "By the worker that hands objects over, once the next owner has confirmed.",
+        "The object is none of this coordinator's business any more; it is remembered until it is forgotten.",
+    ),
+    messages.DisklessFileReceivedRecord: Meaning(
+        "This coordinator owns an object that another one has handed over.",
+        "For DisklessHandOverFiles.",
+        "Remembers it. One that was not committed here leaves a tombstone, so that a late commit is refused.",
+    ),
+    messages.DisklessFileDeletedRecord: Meaning(
+        "An object is gone from the object store.",
+        "By the worker that deletes dead objects, on its last owner, once the object store has confirmed.",
+        "It is not deleted again; it is remembered until it is forgotten.",
+    ),
+    messages.DisklessFileForgottenRecord: Meaning(
+        "Nothing of an object has to be known any more.",
+        "By the same workers, when nobody sends its commit again: ten minutes after it, and after the election.",
+        "Removes all that is known of it.",
+    ),
+    messages.DisklessHorizonRaisedRecord: Meaning(
+        "What was created earlier and is not committed never will be.",
+        "By the scan for orphans, in every shard, before it deletes anything.",
+        "Raises the horizon, never back. A commit of an older object is refused with KAFKA_STORAGE_ERROR.",
+    ),
+}
+
+CLUSTER: Meanings = {
+    messages.TopicRecord: Meaning("A topic exists.", "For CreateTopics and automatic creation.", "Puts the topic."),
+    messages.PartitionRecord: Meaning(
+        "A partition exists and belongs to a coordinator for good.",
+        "For CreateTopics and CreatePartitions, in the same entry as its topic.",
+        "Puts the partition. Apart from CoordinatorShard, what KRaft says of replicas and leaders has no meaning here.",
+    ),
+    messages.ConfigRecord: Meaning(
+        "A setting of a topic or a broker has a value, or none.",
+        "For CreateTopics, AlterConfigs and IncrementalAlterConfigs.",
+        "Puts or removes the setting.",
+    ),
+    messages.RemoveTopicRecord: Meaning(
+        "A topic is gone.", "For DeleteTopics.", "Removes the topic with its partitions and settings."
+    ),
+    messages.ClientQuotaRecord: Meaning(
+        "A quota of clients has a value, or none.", "For AlterClientQuotas.", "Puts or removes the quota."
+    ),
+    messages.ProducerIdsRecord: Meaning(
+        "A broker took a block of producer ids.",
+        "When a broker has none left for InitProducerId.",
+        "Later blocks begin behind it.",
+    ),
+    messages.ClusterNamedRecord: Meaning("The cluster's id.", "By the first start of all.", "Puts the id."),
+}
+
+_PREAMBLE = """\
+# Records of the metadata log
+
+<!-- Generated by `make docs` from the schemas in diskless_core/protocol/messages. Edit those, or
+diskless_core/cli/record_reference.py. -->
+
+Everything that `diskless coordinator dump` may show. Numbers 2 to 15 are KRaft's, 100 to 103 KIP-1164's; from 120 on
+they are ours, in a gap that Apache Kafka does not use. How records come about is told in [coordinator](coordinator.md).
+
+## How they stand in the log
+
+A log is a sequence of *entries*. An entry is one Kafka record batch of format 2 (magic 2, CRC-32C over its body) and is
+appended whole or not at all. Its offset is that of its first record.
+
+| Entry | Records, in order |
+|---|---|
+| a claim | one CoordinatorClaimRecord |
+| a command | one CoordinatorEntryRecord with term and sequence, then the command's records |
+
+A record of the cluster's or a diskless shard has no key. Its value is framed as in KRaft: three unsigned varints, which
+are the frame version 1, the record's number and its version, then its fields in Kafka's flexible encoding. For instance
+
+```text
+01 78 00  00 00 00 00 00 00 00 2a  00 00 00 00 00 00 00 07  00
+│  │  │   └ Term 42                └ Sequence 7             └ no tagged fields
+│  │  └ version 0
+│  └ number 120, CoordinatorEntryRecord
+└ frame version 1
+```
+
+Replay is a pure function: the same entries give the same tables on every node. A record that it does not know is not
+passed over: the shard stops with an error that names the offset. Types are Kafka's.
+"""
+
+_GROUPS = """
+## The groups shard
+
+These are Apache Kafka's records of `__consumer_offsets`, with a key and a value each; a record without a value deletes
+what its key names. Behind the entry's first record they are encoded as in Apache Kafka: an int16 in front of a key says
+what kind it is.
+
+| Key version | Key | Value |
+|---|---|---|
+"""
+
+
+def render() -> str:
+    """The page as Markdown."""
+    return "".join(
+        (
+            _PREAMBLE,
+            _part("All shards", EVERY_SHARD),
+            _part("Diskless shards", DISKLESS),
+            _part("The cluster shard", CLUSTER),
+            _GROUPS,
+            *(f"| {_number(key)} | {key.__name__} | {value.__name__} |\n" for key, value in _group_records()),
+        )
+    )
+
+
+def _group_records() -> Iterator[tuple[type[CompiledRecord], type[CompiledRecord]]]:
+    return iter(sorted(GROUP_VALUES.items(), key=lambda pair: _number(pair[0])))
+
+
+def _number(record: type[CompiledRecord]) -> int:
+    number: int = record.json["apiKey"]
+    return number
+
+
+def _part(title: str, meanings: Meanings) -> str:
+    by_number = sorted(meanings.items(), key=lambda pair: _number(pair[0]))
+    return f"\n## {title}\n" + "".join(_record(record, meaning) for record, meaning in by_number)
+
+
+def _record(record: type[CompiledRecord], meaning: Meaning) -> str:
+    rows = "".join(f"| {name} | {kind} | {about} |\n" for name, kind, about in _fields(record.json["fields"]))
+    return (
+        f"\n### {_number(record)} {record.__name__}\n\n{meaning.says}\n\n"
+        f"- **Written:** {meaning.written}\n- **Replay:** {meaning.replay}\n\n"
+        f"| Field | Type | Meaning |\n|---|---|---|\n{rows}"
+    )
+
+
+def _fields(fields: Sequence[Mapping[str, Any]], within: str = "") -> Iterator[tuple[str, str, str]]:
+    """Name, type and meaning of each field; what is nested bears the names of what it is in."""
+    for field in fields:
+        name, kind = f"{within}{field['name']}", field["type"]
+        tag = f", tag {field['tag']}" if "tag" in field else ""
+        yield f"`{name}`", f"{'array' if 'fields' in field else kind}{tag}", field["about"]
+        yield from _fields(field.get("fields", ()), f"{name}[].")

@@ -1,0 +1,83 @@
+"""Which brokers may lead which coordinator, as an operator writes it (KIP-1164, "Leadership and deployment").
+
+In Kafka this is the placement of the partitions of `__diskless_metadata`. Everything here is the same on every broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diskless_core.plugin.config import split_list
+from diskless_core.plugin.shard import ShardId, ShardKind, parse_shard
+
+ALL_OTHERS = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The brokers that may lead one coordinator, or, where `shard` is None, all that no other entry names."""
+
+    shard: ShardId | None
+    brokers: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{_name(self.shard)}:{'|'.join(map(str, self.brokers))}"
+
+
+def parse_placement(value: object) -> object:
+    """Read `<coordinator>:<broker>|<broker>`, separated by commas; anything but text is left for pydantic to judge.
+
+    A coordinator is the index of a Diskless one, or `diskless-0`, `cluster-0`, `groups-0`, or `*`.
+
+    Raises:
+        ValueError: an entry is malformed, or two are for the same coordinator.
+    """
+    if not isinstance(value, str):
+        return value
+    placements = tuple(map(_parse_entry, split_list(value)))
+    named = [placement.shard for placement in placements]
+    for shard in named:
+        if named.count(shard) > 1:
+            raise ValueError(f"{_name(shard)} is placed twice")
+    return placements
+
+
+def check_shards(placements: Sequence[Placement], diskless_shards: int) -> None:
+    """Refuse to place what there is not.
+
+    Raises:
+        ValueError: a coordinator does not exist.
+    """
+    for placement in placements:
+        shard = placement.shard
+        if shard is not None and shard.index >= (diskless_shards if shard.kind is ShardKind.DISKLESS else 1):
+            raise ValueError(
+                f"there is no coordinator {_name(shard)}: diskless.metadata.topic.num.partitions is {diskless_shards}"
+            )
+
+
+def may_lead(placements: Sequence[Placement], shard: ShardId, node_id: int) -> bool:
+    """Whether a broker is a candidate for leader of a coordinator. Where nothing is said of it, every broker is."""
+    brokers = {placement.shard: placement.brokers for placement in placements}
+    return node_id in brokers.get(shard, brokers.get(None, (node_id,)))
+
+
+def _parse_entry(text: str) -> Placement:
+    name, colon, brokers = text.partition(":")
+    ids = brokers.split("|")
+    if not colon or not all(broker.isascii() and broker.isdigit() for broker in ids):
+        raise ValueError(f"{text!r} is not of the form <coordinator>:<broker id>|<broker id>")
+    if name == ALL_OTHERS:
+        shard = None
+    elif name.isascii() and name.isdigit():
+        shard = ShardId(ShardKind.DISKLESS, int(name))
+    else:
+        shard = parse_shard(name)
+    return Placement(shard, tuple(map(int, ids)))
+
+
+def _name(shard: ShardId | None) -> str:
+    if shard is None:
+        return ALL_OTHERS
+    return str(shard.index) if shard.kind is ShardKind.DISKLESS else shard.short_name

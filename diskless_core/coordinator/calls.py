@@ -1,0 +1,111 @@
+"""Calls of the Diskless coordinators' APIs on other nodes, and what their error codes mean to a caller.
+
+(KIP-1164, "Diskless coordinator API".)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diskless_core.coordinator.errors import (
+    ClockSkewError,
+    CoordinatorError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    OutcomeUnknownError,
+)
+from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerRequest, PeerTransport
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.framing import FrameError, check_structure
+from diskless_core.protocol.messages import REQUESTS, ApiMessage
+
+REQUEST_TIMEOUT_MS = 10_000
+"""How long another node has for an answer; the TimeoutMs of each request."""
+
+_TRANSFER_S = 5.0
+"""On top of it, for the way there and back."""
+
+_NO_ANSWER: dict[ErrorCode, type[CoordinatorError]] = {
+    ErrorCode.NOT_COORDINATOR: NotCoordinatorError,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorLoadingError,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: OutcomeUnknownError,
+    ErrorCode.REQUEST_TIMED_OUT: OutcomeUnknownError,
+    ErrorCode.INVALID_TIMESTAMP: ClockSkewError,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: CoordinatorError,
+}
+"""Codes by which a coordinator says that it does not answer. No operation has one of them for its result."""
+
+
+def error_of(code: int, message: str | None = None) -> CoordinatorError | None:
+    """The error behind a code that says that there is no answer; None for every other code."""
+    known = code_of(code)
+    kind = _NO_ANSWER.get(known)
+    return kind(message or known.name) if kind is not None else None
+
+
+def code_of(code: int) -> ErrorCode:
+    """The code by its number; one that a newer node has made up is UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def require_answer(code: int, message: str | None = None) -> ErrorCode:
+    """The code, where it is a result.
+
+    Raises:
+        CoordinatorError: it says that there is no answer.
+    """
+    error = error_of(code, message)
+    if error is not None:
+        raise error
+    return code_of(code)
+
+
+def require_success(code: int, message: str | None = None) -> None:
+    """Nothing, where the code is NONE.
+
+    Raises:
+        CoordinatorError: it is any other.
+    """
+    known = require_answer(code, message)
+    if known is not ErrorCode.NONE:
+        raise CoordinatorError(f"{known.name}: {message or 'the coordinator refused the request'}")
+
+
+class PeerCalls:
+    """Requests to other nodes as messages, their failures as CoordinatorErrors."""
+
+    def __init__(self, transport: PeerTransport, timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+        self._transport = transport
+        self.timeout_ms = timeout_ms
+
+    async def call(self, node_id: int, request: ApiMessage, version: int = 0) -> Any:
+        """The response message.
+
+        Raises:
+            CoordinatorError: as `exchange`.
+        """
+        body = bytes(request.encode(version=version))
+        answer = memoryview(await self.exchange(node_id, PeerRequest(request.API_KEY, version, body)))
+        response_class = REQUESTS[request.API_KEY].response
+        try:
+            end = check_structure(response_class, version, answer, 0)
+            return response_class.decode(answer[:end], version=version)
+        except (FrameError, UnicodeDecodeError) as error:
+            raise OutcomeUnknownError(f"node {node_id} sent a malformed answer: {error}") from error
+
+    async def exchange(self, node_id: int, request: PeerRequest) -> bytes:
+        """The response's body.
+
+        Raises:
+            OutcomeUnknownError: the request was sent, and there is no answer.
+            CoordinatorError: it was not sent.
+        """
+        try:
+            return await self._transport.send(node_id, request, self.timeout_ms / 1000 + _TRANSFER_S)
+        except AnswerLostError as error:
+            raise OutcomeUnknownError(f"node {node_id} gave no answer: {error}") from error
+        except PeerError as error:
+            raise CoordinatorError(f"node {node_id} cannot be reached: {error}") from error

@@ -1,0 +1,185 @@
+"""One node's copy of a shard: the state in memory, the store behind it, and how far into the log they reach.
+
+(KIP-1164, "Local state machine".) It takes what the log says, and knows nothing of who leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from diskless_core.coordinator import entries
+from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.machine import RecordT, StateMachine
+from diskless_core.coordinator.meter import ShardMeter
+from diskless_core.coordinator.readers import Committed
+from diskless_core.coordinator.shard_store import Flusher, StoreThread
+from diskless_core.coordinator.snapshot_format import Manifest
+from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
+from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
+from diskless_core.plugin.coordinator_log import LogBounds
+from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
+from diskless_core.plugin.shard import ShardId
+
+R = TypeVar("R")
+
+_logger = structlog.get_logger(__name__)
+
+
+class Replica(Generic[RecordT]):
+    """State and store of one shard, brought forward entry by entry.
+
+    Attributes:
+        next_offset: everything in the log below it has been applied.
+        acceptance: whose entries count from there on.
+    """
+
+    def __init__(
+        self,
+        shard_id: ShardId,
+        machine: StateMachine[RecordT],
+        store: CoordinatorStore,
+        snapshots: SnapshotSource,
+        meter: ShardMeter,
+    ) -> None:
+        self.id = shard_id
+        self.machine = machine
+        self.state = State(entries.tables_of(machine))
+        self.next_offset = 0
+        self.acceptance = Acceptance()
+        self.store = StoreThread(store, shard_id)
+        self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter)
+        self._snapshots = snapshots
+        self._specs = [table.spec for table in self.state.tables]
+        self._commit_listeners: list[Callable[[Writes], None]] = []
+        self._restore_listeners: list[Callable[[], None]] = []
+        self._log = _logger.bind(shard=str(shard_id))
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def open(self, bounds: LogBounds) -> None:
+        """Load what the store has, or a snapshot where the log does not go back that far.
+
+        Raises:
+            CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone.
+        """
+        await self.store.open(self.state.tables)
+        self.next_offset = await self.store.read(lambda store: store.applied_offset())
+        if self.next_offset > bounds.end:
+            self._log.warning("the store is ahead of the log and is dropped", store=self.next_offset, log=bounds.end)
+            await self.store.read(lambda store: store.clear())
+            self.next_offset = 0
+        if self.next_offset < bounds.start:
+            self.next_offset = await self._fill_store(bounds)
+        self.flusher.stored_offset = self.next_offset
+        for table, rows in (await self._resident_rows()).items():
+            self.state.load(table, rows)
+        self._load_acceptance()
+
+    async def close(self) -> None:
+        """Give the store the rest, and release it. A store that is being restored stays as empty as it counts."""
+        try:
+            if self.store.is_open and not self.restoring:
+                await self.flusher.flush()
+        finally:
+            await self.store.close()
+
+    @property
+    def restoring(self) -> bool:
+        """Whether a snapshot is taking the store's place.
+
+        Memory keeps what it had until that is done: what is read from it is old but whole. The store cannot be asked.
+        """
+        return self.flusher.is_suspended
+
+    async def restore(self, bounds: LogBounds) -> None:
+        """Begin anew from a snapshot: the log does not have what would come next any more.
+
+        Listeners of commits are told of all rows that differ then, listeners of restores before them. After an error
+        the replica is still being restored, and this has to be called again.
+
+        Raises:
+            CoordinatorError, CoordinatorStoreError: it cannot be done now.
+        """
+        await self.flusher.suspend()
+        next_offset = await self._fill_store(bounds)
+        writes = self.state.replace(await self._resident_rows())
+        self.next_offset = self.flusher.stored_offset = next_offset
+        self._load_acceptance()
+        self.flusher.resume()
+        for listener in self._restore_listeners:
+            listener()
+        self._tell(writes)
+
+    async def _fill_store(self, bounds: LogBounds) -> int:
+        next_offset = await self._snapshots.restore(self.id, self._specs, self.store)
+        if next_offset < bounds.start:
+            raise CoordinatorError(
+                f"the log of {self.id} begins at offset {bounds.start}, and the newest snapshot ends at {next_offset}: "
+                f"what lies between is in neither"
+            )
+        return next_offset
+
+    async def _resident_rows(self) -> dict[Table[Any], list[Row]]:
+        resident = [table for table in self.state.tables if table.resident]
+        return {table: await self.store.read(partial(_all_rows, table)) for table in resident}
+
+    def _load_acceptance(self) -> None:
+        self.acceptance = self.state.committed(ACCEPTANCE, (0,)) or Acceptance()
+
+    # --- following -----------------------------------------------------------------------------------------------
+
+    def on_commit(self, listener: Callable[[Writes], None]) -> None:
+        """Call `listener` with the writes of each entry right after they were applied."""
+        self._commit_listeners.append(listener)
+
+    def on_restore(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when rows of tables that are not resident have changed without having been told of."""
+        self._restore_listeners.append(listener)
+
+    def replayed(self, entry: Entry) -> Writes:
+        """What an entry does to the committed state."""
+        tx = Transaction(Committed(self.state))
+        for data in entry.records:
+            if data != entries.NO_OP:
+                self.machine.replay(self.machine.decode(data), tx)
+        return tx.writes
+
+    def apply(self, writes: Writes, next_offset: int, sequence: int | None = None) -> None:
+        """Take the writes of the next entry, which was accepted; `sequence` is what they were proposed under."""
+        self.acceptance = self.acceptance.advanced()
+        self.next_offset = next_offset
+        self.state.commit({**writes, ACCEPTANCE: {(0,): self.acceptance}}, sequence)
+        self.flusher.note()
+        self._tell(writes)
+
+    def claimed(self, offset: int, next_offset: int) -> None:
+        """Take a claim: whatever offset the store reaches from here on, it has to know whose entries count there."""
+        self.acceptance = self.acceptance.claimed(offset)
+        self.next_offset = next_offset
+        self.state.commit({ACCEPTANCE: {(0,): self.acceptance}})
+        self.flusher.note()
+
+    def _tell(self, writes: Writes) -> None:
+        for listener in self._commit_listeners:
+            listener(writes)
+
+    # --- the store -----------------------------------------------------------------------------------------------
+
+    async def with_store(self, work: Callable[[ShardStore], R]) -> R:
+        """Run `work` with the store; errors as `Shard.with_store`."""
+        self.flusher.require_store()
+        return await self.store.read(work)
+
+    async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
+        """Take a snapshot of what the store has; errors as `Snapshots.take`."""
+        self.flusher.require_store()
+        return await snapshots.take(self.id, self._specs, self.store)
+
+
+def _all_rows(table: Table[Any], store: ShardStore) -> list[Row]:
+    return store.scan(table.name)

@@ -1,0 +1,128 @@
+"""Hands the dead objects of one shard over to the shards that own them next (KIP-1164, "WAL file management").
+
+A worker for each of these, so that one that cannot be reached holds up nothing that goes elsewhere. A hand-over is
+noted when it is confirmed; one whose answer was lost is repeated, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.api import DisklessCoordinator
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import HandOver
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.files.retries import back_off_s
+
+PAGE_FILES = 500
+"""Objects in one request at most."""
+
+WAITING_FILES = 20 * PAGE_FILES
+"""Objects that wait for one owner in memory at most; the others come with a later round."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Parcel(NamedTuple):
+    """What waits for an owner. A reminder stays the owner's that it is sent to, so nothing is noted of it here."""
+
+    file: HandOver
+    is_reminder: bool
+
+
+class HandOvers:
+    """What is on its way from one shard to others, in this term of its leader."""
+
+    def __init__(self, shard: DisklessShard, coordinators: Mapping[int, DisklessCoordinator], clock: Clock) -> None:
+        self._shard = shard
+        self._coordinators = coordinators
+        self._clock = clock
+        self._waiting: dict[int, dict[str, _Parcel]] = {}
+        self._reminded: set[str] = set()
+        self._workers: dict[int, asyncio.Task[None]] = {}
+
+    def begin_term(self) -> None:
+        """Forget what an earlier term left: this node may have missed what became of it."""
+        for waiting in self._waiting.values():
+            waiting.clear()
+        self._reminded.clear()
+
+    def offer(self, owner: int, file: HandOver) -> None:
+        """Hand the object over to `owner` and note that it was done. What is on its way already is not sent twice."""
+        self._send(owner, _Parcel(file, is_reminder=False))
+
+    def remind(self, first_owner: int, file: HandOver) -> None:
+        """Tell `first_owner` once of an object that it should have handed over, had it ever heard of it.
+
+        It is the same request: an owner that knows the object goes on as it would have, one that does not takes it for
+        handed over, and passes it on.
+        """
+        if file.object_key not in self._reminded:
+            self._send(first_owner, _Parcel(file, is_reminder=True))
+
+    def _send(self, owner: int, parcel: _Parcel) -> None:
+        waiting = self._waiting.setdefault(owner, {})
+        if len(waiting) < WAITING_FILES:
+            waiting.setdefault(parcel.file.object_key, parcel)
+        worker = self._workers.get(owner)
+        if worker is None or worker.done():
+            worker = asyncio.create_task(
+                self._deliver(owner, waiting), name=f"{self._shard.shard.id} hands over to {owner}"
+            )
+            worker.add_done_callback(_tell_of_defect)
+            self._workers[owner] = worker
+
+    async def idle(self) -> None:
+        """Return when nothing waits any more."""
+        await asyncio.gather(*self._workers.values())
+
+    async def stop(self) -> None:
+        """Stop; what is under way is done again by the next leader."""
+        for worker in self._workers.values():
+            worker.cancel()
+        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+
+    async def _deliver(self, owner: int, waiting: dict[str, _Parcel]) -> None:
+        term, failures = self._shard.shard.term, 0
+        while waiting and self._shard.shard.term == term:
+            parcels = list(islice(waiting.values(), PAGE_FILES))
+            try:
+                await self._hand_over(owner, parcels)
+                failures = 0
+            except CoordinatorError as error:
+                failures += 1
+                _log.warning(
+                    "objects could not be handed over, which is tried again",
+                    shard=str(self._shard.shard.id),
+                    owner=owner,
+                    objects=len(waiting),
+                    error=str(error),
+                )
+                await asyncio.sleep(back_off_s(failures, self._clock))
+                continue
+            for parcel in parcels:
+                waiting.pop(parcel.file.object_key, None)
+
+    async def _hand_over(self, owner: int, parcels: Sequence[_Parcel]) -> None:
+        coordinator = self._coordinators.get(owner)
+        if coordinator is None:
+            raise CoordinatorError(
+                f"there is no Diskless coordinator {owner}, an owner of {parcels[0].file.object_key}"
+            )
+        await coordinator.hand_over([parcel.file for parcel in parcels])
+        await self._shard.files_handed_over(
+            [parcel.file.object_key for parcel in parcels if not parcel.is_reminder], owner
+        )
+        self._reminded.update(parcel.file.object_key for parcel in parcels if parcel.is_reminder)
+
+
+def _tell_of_defect(worker: asyncio.Task[None]) -> None:
+    """The next round begins the work again."""
+    if not worker.cancelled() and (error := worker.exception()) is not None:
+        _log.error("a defect of the broker: handing objects over is begun again", exc_info=error)

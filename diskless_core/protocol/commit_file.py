@@ -1,0 +1,233 @@
+"""DisklessCommitFile packed and unpacked by hand, request and response, with a plain tuple for each batch.
+
+(KIP-1164, "DisklessCommitFile".) Its rows are as many as the batches of a WAL object, so it goes past the generic
+codec, whose bytes it equals. Headers and frames are not part of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from diskless_core.protocol.packed import (
+    INT32,
+    MALFORMED,
+    NO_TAGS,
+    PackedError,
+    PackedReader,
+    pack_array,
+    pack_integers,
+    pack_string,
+    pack_tagged,
+)
+from diskless_core.protocol.record_batch import MAGIC
+from diskless_core.protocol.structure import FrameError
+from diskless_core.protocol.varint import encode_uvarint
+
+DEFAULT_TIMEOUT_MS = 60_000
+NO_UPLOADER = -1
+
+_OBJECT = struct.Struct(">bq")
+_BATCH = struct.Struct(">bi16siiiqqqbqhiix")
+_SHARD = struct.Struct(">iix")
+_RESULT = struct.Struct(">hBqqq?x")
+_RESULT_OFFSETS = struct.Struct(">qqq?")
+_ERROR_CODE = struct.Struct(">h")
+_NULL_MESSAGE_AT = 2
+
+_NO_REQUEST_ID = 0
+_MAX_RECORDS = 2**31 - 1
+
+
+class CommitBatch(NamedTuple):
+    """One batch of an uploaded object that wants offsets. `byte_offset` counts from the object's first byte."""
+
+    topic_id: bytes
+    partition: int
+    byte_offset: int
+    size: int
+    record_count: int
+    max_timestamp: int
+    timestamp_type: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+
+
+class ShardPart(NamedTuple):
+    """So many of a request's batches, in their order, are for one coordinator."""
+
+    shard_index: int
+    batch_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFileRequest:
+    """The request's content: the KIP's fields, and ours with a tag, `shards` and `uploader_id`."""
+
+    object_key: str
+    object_format: int
+    file_size: int
+    owner_ids: Sequence[int]
+    batches: Sequence[CommitBatch]
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    shards: Sequence[ShardPart] = ()
+    uploader_id: int = NO_UPLOADER
+
+
+class CommittedResult(NamedTuple):
+    """The outcome of one batch as it stands in the response."""
+
+    error_code: int
+    error_message: str | None
+    assigned_base_offset: int
+    log_append_time: int
+    log_start_offset: int
+    is_duplicate: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFileResponse:
+    """The response's content; results in the order of the request's batches."""
+
+    results: Sequence[CommittedResult]
+    throttle_time_ms: int = 0
+
+
+def pack_request(request: CommitFileRequest) -> bytes:
+    """The request's body, as the generic codec encodes it. Offsets of a batch's records begin at 0.
+
+    Raises:
+        struct.error: a number does not fit its field.
+    """
+    pack = _BATCH.pack
+    return b"".join(
+        (
+            pack_string(request.object_key),
+            _OBJECT.pack(request.object_format, request.file_size),
+            pack_integers(request.owner_ids),
+            encode_uvarint(len(request.batches) + 1),
+            *[
+                pack(MAGIC, _NO_REQUEST_ID, topic_id, partition, position, size, 0, records - 1, *rest)
+                for topic_id, partition, position, size, records, *rest in request.batches
+            ],
+            INT32.pack(request.timeout_ms),
+            pack_tagged(_tagged_fields(request)),
+        )
+    )
+
+
+def _tagged_fields(request: CommitFileRequest) -> Iterator[tuple[int, bytes]]:
+    if request.shards:
+        yield 0, pack_array(_SHARD, request.shards)
+    if request.uploader_id != NO_UPLOADER:
+        yield 1, INT32.pack(request.uploader_id)
+
+
+def unpack_request(body: bytes | memoryview) -> CommitFileRequest:
+    """The request that `body` consists of; tags unknown to us are skipped.
+
+    Raises:
+        FrameError: it is malformed, a batch is of another magic than 2, or has no records or more than 2**31 - 1.
+    """
+    reader = PackedReader(body)
+    try:
+        object_key = reader.string()
+        object_format, file_size = reader.fixed(_OBJECT)
+        owner_ids = reader.integers()
+        batches = [_batch(*row) for row in _BATCH.iter_unpack(reader.packed_rows(_BATCH))]
+        (timeout_ms,) = reader.fixed(INT32)
+        tagged = reader.tagged_section(_REQUEST_TAGS)
+        reader.expect_end()
+    except MALFORMED as error:
+        raise FrameError(f"a DisklessCommitFileRequest is malformed: {error}") from error
+    return CommitFileRequest(
+        object_key=object_key,
+        object_format=object_format,
+        file_size=file_size,
+        owner_ids=owner_ids,
+        batches=batches,
+        timeout_ms=timeout_ms,
+        **tagged,
+    )
+
+
+def _batch(
+    magic: int,
+    _request_id: int,
+    topic_id: bytes,
+    partition: int,
+    byte_offset: int,
+    size: int,
+    base_offset: int,
+    last_offset: int,
+    *rest: int,
+) -> CommitBatch:
+    records = last_offset - base_offset + 1
+    if magic != MAGIC or not 0 < records <= _MAX_RECORDS:
+        raise PackedError(f"it has a batch of magic {magic} with {records} records")
+    return CommitBatch(topic_id, partition, byte_offset, size, records, *rest)
+
+
+_REQUEST_TAGS: dict[int, tuple[str, Callable[[PackedReader], Any]]] = {
+    0: ("shards", lambda reader: reader.rows(_SHARD, ShardPart._make)),
+    1: ("uploader_id", lambda reader: reader.fixed(INT32)[0]),
+}
+
+
+def pack_response(response: CommitFileResponse) -> bytes:
+    """The response's body, as the generic codec encodes it.
+
+    Raises:
+        struct.error: a number does not fit its field.
+    """
+    pack = _RESULT.pack
+    parts = [INT32.pack(response.throttle_time_ms), encode_uvarint(len(response.results) + 1)]
+    for result in response.results:
+        error_code, message, *rest = result
+        parts.append(pack(error_code, 0, *rest) if message is None else _with_message(result))
+    parts.append(NO_TAGS)
+    return b"".join(parts)
+
+
+def _with_message(result: CommittedResult) -> bytes:
+    error_code, message, *rest = result
+    return b"".join((_ERROR_CODE.pack(error_code), pack_string(message or ""), _RESULT_OFFSETS.pack(*rest), NO_TAGS))
+
+
+def unpack_response(body: bytes | memoryview) -> CommitFileResponse:
+    """The response that `body` consists of; tags unknown to us are skipped.
+
+    Raises:
+        FrameError: it is malformed.
+    """
+    reader = PackedReader(body)
+    try:
+        (throttle_time_ms,) = reader.fixed(INT32)
+        results = _results(reader)
+        reader.tagged_section({})
+        reader.expect_end()
+    except MALFORMED as error:
+        raise FrameError(f"a DisklessCommitFileResponse is malformed: {error}") from error
+    return CommitFileResponse(results=results, throttle_time_ms=throttle_time_ms)
+
+
+def _results(reader: PackedReader) -> list[CommittedResult]:
+    count, start = reader.count(_RESULT.size), reader.pos
+    content = reader.take(count * _RESULT.size)
+    # A result without a message takes just these bytes: where all markers say null, all of them stand at these places.
+    if not any(content[_NULL_MESSAGE_AT :: _RESULT.size]) and not any(content[_RESULT.size - 1 :: _RESULT.size]):
+        return [CommittedResult(code, None, *rest) for code, _, *rest in _RESULT.iter_unpack(content)]
+    reader.pos = start
+    return [_result(reader) for _ in range(count)]
+
+
+def _result(reader: PackedReader) -> CommittedResult:
+    (error_code,) = reader.fixed(_ERROR_CODE)
+    message = reader.nullable_string()
+    result = CommittedResult(error_code, message, *reader.fixed(_RESULT_OFFSETS))
+    reader.end_of_struct()
+    return result

@@ -1,0 +1,51 @@
+"""`python -m tests.simulation --seed 7` lives through a seed again and tells its history if a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.simulation.run import simulate
+
+TAIL_LINES = 400
+
+
+def main() -> int:
+    arguments = _arguments()
+    began, failed = time.process_time(), 0
+    totals = {"acknowledged": 0, "read": 0, "deleted_objects": 0, "entries": 0, "terms": 0}
+    for seed in arguments.seeds:
+        outcome = simulate(seed, arguments.steps)
+        for name in totals:
+            totals[name] += getattr(outcome, name)
+        if outcome.violation is not None:
+            failed += 1
+            print(f"seed {seed}: {outcome.violation}", flush=True)
+        if arguments.trace or (outcome.violation is not None and len(arguments.seeds) == 1):
+            print("\n".join(outcome.lines if arguments.trace else outcome.lines[-TAIL_LINES:]))
+        if arguments.digest:
+            print(f"seed {seed}: {outcome.digest}")
+    print(f"{len(arguments.seeds)} seeds, {failed} failed; {totals}")
+    print(f"{len(arguments.seeds) / (time.process_time() - began):.1f} seeds a CPU second", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--seed", type=lambda text: range(int(text), int(text) + 1), dest="seeds")
+    chosen.add_argument("--seeds", type=_range, metavar="A..B", help="from A to B, B left out")
+    parser.add_argument("--steps", type=float, default=1.0, help="make the active time so many times as long")
+    parser.add_argument("--trace", action="store_true", help="print the whole history")
+    parser.add_argument("--digest", action="store_true", help="print what identifies each history")
+    return parser.parse_args()
+
+
+def _range(text: str) -> range:
+    first, _, end = text.partition("..")
+    return range(int(first), int(end))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

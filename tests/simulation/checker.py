@@ -1,0 +1,249 @@
+"""What must hold whatever happens, checked at every answer, every entry of the log and every deleted object."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.file_committed import FileCommitted
+from diskless_core.wal.format import created_ms_of
+from tests.simulation.bucket import Bucket
+from tests.simulation.history import History
+from tests.simulation.truth import Committed, Truth, name_of
+
+OBJECT_PREFIX = "wal"
+
+
+class Sent(NamedTuple):
+    """What makes a record's value: who sent it, and the how manieth of its sender it is in the partition."""
+
+    producer: int
+    number: int
+    is_idempotent: bool
+    sent_ms: int
+
+    def value(self) -> bytes:
+        return b"%d.%d.%d.%d" % self
+
+    @classmethod
+    def of(cls, value: bytes) -> Sent:
+        producer, number, is_idempotent, sent_ms = map(int, value.split(b"."))
+        return cls(producer, number, bool(is_idempotent), sent_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowances:
+    """What differing clocks may cost: `skew_ms` between any two, and the waits that are measured by them."""
+
+    skew_ms: int
+    delete_delay_ms: int
+    retention_ms: int
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What anybody was ever told of a partition."""
+
+    at: dict[int, Sent] = field(default_factory=dict)
+    acknowledged_end: int = 0
+    wanted_start: int = 0
+    is_dropped: bool = False
+
+
+class Checker:
+    """The promises. It sees the truth, so a promise is broken when it is, not when somebody notices."""
+
+    def __init__(self, history: History, now_s: Callable[[], float], now_ms: Callable[[], int]) -> None:
+        self.truth = Truth(history.violated, now_s)
+        self.allowances = Allowances(skew_ms=0, delete_delay_ms=0, retention_ms=-1)
+        self.acknowledged = 0
+        self.read = 0
+        self._deleted: set[str] = set()
+        self._uploader: dict[str, str] = {}
+        self._newest_ms: dict[tuple[str, PartitionKey], int] = {}
+        self.bucket: Bucket
+        self._history = history
+        self._now_s = now_s
+        self._now_ms = now_ms
+        self._seen: defaultdict[PartitionKey, _Seen] = defaultdict(_Seen)
+        self._heads: dict[tuple[str, PartitionKey], PartitionHead] = {}
+        self.truth.on_file_committed(self._file_committed)
+
+    def broken(self, promise: str) -> None:
+        self._history.violated(promise)
+
+    # --- producers -----------------------------------------------------------------------------------------------
+
+    def answered(self, key: PartitionKey, base_offset: int) -> None:
+        """A broker is about to tell a producer that its batch is at this offset."""
+        committed = base_offset in self.truth.partitions[key].batches
+        if not committed:
+            self.broken(f"{name_of(key)}@{base_offset} is acknowledged and not in the log")
+
+    def acknowledged_batch(self, key: PartitionKey, base_offset: int, sent: Sequence[Sent]) -> None:
+        """A producer was told that its batch is at this offset."""
+        self.acknowledged += 1
+        partition = self.truth.partitions[key]
+        committed = partition.batches.get(base_offset)
+        if committed is None:
+            return
+        here = f"{name_of(key)}@{base_offset}"
+        self._learn(key, base_offset, sent)
+        self._seen[key].acknowledged_end = max(self._seen[key].acknowledged_end, committed.last_offset + 1)
+        may_be_gone = partition.deleted or committed.last_offset < partition.log_start_offset
+        if not may_be_gone and self._values(committed) != list(sent):
+            self.broken(f"{here} is not what was acknowledged as {sent}")
+
+    def _values(self, committed: Committed) -> list[Sent] | None:
+        data = self.bucket.objects.get(committed.object_key)
+        if data is None:
+            return None
+        end = committed.byte_offset + committed.byte_size
+        return [Sent.of(record.value or b"") for record in record_batch.records(data[committed.byte_offset : end])]
+
+    def _learn(self, key: PartitionKey, base_offset: int, sent: Sequence[Sent]) -> None:
+        at = self._seen[key].at
+        for offset, one in enumerate(sent, base_offset):
+            known = at.setdefault(offset, one)
+            if known != one:
+                self.broken(f"{name_of(key)}@{offset} was {known} and is {one}")
+
+    # --- consumers -----------------------------------------------------------------------------------------------
+
+    def fetched(self, key: PartitionKey, offset: int, records: Sequence[tuple[int, bytes | None]]) -> None:
+        """A consumer that asked for `offset` got these."""
+        partition = self.truth.partitions[key]
+        self.read += len(records)
+        offsets = [one for one, _ in records]
+        if offsets != list(range(offsets[0], offsets[0] + len(offsets))):
+            self.broken(f"{name_of(key)} has gaps: {offsets}")
+        if not offsets[0] <= offset <= offsets[-1]:
+            self.broken(f"{name_of(key)}@{offset} was asked for, not {offsets}")
+        if offsets[-1] >= partition.high_watermark:
+            self.broken(f"{name_of(key)}@{offsets[-1]} was read and is not committed")
+        self._learn(key, offsets[0], [Sent.of(value or b"") for _, value in records])
+
+    def out_of_range(self, key: PartitionKey, offset: int) -> None:
+        """A consumer at an offset that it was given before was told that there is no such offset."""
+        partition = self.truth.partitions[key]
+        if not partition.deleted and offset >= partition.log_start_offset:
+            self.broken(f"{name_of(key)}@{offset} was called out of range")
+
+    def acknowledged_end(self, key: PartitionKey) -> int:
+        return self._seen[key].acknowledged_end
+
+    def listed_end(self, key: PartitionKey, at_least: int, offset: int) -> None:
+        """ListOffsets, asked when `at_least` was acknowledged, says that the partition ends at `offset`."""
+        partition = self.truth.partitions[key]
+        if not partition.deleted and not at_least <= offset <= partition.high_watermark:
+            self.broken(f"{name_of(key)} ends at {offset}, and {at_least} was acknowledged")
+
+    def head_seen(self, process: str, key: PartitionKey, head: PartitionHead) -> None:
+        """What one process has of a partition."""
+        before = self._heads.get((process, key), head)
+        if head.next_offset < before.next_offset or head.log_start_offset < before.log_start_offset:
+            self.broken(f"{name_of(key)} went back from {before} to {head} on {process}")
+        self._heads[process, key] = head
+        truth = self.truth.partitions[key]
+        if head.next_offset > truth.high_watermark:
+            self.broken(f"{name_of(key)} is seen ahead of its log: {head}")
+
+    # --- the end of data -----------------------------------------------------------------------------------------
+
+    def wants_start(self, key: PartitionKey, offset: int) -> None:
+        """Somebody asked to delete the records below `offset`, which may or may not happen."""
+        seen = self._seen[key]
+        seen.wanted_start = max(seen.wanted_start, offset)
+
+    def log_starts(self) -> None:
+        """Nothing was deleted that nobody asked to delete, and that retention does not cover."""
+        for key, partition in self.truth.partitions.items():
+            seen, rules = self._seen[key], self.allowances
+            for offset in range(seen.wanted_start, partition.log_start_offset):
+                sent = seen.at.get(offset)
+                if sent is not None:
+                    age_ms = self._now_ms() - sent.sent_ms
+                    expired = rules.retention_ms >= 0 and age_ms > rules.retention_ms - rules.skew_ms
+                    if not expired:
+                        self.broken(f"{name_of(key)}@{offset} is gone, and nobody deleted it")
+
+    @property
+    def deleted_objects(self) -> int:
+        return len(self._deleted)
+
+    def object_put(self, process: str, key: str) -> None:
+        """An object appeared, or was written once more."""
+        if _is_wal(key):
+            self._uploader[key] = process
+
+    def object_deleted(self, key: str, size_bytes: int) -> None:
+        """An object is gone from the object store."""
+        del size_bytes
+        if not _is_wal(key):
+            return
+        self._deleted.add(key)
+        if self.truth.is_live(key):
+            self.broken(f"{key} was deleted with live batches in it")
+        died_s = self.truth.died_s.get(key)
+        if died_s is not None:
+            waited_ms = (self._now_s() - died_s) * 1000
+            least_ms = self.allowances.delete_delay_ms - self.allowances.skew_ms - 1
+            if waited_ms < least_ms:
+                self.broken(f"{key} was deleted {waited_ms:.0f} ms after its end")
+
+    def _file_committed(self, record: FileCommitted) -> None:
+        if record.topics and record.object_key not in self.bucket.objects:
+            self.broken(f"{record.object_key} was committed and is not there")
+            return
+        for topic_id, partitions in record.topics:
+            for partition, _ in partitions:
+                self._in_order(PartitionKey(topic_id, partition), record.object_key)
+
+    def _in_order(self, key: PartitionKey, object_key: str) -> None:
+        """A process commits its objects in the order in which it made them."""
+        place, created_ms = (self._uploader[object_key], key), created_ms_of(object_key)
+        if created_ms < self._newest_ms.get(place, 0):
+            self.broken(f"{object_key} comes to {name_of(key)} behind later objects of {place[0]}")
+        self._newest_ms[place] = created_ms
+
+    def dead_objects(self) -> list[str]:
+        """Objects that were committed, hold nothing alive, and were never deleted.
+
+        What a late put brought back, or an owner has never heard of, is left to the scan for orphans and its horizon.
+        """
+        dead = [
+            key for key in self.truth.committed_objects if key in self.bucket.objects and not self.truth.is_live(key)
+        ]
+        return sorted(key for key in dead if self.truth.is_committed_everywhere(key) and key not in self._deleted)
+
+    def live_objects_are_there(self) -> None:
+        missing = [key for key in self.truth.live_objects() if key not in self.bucket.objects]
+        if missing:
+            self.broken(f"live objects are missing: {sorted(missing)}")
+
+    # --- all that was ever seen ----------------------------------------------------------------------------------
+
+    def order_and_uniqueness(self) -> None:
+        """Each producer's records are in the order in which it sent them; an idempotent one's are there once."""
+        for key, seen in self._seen.items():
+            newest: dict[int, int] = {}
+            counts: Counter[Sent] = Counter()
+            for offset in sorted(seen.at):
+                sent = seen.at[offset]
+                counts[sent] += 1
+                if sent.is_idempotent and counts[sent] != 1:
+                    self.broken(f"{name_of(key)}@{offset} repeats {sent}")
+                if counts[sent] == 1:
+                    before = newest.get(sent.producer, -1)
+                    if sent.number <= before:
+                        self.broken(f"{name_of(key)}@{offset}: {sent} comes after {before}")
+                    newest[sent.producer] = sent.number
+
+
+def _is_wal(key: str) -> bool:
+    return key.startswith(f"{OBJECT_PREFIX}/")

@@ -1,0 +1,222 @@
+"""Rules of the broker, each broken on purpose: the checker has to notice every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from diskless_core.coordinator import operations, producer_state
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.entries import Acceptance
+from diskless_core.coordinator.file_stages import Stage
+from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.pipeline import Pipeline
+from diskless_core.coordinator.shard_store import StoreThread
+from diskless_core.coordinator.snapshotter import Snapshotter
+from diskless_core.fetch.positions import Positions
+from diskless_core.files import ending
+from diskless_core.files.orphans import OrphanScanner
+from diskless_core.files.trimmer import Trimmer
+from diskless_core.produce.committer import Turn
+from tests.simulation.scenario import Scenario
+
+WEAK_GRACE_MS = 10_000
+
+
+def old_terms_count(patch: pytest.MonkeyPatch) -> None:
+    """A deposed leader's entries are accepted."""
+    patch.setattr(Acceptance, "accepts", lambda self, entry: True)
+
+
+def answers_before_read_back(patch: pytest.MonkeyPatch) -> None:
+    """A command is answered as soon as the log was asked to take it."""
+    hand_over = Pipeline.hand_over
+
+    def answer(self: Pipeline) -> list[bytes]:
+        for pending in self._queued:
+            if not pending.done.done():
+                pending.done.set_result(None)
+        return hand_over(self)
+
+    patch.setattr(Pipeline, "hand_over", answer)
+
+
+def deposed_leaders_stay(patch: pytest.MonkeyPatch) -> None:
+    """Another node's claim does not end a term."""
+
+    def claimed(self: Leader, claim: Any, offset: int) -> None:
+        if self.leadership.claim == claim:
+            self.leadership.claim = None
+            self.leadership.term = offset
+        self.leadership.changed.set()
+
+    patch.setattr(Leader, "claimed", claimed)
+
+
+def no_turns(patch: pytest.MonkeyPatch) -> None:
+    """Objects of one broker are committed in the order in which their uploads end."""
+
+    async def come(self: Turn) -> None:
+        return None
+
+    patch.setattr(Turn, "come", come)
+
+
+def forgets_answers(patch: pytest.MonkeyPatch) -> None:
+    """A CommitFile that is sent again is taken for a new one."""
+    commit_file = operations.commit_file
+
+    def commit(command: Any, request: Any, rules: Any) -> Any:
+        return commit_file(_Blind(command), request, rules)
+
+    patch.setattr(operations, "commit_file", commit)
+
+
+class _Blind:
+    """A command that sees no file that was there before it."""
+
+    def __init__(self, command: Any) -> None:
+        self._command = command
+
+    def get(self, table: Any, key: Any) -> Any:
+        hidden = table.name == "files" and not self._command.records
+        return None if hidden else self._command.get(table, key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._command, name)
+
+
+def no_idempotence(patch: pytest.MonkeyPatch) -> None:
+    """Every batch of a producer is taken for a new one."""
+    patch.setattr(producer_state, "check", lambda *_: producer_state.ACCEPTED)
+
+
+def no_horizon(patch: pytest.MonkeyPatch) -> None:
+    """What a scan for orphans has looked at can still be committed."""
+    patch.setattr(operations, "_is_beyond_horizon", lambda *_: False)
+
+
+def orphans_by_age(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is old enough is an orphan, and nobody is asked."""
+
+    async def unknown(self: OrphanScanner, keys: Sequence[str]) -> list[str]:
+        return list(keys)
+
+    patch.setattr(OrphanScanner, "_unknown", unknown)
+
+
+def no_grace(patch: pytest.MonkeyPatch) -> None:
+    """A dead object is deleted at once."""
+    plan = ending.plan
+    patch.setattr(
+        "diskless_core.files.deletion.plan", lambda files, moment: plan(files, replace(moment, delete_delay_ms=0))
+    )
+
+
+def no_hand_over(patch: pytest.MonkeyPatch) -> None:
+    """The first owner in which an object dies deletes it, whatever the others have."""
+    stage_of = ending.stage_of
+
+    def hasty(shard_index: int, file: Any) -> Stage:
+        stage = stage_of(shard_index, file)
+        return Stage.TO_DELETE if stage in (Stage.TO_HAND_OVER, Stage.WAITING) else stage
+
+    patch.setattr(ending, "stage_of", hasty)
+
+
+def never_forgets(patch: pytest.MonkeyPatch) -> None:
+    """A shard remembers objects for ever."""
+
+    async def forget_files(self: DisklessShard, object_keys: Sequence[str]) -> None:
+        return None
+
+    patch.setattr(DisklessShard, "forget_files", forget_files)
+
+
+def never_trims(patch: pytest.MonkeyPatch) -> None:
+    """What was deleted stays in the store, and its objects stay."""
+
+    async def trim(self: Trimmer) -> None:
+        return None
+
+    patch.setattr(Trimmer, "trim", trim)
+
+
+def prunes_too_much(patch: pytest.MonkeyPatch) -> None:
+    """The log is pruned without a snapshot that covers it."""
+    take = Snapshotter.take
+
+    async def prune_only(self: Snapshotter) -> None:
+        if self._shard.next_offset % 2:
+            await take(self)
+        await self._log.prune(self._shard.id, self._shard.next_offset)
+
+    patch.setattr(Snapshotter, "take", prune_only)
+
+
+def store_claims_too_much(patch: pytest.MonkeyPatch) -> None:
+    """The store notes an offset that it has not reached."""
+    write = StoreThread.write
+
+    async def boast(self: StoreThread, state: Any, applied_offset: int) -> int:
+        return await write(self, state, applied_offset + 2)
+
+    patch.setattr(StoreThread, "write", boast)
+
+
+def trusts_its_replica(patch: pytest.MonkeyPatch) -> None:
+    """A position that a lagging replica does not know is called out of range."""
+
+    async def checked(self: Positions, partition: Any, offset: int, found: Any) -> Any:
+        return found
+
+    patch.setattr(Positions, "checked", checked)
+
+
+def reads_without_proof(patch: pytest.MonkeyPatch) -> None:
+    """A strict read trusts the term that the node believes in."""
+
+    async def barrier(self: Any) -> None:
+        await asyncio.sleep(0)
+
+    patch.setattr("diskless_core.coordinator.runtime.Shard.barrier", barrier)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A broken rule, and in which worlds it can show: others need not be looked at."""
+
+    apply: Callable[[pytest.MonkeyPatch], None]
+    can_show_in: Callable[[Scenario], object] = lambda _: True
+
+    @property
+    def name(self) -> str:
+        return self.apply.__name__
+
+
+def _leaders_change(scenario: Scenario) -> object:
+    return scenario.move_leader_every_s or scenario.pause_every_s
+
+
+MUTATIONS: Sequence[Mutation] = (
+    Mutation(old_terms_count, _leaders_change),
+    Mutation(answers_before_read_back),
+    Mutation(deposed_leaders_stay, _leaders_change),
+    Mutation(no_turns, lambda scenario: scenario.linger_ms == 0 and scenario.bucket_slow_rate),
+    Mutation(forgets_answers, lambda scenario: scenario.log_error_rate or scenario.loss_rate),
+    Mutation(no_idempotence, lambda scenario: scenario.loss_rate or scenario.bucket_slow_rate),
+    Mutation(no_horizon, lambda scenario: scenario.scan_every_s and scenario.orphan_grace_ms < WEAK_GRACE_MS),
+    Mutation(orphans_by_age, lambda scenario: scenario.scan_every_s),
+    Mutation(no_grace),
+    Mutation(no_hand_over, lambda scenario: scenario.shards > 1),
+    Mutation(never_forgets),
+    Mutation(never_trims, lambda scenario: scenario.deletes_records),
+    Mutation(prunes_too_much, lambda scenario: scenario.snapshot_every_s and scenario.kill_every_s),
+    Mutation(store_claims_too_much, lambda scenario: scenario.kill_every_s),
+    Mutation(trusts_its_replica, lambda scenario: scenario.lag_every_s),
+    Mutation(reads_without_proof, lambda scenario: scenario.lag_every_s or scenario.pause_every_s),
+)

@@ -1,0 +1,110 @@
+"""Lives through one seed: sets the process up for it, runs the world, and tidies up behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from typing import Any
+from unittest import mock
+
+import structlog
+
+from diskless_core.coordinator import entries, operations, records
+from diskless_core.files import ending
+from tests.simulation.history import History, Violation
+from tests.simulation.processes import ProcessLoop
+from tests.simulation.scenario import Scenario, draw
+from tests.simulation.world import Outcome, World
+
+HORIZON_AGE_MS = 1_000
+
+
+def simulate(seed: int, steps: float = 1.0) -> Outcome:
+    """Live through one seed. The same seed gives the same history, in any process."""
+    with (
+        _scaled(draw(seed, steps)),
+        _decoded_once(),
+        _told_logs() as told,
+        _no_garbage_collection(),
+        asyncio.Runner(loop_factory=ProcessLoop) as runner,
+    ):
+        loop = runner.get_loop()
+        assert isinstance(loop, ProcessLoop)
+        world = World(loop, seed, steps)
+        told(world.history)
+        try:
+            runner.run(world.live())
+        except Violation:
+            pass
+        except Exception as error:  # a deadlock, or a defect of the simulation: the seed has failed either way
+            world.history.violated(f"the world came to a halt: {error!r}")
+        outcome = world.outcome()
+        runner.run(_end_all(loop))
+    return outcome
+
+
+def _runner() -> asyncio.Runner:
+    return asyncio.Runner(loop_factory=ProcessLoop)
+
+
+async def _end_all(loop: ProcessLoop) -> None:
+    """Cancel all that is left, the dead included."""
+    loop.thaw_all()
+    while left := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+@contextmanager
+def _told_logs() -> Iterator[Callable[[History], None]]:
+    """Let what brokers log go into the history."""
+    before = structlog.get_config()
+    histories: list[History] = []
+
+    def keep(_logger: object, method: str, event: dict[str, Any]) -> Any:
+        if histories:
+            what = str(event.pop("event"))
+            if event.pop("exc_info", False) or method == "exception":
+                defect = traceback.format_exc(limit=-3)
+                histories[0].violated(f"a defect: {what}: {event} {defect}")
+            histories[0].note(f"{method}", f"{what} {event}")
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[keep], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False)
+    try:
+        yield histories.append
+    finally:
+        structlog.configure(**before)
+
+
+@contextmanager
+def _scaled(scenario: Scenario) -> Iterator[None]:
+    """Shorten what the broker waits for by minutes, so that a story of seconds gets past it, at times too early."""
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(ending, "ANSWERS_KEPT_MS", scenario.answers_kept_ms))
+        patches.enter_context(mock.patch.object(operations, "HORIZON_AGE_MS", HORIZON_AGE_MS))
+        yield
+
+
+@contextmanager
+def _decoded_once() -> Iterator[None]:
+    """Let the replicas share what they decode: it is the same bytes for all of them, and most of a world's time."""
+    with ExitStack() as patches:
+        for module in (entries, records):
+            patches.enter_context(mock.patch.object(module, "decode", lru_cache(maxsize=None)(module.decode)))
+        yield
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """When garbage is found depends on all that the process did before, and finalizers run then."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

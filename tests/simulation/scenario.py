@@ -1,0 +1,87 @@
+"""What a seed decides before anything happens: how big a world is, and which troubles it knows.
+
+Each world has some of the troubles and none of the others, so that one does not hide what another would show.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Times in seconds or milliseconds, as named; rates are 0 to 1, troubles are times between them in seconds, 0 for
+    none.
+    """
+
+    brokers: int
+    shards: int
+    partitions: int
+    active_s: float
+    linger_ms: int
+    delete_delay_ms: int
+    orphan_grace_ms: int
+    retention_ms: int
+    skew_ms: int
+    answers_kept_ms: int
+    idempotent_producers: int
+    plain_producers: int
+    deletes_records: bool
+    deletes_topic: bool
+    creates_topic: bool
+    bucket_error_rate: float
+    bucket_slow_rate: float
+    bucket_outage_every_s: float
+    log_error_rate: float
+    log_slow_rate: float
+    loss_rate: float
+    slow_network_rate: float
+    cut_every_s: float
+    kill_every_s: float
+    pause_every_s: float
+    lag_every_s: float
+    move_leader_every_s: float
+    snapshot_every_s: float
+    scan_every_s: float
+
+
+def draw(seed: int, steps: float = 1.0) -> Scenario:
+    """The scenario of a seed; `steps` makes the active time so many times as long."""
+    source = random.Random(f"scenario {seed}")
+
+    def maybe(*choices: float) -> float:
+        return source.choice(choices) if source.random() < 0.4 else 0.0
+
+    skew_ms = int(maybe(500, 2_000))
+    return Scenario(
+        brokers=source.choice([2, 3, 3]),
+        shards=source.choice([1, 2, 3]),
+        partitions=source.choice([2, 3]),
+        active_s=source.uniform(5, 14) * steps,
+        linger_ms=source.choice([0, 20, 250]),
+        delete_delay_ms=source.choice([500, 3_000, 20_000]),
+        orphan_grace_ms=2 * skew_ms + source.choice([1_500, 5_000, 20_000]),
+        retention_ms=int(maybe(4_000, 8_000)) or -1,
+        skew_ms=skew_ms,
+        answers_kept_ms=source.choice([1_000, 20_000]),
+        idempotent_producers=source.choice([1, 2]),
+        plain_producers=source.choice([0, 1]),
+        deletes_records=source.random() < 0.6,
+        deletes_topic=source.random() < 0.4,
+        creates_topic=source.random() < 0.3,
+        bucket_error_rate=maybe(0.02, 0.1, 0.3),
+        bucket_slow_rate=maybe(0.02, 0.2),
+        bucket_outage_every_s=maybe(6, 15),
+        log_error_rate=maybe(0.02, 0.1),
+        log_slow_rate=maybe(0.05, 0.3),
+        loss_rate=maybe(0.02, 0.15),
+        slow_network_rate=maybe(0.05, 0.3),
+        cut_every_s=maybe(5, 12),
+        kill_every_s=maybe(3, 8, 15),
+        pause_every_s=maybe(3, 8, 15),
+        lag_every_s=maybe(3, 8),
+        move_leader_every_s=maybe(1, 3, 10),
+        snapshot_every_s=maybe(2, 6),
+        scan_every_s=maybe(2, 6),
+    )

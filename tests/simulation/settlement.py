@@ -1,0 +1,170 @@
+"""What has to be true of a world that has come to rest: all agree, all can be read, nothing is left of what is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.schema import (
+    BATCHES,
+    BLOCKS,
+    DEAD_FILES,
+    FILES,
+    GONE_FILES,
+    HORIZON,
+    LIVE_FILES,
+    PARTITIONS,
+    PRODUCERS,
+    RECEIVED_FILES,
+    TRIMS,
+)
+from diskless_core.coordinator.tables import Table
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.protocol.errors import ErrorCode
+from tests.simulation.broker import Broker, Disk
+from tests.simulation.checker import OBJECT_PREFIX
+from tests.simulation.clients import ask
+from tests.simulation.truth import name_of
+from tests.support.produce_path import records_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+CLEAN_STEP_S = 15.0
+FORGOTTEN_WITHIN_S = 100.0
+QUIET_S = 5.0
+READER = 99
+"""The node id of the broker that is started when all is over, to read everything."""
+
+COMPARED_TABLES = (PARTITIONS, PRODUCERS, BATCHES, BLOCKS, LIVE_FILES, HORIZON)
+PASSING_TABLES = (BATCHES, BLOCKS, FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES, TRIMS)
+
+
+class Settlement:
+    """The last part of a history, when nothing fails any more."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def check(self) -> None:
+        """From the last answer to the last row.
+
+        Raises:
+            Violation: a promise was broken.
+        """
+        await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
+        self._world.checker.log_starts()
+        self._world.checker.live_objects_are_there()
+        self._world.checker.order_and_uniqueness()
+        self._world.disks[READER] = Disk()
+        self._world.start_broker(READER)
+        await self._world.until(lambda: self._world.brokers[READER].started, lambda: "a fresh broker does not start")
+        await self._world.until(self._replicas_agree, lambda: "a fresh broker does not come to agree")
+        for key in self._world.partition_keys():
+            if not self._world.is_deleted(key):
+                await self._read_whole(key)
+        self._world.checker.order_and_uniqueness()
+        await self._world.until(
+            lambda: not self._world.checker.dead_objects(),
+            lambda: f"dead objects are left: {self._world.checker.dead_objects()}",
+        )
+        await self._compare_stores()
+        await self._delete_everything()
+
+    async def _delete_everything(self) -> None:
+        """With the last record the last object goes, and what nobody committed goes, too."""
+        for key in self._world.partition_keys():
+            if not self._world.is_deleted(key):
+                self._world.checker.wants_start(key, self._world.checker.truth.partitions[key].high_watermark)
+                deleted = await self._world.command(lambda broker, key=key: broker.delete_records(key, -1))
+                if deleted.error is not ErrorCode.NONE:
+                    self._world.checker.broken(f"records cannot be deleted: {deleted}")
+        await self._world.until(
+            self._bucket_is_empty, lambda: f"objects are left: {self._objects()}", step_s=CLEAN_STEP_S
+        )
+        await asyncio.sleep(FORGOTTEN_WITHIN_S)
+        await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
+        await asyncio.sleep(FORGOTTEN_WITHIN_S)
+        await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
+        await self._require_forgotten()
+
+    async def _rows(self, broker: Broker, index: int, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
+        """What a broker's store has of a shard."""
+        shard = broker.shards[index].shard
+        await shard.flush()
+        return await shard.with_store(lambda store: {table.name: store.scan(table.name) for table in tables})
+
+    async def _compare_stores(self) -> None:
+        """All replicas have the same rows, once nothing has happened for a while."""
+        for index in range(self._world.shards):
+            shard = ShardId(ShardKind.DISKLESS, index)
+            end = None
+            while self._world.log.state(shard).end != end:
+                end = self._world.log.state(shard).end
+                await asyncio.sleep(QUIET_S)
+                rows = {
+                    broker.process.name: await self._rows(broker, index, COMPARED_TABLES)
+                    for broker in self._world.brokers.values()
+                }
+            expected = rows[self._world.brokers[READER].process.name]
+            for name, found in rows.items():
+                if found != expected:
+                    self._world.history.violated(f"the store of {name} is not like that of a fresh broker")
+
+    async def _require_forgotten(self) -> None:
+        """Nothing is left in any store of what came and went."""
+        for broker in self._world.brokers.values():
+            for index in range(self._world.shards):
+                for name, rows in (await self._rows(broker, index, PASSING_TABLES)).items():
+                    if rows:
+                        self._world.history.violated(f"{broker.process.name} keeps {name} of {index}: {rows[:3]}")
+
+    def _objects(self) -> list[str]:
+        return sorted(self._world.bucket.keys(f"{OBJECT_PREFIX}/"))
+
+    def _replicas_agree(self) -> bool:
+        up = [broker for broker in self._world.brokers.values() if broker.started]
+        if len(up) < len(self._world.brokers):
+            return False
+        for index in range(self._world.shards):
+            shards = [broker.shards[index] for broker in up]
+            end = self._world.log.state(shards[0].shard.id).end
+            if any(shard.shard.next_offset != end for shard in shards):
+                return False
+            heads = shards[0].heads()
+            if any(shard.heads() != heads for shard in shards):
+                self._world.history.violated(f"replicas of {index} differ at {end}")
+        return True
+
+    def _bucket_is_empty(self) -> bool:
+        if not self._objects():
+            return True
+        broker = self._world.brokers[1]
+        broker.process.start(self._scan(broker))
+        return False
+
+    async def _scan(self, broker: Broker) -> None:
+        try:
+            await broker.scan_for_orphans()
+        except CoordinatorError as error:
+            self._world.history.note("world", f"the scan for orphans failed: {error}")
+
+    async def _read_whole(self, key: PartitionKey) -> None:
+        """From the log start, which retention may still move, to the high watermark."""
+        broker = self._world.brokers[READER]
+        partition = self._world.checker.truth.partitions[key]
+        offset = partition.log_start_offset
+        while offset < partition.high_watermark:
+            answer = await ask(self._world, broker, lambda one: one.fetch(key, offset, 10_000))  # noqa: B023
+            records = records_of(answer)
+            if offset < partition.log_start_offset:
+                offset = partition.log_start_offset
+            elif records:
+                self._world.checker.fetched(key, offset, records)
+                offset = records[-1][0] + 1
+            else:
+                self._world.history.violated(f"{name_of(key)}@{offset} cannot be read in the end: {answer.error.name}")
+                self._world.stop_at_violation()

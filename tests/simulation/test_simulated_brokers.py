@@ -1,0 +1,69 @@
+"""Several brokers, shards and clients live through one history for each seed, and keep every promise in all of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.source_files import ROOT
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.run import simulate
+from tests.simulation.scenario import draw
+
+CHUNKS = 8
+SEEDS = 20
+"""In each chunk: known ones, and as many again that nobody has seen before."""
+
+MUTANT_WORLDS = 40
+TAIL_LINES = 40
+
+
+def assert_kept(seed: int) -> None:
+    outcome = simulate(seed)
+    if outcome.violation is not None:
+        tail = "\n".join(outcome.lines[-TAIL_LINES:])
+        pytest.fail(f"{outcome.violation}\nLive through it again: python -m tests.simulation --seed {seed}\n{tail}")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_promise_is_kept_in_known_histories(chunk: int) -> None:
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        assert_kept(seed)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_promise_is_kept_in_histories_that_nobody_has_seen(chunk: int) -> None:
+    base = random.randrange(10**6, 10**9) * CHUNKS * SEEDS + chunk * SEEDS
+    for seed in range(base, base + SEEDS):
+        assert_kept(seed)
+
+
+def test_much_happens_in_a_few_histories() -> None:
+    outcomes = [simulate(seed) for seed in range(6)]
+    assert sum(outcome.acknowledged for outcome in outcomes) > 100
+    assert sum(outcome.read for outcome in outcomes) > 100
+    assert sum(outcome.deleted_objects for outcome in outcomes) > 20
+    assert sum(outcome.terms for outcome in outcomes) > 12
+
+
+def test_a_seed_gives_the_same_history_in_every_process() -> None:
+    histories = {_digests_of_a_process(hash_seed) for hash_seed in ("1", "2")}
+    assert len(histories) == 1
+
+
+def _digests_of_a_process(hash_seed: str) -> str:
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "0..8", "--digest"]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_broken_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds = (seed for seed in itertools.count() if mutation.can_show_in(draw(seed)))
+    mutation.apply(monkeypatch)
+    assert any(simulate(seed).violation is not None for seed in itertools.islice(worlds, MUTANT_WORLDS))

@@ -1,0 +1,150 @@
+"""What the metadata log says, worked out a second time and as simply as possible: no store, no replicas, no pending.
+
+It follows every log from its first entry, whatever is pruned later, and knows at each moment what is committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from diskless_core.coordinator import entries, records
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.entries import Claim
+from diskless_core.coordinator.records import PartitionCreated, RecordsDeleted, TopicDeleted
+from diskless_core.plugin.coordinator_log import LogBatch
+from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.file_committed import FileCommitted
+
+
+class Committed(NamedTuple):
+    """A batch that has its offsets."""
+
+    base_offset: int
+    last_offset: int
+    object_key: str
+    byte_offset: int
+    byte_size: int
+
+
+@dataclass(slots=True)
+class Partition:
+    """A partition from its first record on. `live` are the batches that are not wholly deleted."""
+
+    shard: ShardId
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    batches: dict[int, Committed] = field(default_factory=dict)
+    live: deque[Committed] = field(default_factory=deque)
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class _Log:
+    term: int = -1
+    next_sequence: int = 0
+
+
+class Truth:
+    """All shards. `violated` is called when the log itself breaks a promise."""
+
+    def __init__(self, violated: Callable[[str], None], now_s: Callable[[], float]) -> None:
+        self.partitions: dict[PartitionKey, Partition] = {}
+        self.committed_objects: dict[str, set[ShardId]] = {}
+        self.owners: dict[str, set[int]] = {}
+        self.live_runs: Counter[str] = Counter()
+        self.died_s: dict[str, float] = {}
+        self.entries = 0
+        self.terms = 0
+        self._logs: dict[ShardId, _Log] = {}
+        self._violated = violated
+        self._now_s = now_s
+        self._on_commit: list[Callable[[FileCommitted], None]] = []
+
+    def on_file_committed(self, listener: Callable[[FileCommitted], None]) -> None:
+        self._on_commit.append(listener)
+
+    def take(self, shard: ShardId, batch: LogBatch) -> None:
+        """The next entry of a log."""
+        log = self._logs.setdefault(shard, _Log())
+        entry = entries.decode(batch.data)
+        if isinstance(entry, Claim):
+            log.term, log.next_sequence = batch.offset, 0
+            self.terms += 1
+        elif (entry.term, entry.sequence) == (log.term, log.next_sequence):
+            log.next_sequence += 1
+            self.entries += 1
+            for data in entry.records:
+                if data != entries.NO_OP:
+                    self._replay(shard, records.decode(data))
+
+    def is_live(self, object_key: str) -> bool:
+        return self.live_runs[object_key] > 0
+
+    def live_objects(self) -> set[str]:
+        return {key for key, runs in self.live_runs.items() if runs > 0}
+
+    def is_committed_everywhere(self, object_key: str) -> bool:
+        """Whether all of an object's owners have heard of it."""
+        shards = self.committed_objects.get(object_key)
+        return shards is not None and {shard.index for shard in shards} == self.owners[object_key]
+
+    def _replay(self, shard: ShardId, record: object) -> None:
+        match record:
+            case PartitionCreated():
+                self._created(shard, record)
+            case TopicDeleted():
+                for key, partition in self.partitions.items():
+                    if key.topic_id == record.topic_id and partition.shard == shard:
+                        partition.deleted = True
+                        self._drop(partition, partition.high_watermark)
+            case RecordsDeleted():
+                partition = self.partitions[PartitionKey(record.topic_id, record.partition)]
+                if not partition.deleted:
+                    partition.log_start_offset = max(partition.log_start_offset, record.log_start_offset)
+                    self._drop(partition, partition.log_start_offset)
+            case FileCommitted():
+                self._file_committed(shard, record)
+
+    def _created(self, shard: ShardId, record: PartitionCreated) -> None:
+        key = PartitionKey(record.topic_id, record.partition)
+        if key in self.partitions:
+            self._violated(f"{name_of(key)} is created twice")
+        self.partitions[key] = Partition(shard)
+
+    def _drop(self, partition: Partition, before: int) -> None:
+        while partition.live and partition.live[0].last_offset < before:
+            gone = partition.live.popleft()
+            self.live_runs[gone.object_key] -= 1
+            if not self.live_runs[gone.object_key]:
+                self.died_s[gone.object_key] = self._now_s()
+
+    def _file_committed(self, shard: ShardId, record: FileCommitted) -> None:
+        shards = self.committed_objects.setdefault(record.object_key, set())
+        if shard in shards:
+            self._violated(f"{record.object_key} is committed twice in {shard}")
+        shards.add(shard)
+        self.owners[record.object_key] = set(record.owner_ids)
+        for topic_id, partitions in record.topics:
+            for index, batches in partitions:
+                key = PartitionKey(topic_id, index)
+                partition = self.partitions[key]
+                for one in batches:
+                    if partition.deleted or one.base_offset != partition.high_watermark:
+                        self._violated(f"{name_of(key)} ends at {partition.high_watermark} and goes on with {one}")
+                    batch = Committed(
+                        one.base_offset, one.last_offset, record.object_key, one.byte_offset, one.byte_size
+                    )
+                    partition.high_watermark = one.last_offset + 1
+                    partition.batches[one.base_offset] = batch
+                    partition.live.append(batch)
+                    self.live_runs[record.object_key] += 1
+        for listener in self._on_commit:
+            listener(record)
+
+
+def name_of(key: PartitionKey) -> str:
+    """A partition as a history calls it."""
+    return f"{key.topic_id.hex()[:6]}-{key.partition}"

@@ -1,0 +1,131 @@
+"""Several whole brokers in one process: one log, one bucket, and TCP over loopback between them and to clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from diskless_core.broker.node import Node
+from diskless_core.clock import SystemClock
+from diskless_core.config.load import load_config
+from diskless_core.coordinator.peers import PeerAddress
+from diskless_core.plugin.discovery import installed_entry_points
+from diskless_core.plugin.hookspecs import COORDINATOR_LOG
+from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.testing.fakes.log import SharedLog
+from tests.support.wire import WireClient
+
+R = TypeVar("R")
+
+LIMIT_S = 30.0
+CLIENTS, BROKERS = "PLAINTEXT", "INTERNAL"
+
+
+class OnSharedLog(PluginManager):
+    """The installed plugins, but for the coordinator log: every node has the same."""
+
+    def __init__(self, shared: SharedLog, node_id: int) -> None:
+        super().__init__(installed_entry_points())
+        self._log = shared.node(node_id)
+
+    def create(self, noun: Any, selected: Any, context_factory: Any) -> Any:
+        if noun is COORDINATOR_LOG:
+            return self._log
+        return super().create(noun, selected, context_factory)
+
+
+class Cluster:
+    """Brokers by node id. The first one leads the cluster's and the groups' shards, each Diskless shard whom `leaders`
+    names."""
+
+    def __init__(
+        self,
+        folder: Path,
+        leaders: Mapping[int, int],
+        node_ids: tuple[int, ...] = (1, 2),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._properties = properties or {}
+        self.shared = SharedLog()
+        self.nodes: dict[int, Node] = {}
+        self._node_ids = node_ids
+        self._shards = len(leaders)
+        for kind in (ShardKind.CLUSTER, ShardKind.GROUPS):
+            self.shared.set_leader(ShardId(kind, 0), node_ids[0])
+        for index, leader in leaders.items():
+            self.lead(index, leader)
+
+    def lead(self, shard: int, node_id: int) -> None:
+        """From now on the log hints that this node leads a Diskless shard."""
+        self.shared.set_leader(ShardId(ShardKind.DISKLESS, shard), node_id)
+
+    async def __aenter__(self) -> Cluster:
+        await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))
+        for node_id, node in self.nodes.items():
+            for peer_id, peer in self.nodes.items():
+                if peer_id != node_id:
+                    endpoint = peer.endpoints[BROKERS]
+                    node.peers.learn(peer_id, PeerAddress(endpoint.host, endpoint.port))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in reversed(self.nodes.values()):
+            await node.stop()
+
+    async def _start(self, node_id: int) -> None:
+        properties = {
+            "node.id": str(node_id),
+            "log.dirs": str(self._folder / f"node-{node_id}"),
+            "listeners": f"{CLIENTS}://127.0.0.1:0,{BROKERS}://127.0.0.1:0",
+            "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
+            "inter.broker.listener.name": BROKERS,
+            "admin.listener": "",
+            "diskless.metadata.topic.num.partitions": str(self._shards),
+            "wal_object_store.fsspec.url": f"file://{self._folder / 'bucket'}",
+            **self._properties,
+        }
+        plugins = OnSharedLog(self.shared, node_id)
+        loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)
+        node = Node(loaded, plugins, SystemClock())
+        await node.start()
+        self.nodes[node_id] = node
+
+    def connect(self, node_id: int, listener: str = CLIENTS) -> WireClient:
+        """A raw connection, which blocks: use it in `in_thread`."""
+        endpoint = self.nodes[node_id].endpoints[listener]
+        return WireClient(endpoint.host, endpoint.port)
+
+    def leads(self, node_id: int, shard: int) -> bool:
+        """Whether a node leads a Diskless shard, as far as it knows."""
+        coordinators = self.nodes[node_id]._coordinators
+        return coordinators is not None and coordinators.diskless[shard].shard.leading
+
+    def break_connections(self, node_id: int) -> int:
+        """Reset all connections that other brokers have to a node, whatever is under way. How many there were."""
+        connections = list(self.nodes[node_id]._listening._servers[BROKERS].connections)
+        for connection in connections:
+            assert connection._transport is not None
+            connection._transport.abort()
+        return len(connections)
+
+    def answered(self, node_id: int, api: str) -> int:
+        """How many requests of an API a node has answered."""
+        name, labels = "diskless_request_seconds_count", {"api": api}
+        return int(self.nodes[node_id].metrics.registry.get_sample_value(name, labels) or 0)
+
+
+async def in_thread(work: Callable[[], R]) -> R:
+    """Run what talks over blocking sockets beside the brokers."""
+    return await asyncio.wait_for(asyncio.to_thread(work), 4 * LIMIT_S)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = asyncio.get_running_loop().time() + LIMIT_S
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "it does not come to hold"
+        await asyncio.sleep(0.01)

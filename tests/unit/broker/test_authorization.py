@@ -1,0 +1,75 @@
+"""Who may do what a broker may, and what everybody else is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
+from diskless_core.broker.handlers import diskless_coordinator
+from diskless_core.broker.handlers.find_coordinator import find_coordinator
+from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import (
+    DISKLESS_APIS,
+    DisklessRaiseHorizonRequest,
+    FindCoordinatorRequest,
+)
+
+BROKERS = "BROKERS"
+
+
+@pytest.mark.parametrize(
+    ("came_by", "for_brokers", "allowed"),
+    [(BROKERS, BROKERS, True), ("CLIENTS", BROKERS, False), ("CLIENTS", None, False)],
+)
+def test_brokers_are_those_who_come_by_their_listener(came_by: str, for_brokers: str | None, allowed: bool) -> None:
+    principal = Principal("ANONYMOUS", came_by)
+
+    assert is_authorized(principal, AclOperation.CLUSTER_ACTION, for_brokers) is allowed
+
+
+class _Service:
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def handle(self, api_key: int, request: Any) -> Any:
+        self.asked.append(api_key)
+        return request
+
+    def leader_of(self, key: str) -> Any:
+        raise AssertionError("a client was told of a Diskless coordinator")
+
+
+def context(came_by: str, api_key: int, api_version: int = 0) -> Any:
+    service = _Service()
+    service.refusing = _Service()
+    return SimpleNamespace(
+        user="ANONYMOUS",
+        listener=came_by,
+        api_version=api_version,
+        header=SimpleNamespace(api_key=api_key),
+        services=SimpleNamespace(coordinators=service, config=SimpleNamespace(inter_broker_listener_name=BROKERS)),
+    )
+
+
+@pytest.mark.parametrize("api_key", DISKLESS_APIS)
+async def test_the_diskless_apis_are_for_brokers(api_key: int) -> None:
+    handler = diskless_coordinator.HANDLERS[api_key]
+    for came_by in (BROKERS, "CLIENTS"):
+        asked = context(came_by, api_key)
+        await handler(asked, DisklessRaiseHorizonRequest(horizon=1))
+        service = asked.services.coordinators
+        assert (service.asked, service.refusing.asked) == (([api_key], []) if came_by == BROKERS else ([], [api_key]))
+
+
+async def test_clients_do_not_find_diskless_coordinators() -> None:
+    request = FindCoordinatorRequest(key_type=FIND_COORDINATOR_KEY_TYPE, coordinator_keys=["0"])
+
+    response = await find_coordinator(context("CLIENTS", FindCoordinatorRequest.API_KEY, 6), request)
+
+    assert [found.error_code for found in response.coordinators] == [ErrorCode.INVALID_REQUEST]

@@ -1,0 +1,193 @@
+"""Connections to other brokers: answers find their requests, and what goes wrong says whether the request was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from diskless_core.broker.peer_connections import PeerConnections
+from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerMap, PeerRequest, PeerUnavailableError
+
+PEER = 2
+LIMIT_S = 30.0
+FLEXIBLE = b"\0"
+
+Play = Callable[["Peer"], Awaitable[None]]
+
+
+class Peer:
+    """The other broker's side of one connection, played by the test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def receive(self) -> tuple[int, bytes]:
+        """The correlation id and the body of the next request."""
+        size = struct.unpack(">i", await self._reader.readexactly(4))[0]
+        frame = await self._reader.readexactly(size)
+        _, _, correlation_id, name_size = struct.unpack_from(">hhih", frame)
+        return correlation_id, frame[10 + name_size + 1 :]
+
+    def answer(self, correlation_id: int, body: bytes, *, header: bytes = FLEXIBLE, size: int | None = None) -> None:
+        frame = struct.pack(">i", correlation_id) + header + body
+        self._writer.write(struct.pack(">i", len(frame) if size is None else size) + frame)
+
+    async def until_closed(self) -> None:
+        assert await self._reader.read() == b""
+
+
+class Plays:
+    """A listening broker that plays one piece for each connection."""
+
+    def __init__(self, *plays: Play) -> None:
+        self._plays = list(plays)
+        self.begun = asyncio.Event()
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.begun.set()
+        try:
+            await self._plays.pop(0)(Peer(reader, writer))
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def connected_to(*plays: Play) -> AsyncIterator[tuple[PeerConnections, Plays]]:
+    played = Plays(*plays)
+    server = await asyncio.start_server(played.serve, "127.0.0.1", 0)
+    peers = PeerMap(1)
+    peers.learn(PEER, PeerAddress("127.0.0.1", server.sockets[0].getsockname()[1]))
+    connections = PeerConnections(peers, "broker-1")
+    try:
+        yield connections, played
+    finally:
+        await connections.stop()
+        server.close()
+        await server.wait_closed()
+
+
+def request(body: bytes) -> PeerRequest:
+    return PeerRequest(95, 0, body)
+
+
+async def send(connections: PeerConnections, body: bytes, timeout_s: float = LIMIT_S) -> bytes:
+    return await connections.send(PEER, request(body), timeout_s)
+
+
+async def echo(peer: Peer) -> None:
+    while True:
+        try:
+            correlation_id, body = await peer.receive()
+        except asyncio.IncompleteReadError:
+            return
+        peer.answer(correlation_id, body)
+
+
+async def test_requests_share_a_connection_and_arrive_in_the_order_sent() -> None:
+    received: list[bytes] = []
+
+    async def play(peer: Peer) -> None:
+        pending = [await peer.receive() for _ in range(5)]
+        received.extend(body for _, body in pending)
+        for correlation_id, body in pending:
+            peer.answer(correlation_id, b"re:" + body)
+        await peer.until_closed()
+
+    async with connected_to(play) as (connections, played):
+        bodies = [b"%d" % number for number in range(5)]
+        answers = await asyncio.gather(*(send(connections, body) for body in bodies))
+        assert answers == [b"re:" + body for body in bodies]
+        assert received == bodies
+        assert played.connections == 1
+
+
+async def test_without_an_address_or_a_listener_nothing_is_sent() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        peers = PeerMap(1)
+        connections = PeerConnections(peers, "broker-1")
+        with pytest.raises(PeerUnavailableError, match="address"):
+            await send(connections, b"x")
+        peers.learn(PEER, PeerAddress("127.0.0.1", unused.getsockname()[1]))
+        outcomes = await asyncio.gather(*(send(connections, b"x") for _ in range(3)), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [PeerUnavailableError] * 3
+        await connections.stop()
+
+
+async def test_a_late_answer_ends_the_connection_and_the_next_request_makes_a_new_one() -> None:
+    async def silent(peer: Peer) -> None:
+        await peer.receive()
+        await peer.receive()
+        await peer.until_closed()
+
+    async with connected_to(silent, echo) as (connections, _):
+        patient = asyncio.create_task(send(connections, b"patient"))
+        with pytest.raises(AnswerLostError, match="within"):
+            await send(connections, b"x", 0.2)
+        with pytest.raises(AnswerLostError):
+            await patient
+        assert await send(connections, b"y") == b"y"
+
+
+async def test_what_was_under_way_when_the_connection_broke_has_no_answer() -> None:
+    async def breaking(peer: Peer) -> None:
+        correlation_id, _ = await peer.receive()
+        await peer.receive()
+        peer.answer(correlation_id, b"in time")
+
+    async with connected_to(breaking, echo) as (connections, _):
+        outcomes = await asyncio.gather(send(connections, b"a"), send(connections, b"b"), return_exceptions=True)
+        assert outcomes[0] == b"in time"
+        assert isinstance(outcomes[1], AnswerLostError)
+        assert await send(connections, b"c") == b"c"
+
+
+@pytest.mark.parametrize(
+    ("shift", "options"),
+    [(1, {}), (0, {"size": 1 << 30}), (0, {"size": 1}), (0, {"header": b"\1"})],
+    ids=["another request's", "endless", "too short", "tagged header"],
+)
+async def test_an_answer_that_makes_no_sense_ends_the_connection(shift: int, options: dict[str, object]) -> None:
+    async def confused(peer: Peer) -> None:
+        correlation_id, body = await peer.receive()
+        peer.answer(correlation_id + shift, body, **options)
+        await peer.until_closed()
+
+    async with connected_to(confused, echo) as (connections, _):
+        with pytest.raises(AnswerLostError):
+            await send(connections, b"a")
+        assert await send(connections, b"b") == b"b"
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_given_to_the_next() -> None:
+    async with connected_to(echo) as (connections, played):
+        impatient = asyncio.create_task(send(connections, b"a"))
+        await asyncio.sleep(0)
+        assert await send(connections, b"warm") == b"warm"
+        given_up = asyncio.create_task(send(connections, b"b"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        assert await send(connections, b"c") == b"c"
+        assert await impatient == b"a"
+        assert played.connections == 1
+
+
+async def test_a_stop_loses_what_is_under_way() -> None:
+    async def silent(peer: Peer) -> None:
+        await peer.receive()
+        await peer.until_closed()
+
+    async with connected_to(silent) as (connections, played):
+        pending = asyncio.create_task(send(connections, b"a"))
+        await played.begun.wait()
+        await connections.stop()
+        with pytest.raises((AnswerLostError, PeerUnavailableError)):
+            await pending

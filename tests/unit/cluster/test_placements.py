@@ -1,0 +1,45 @@
+"""Which Diskless shards are in use, asked where it is known for certain."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from diskless_core.cluster import operations
+from diskless_core.cluster.machine import ClusterMachine
+from diskless_core.cluster.operations import NewTopic
+from diskless_core.cluster.placements import shards_in_use
+from diskless_core.coordinator.errors import NotCoordinatorError
+from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from tests.support.virtual_time import VirtualClock, run
+
+CLUSTER = ShardId(ShardKind.CLUSTER, 0)
+
+
+def test_the_shards_of_all_topics_are_in_use_and_only_the_leader_says_so() -> None:
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        shared = SharedLog()
+        nodes = []
+        for node_id in (1, 2):
+            log = shared.node(node_id)
+            await log.start()
+            services = ShardServices(node_id=node_id, clock=clock, log=log, store=MemoryCoordinatorStore())
+            nodes.append(Shard(CLUSTER, ClusterMachine(), services))
+            await nodes[-1].start()
+        leader, follower = nodes
+        await leader.until_leading()
+        assert await shards_in_use(leader) == set()
+        topic = NewTopic(topic_id=b"t" * 16, name="t", partition_count=12, shard_count=4, configs={})
+        await leader.submit(lambda command: operations.create_topic(command, topic))
+        assert await shards_in_use(leader) == {0, 1, 2, 3}
+        with pytest.raises(NotCoordinatorError):
+            await shards_in_use(follower)
+        for node in nodes:
+            await node.stop()
+
+    run(main)

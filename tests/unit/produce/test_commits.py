@@ -1,0 +1,67 @@
+"""What of an object is committed with which coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile
+from diskless_core.metrics import Metrics
+from diskless_core.produce.active_file import SealedFile
+from diskless_core.produce.committer import Committer, CommitterServices
+from diskless_core.protocol.errors import ErrorCode
+from tests.support.shards import batch, commit_of
+from tests.support.virtual_time import VirtualClock, run
+
+
+class Recorder:
+    """A coordinator that gives each batch its partition's number as its offset."""
+
+    def __init__(self) -> None:
+        self.requests: list[CommitFile] = []
+
+    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+        self.requests.append(request)
+        return [BatchResult(base_offset=one.partition) for one in request.batches]
+
+
+def sealed(batches: Sequence[CommitBatch]) -> SealedFile:
+    return SealedFile(data=memoryview(b""), batches=list(batches), places=[], submissions=[])
+
+
+async def commit(shards: dict[int, Recorder], batches: Sequence[CommitBatch]) -> list[BatchResult]:
+    """Commit an object of which the partition's number is its shard's."""
+    services = CommitterServices(
+        node_id=1,
+        clock=VirtualClock(asyncio.get_running_loop()),
+        metrics=Metrics(),
+        shards=shards,  # type: ignore[arg-type]  # all that a committer asks for
+        shard_of=lambda key: key.partition,
+    )
+    return await Committer(services).commit("object", sealed(batches))
+
+
+def test_each_coordinator_gets_its_batches_in_order_and_hears_of_all_owners() -> None:
+    async def main() -> None:
+        shards = {index: Recorder() for index in range(3)}
+        batches = commit_of("object", *(batch(partition, size=size) for size, partition in enumerate((1, 0, 1, 0), 1)))
+        results = await commit(shards, batches.batches)
+        assert [result.base_offset for result in results] == [1, 0, 1, 0]
+        [first], [second] = shards[0].requests, shards[1].requests
+        assert [one.size for one in first.batches] == [2, 4]
+        assert [one.size for one in second.batches] == [1, 3]
+        assert first.owner_ids == second.owner_ids
+        assert sorted(first.owner_ids) == [0, 1]
+        assert shards[2].requests == []
+
+    run(main)
+
+
+def test_a_partition_of_a_coordinator_that_this_broker_was_not_told_of_takes_nothing_from_the_others() -> None:
+    async def main() -> None:
+        shards = {0: Recorder()}
+        results = await commit(shards, commit_of("object", batch(0), batch(7)).batches)
+        assert [result.error for result in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert [list(request.owner_ids) for request in shards[0].requests] == [[0]]
+
+    run(main)
