@@ -13,6 +13,11 @@ from diskless_core.protocol.file_committed import CommittedBatch
 MAX_RUN_BYTES = 1 << 20
 """Adjacent batches become one row up to this size; a reader of a run walks at most this much."""
 
+_NO_RUN = -1
+
+_run = tuple.__new__
+"""Makes named tuples without the call of a Python function that their constructor is."""
+
 
 def coalesce(object_key: str, batches: Sequence[CommittedBatch], bytes_before: int = 0) -> list[Run]:
     """The runs that one partition's batches of an object make: adjacent in bytes and offsets, of one kind of time.
@@ -21,33 +26,29 @@ def coalesce(object_key: str, batches: Sequence[CommittedBatch], bytes_before: i
         bytes_before: what was appended to the partition before them.
     """
     runs: list[Run] = []
-    next_byte = next_offset = kind = -1
-    for batch in batches:
-        _, byte_offset, byte_size, base_offset, last_offset, append_time, max_timestamp, timestamp_type, *_ = batch
-        if byte_offset == next_byte and base_offset == next_offset and timestamp_type == kind:
-            run = runs[-1]
-            if run.byte_size + byte_size <= MAX_RUN_BYTES:
-                runs[-1] = run._replace(
-                    last_offset=last_offset,
-                    byte_size=run.byte_size + byte_size,
-                    max_timestamp=max(run.max_timestamp, max_timestamp),
+    next_byte = next_offset = kind = _NO_RUN
+    first_byte = first_offset = size = time = latest = 0
+    for _, byte_offset, byte_size, base_offset, last_offset, append_time, max_timestamp, timestamp_type, *_ in batches:
+        if (
+            byte_offset == next_byte
+            and base_offset == next_offset
+            and timestamp_type == kind
+            and size + byte_size <= MAX_RUN_BYTES
+        ):
+            size += byte_size
+            if max_timestamp > latest:
+                latest = max_timestamp
+        else:
+            if kind != _NO_RUN:
+                last = next_offset - 1
+                runs.append(
+                    _run(Run, (first_offset, last, object_key, first_byte, size, time, latest, kind, bytes_before))
                 )
-                next_byte, next_offset = byte_offset + byte_size, last_offset + 1
-                bytes_before += byte_size
-                continue
-        runs.append(
-            Run(
-                base_offset,
-                last_offset,
-                object_key,
-                byte_offset,
-                byte_size,
-                append_time,
-                max_timestamp,
-                timestamp_type,
-                bytes_before,
-            )
-        )
-        next_byte, next_offset, kind = byte_offset + byte_size, last_offset + 1, timestamp_type
-        bytes_before += byte_size
+                bytes_before += size
+            first_byte, first_offset, size, kind = byte_offset, base_offset, byte_size, timestamp_type
+            time, latest = append_time, max_timestamp
+        next_byte, next_offset = byte_offset + byte_size, last_offset + 1
+    if kind != _NO_RUN:
+        place = (first_offset, next_offset - 1, object_key, first_byte, size)
+        runs.append(_run(Run, (*place, time, latest, kind, bytes_before)))
     return runs

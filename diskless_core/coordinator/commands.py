@@ -83,10 +83,8 @@ def count_results(data: bytes) -> int:
 
 
 def unpack_results(data: bytes) -> list[BatchResult]:
-    return [
-        BatchResult(_ERROR_CODES[error], base_offset, append_time, is_duplicate)
-        for error, base_offset, append_time, is_duplicate in _RESULT.iter_unpack(data)
-    ]
+    make, codes = tuple.__new__, _ERROR_CODES
+    return [make(BatchResult, (codes[row[0]], *row[1:])) for row in _RESULT.iter_unpack(data)]
 
 
 class Run(NamedTuple):

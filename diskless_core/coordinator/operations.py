@@ -291,6 +291,7 @@ def _committed(batch: CommitBatch, base_offset: int, now_ms: int) -> CommittedBa
     if timestamp_type == _LOG_APPEND_TIME:
         max_timestamp = now_ms
     last_offset = base_offset + record_count - 1
-    return CommittedBatch(
-        MAGIC, byte_offset, size, base_offset, last_offset, now_ms, max_timestamp, timestamp_type, *producer
+    return tuple.__new__(
+        CommittedBatch,
+        (MAGIC, byte_offset, size, base_offset, last_offset, now_ms, max_timestamp, timestamp_type, *producer),
     )

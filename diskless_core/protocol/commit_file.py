@@ -138,7 +138,7 @@ def unpack_request(body: bytes | memoryview) -> CommitFileRequest:
         object_key = reader.string()
         object_format, file_size = reader.fixed(_OBJECT)
         owner_ids = reader.integers()
-        batches = [_batch(*row) for row in _BATCH.iter_unpack(reader.packed_rows(_BATCH))]
+        batches = _batches(reader.packed_rows(_BATCH))
         (timeout_ms,) = reader.fixed(INT32)
         tagged = reader.tagged_section(_REQUEST_TAGS)
         reader.expect_end()
@@ -155,21 +155,17 @@ def unpack_request(body: bytes | memoryview) -> CommitFileRequest:
     )
 
 
-def _batch(
-    magic: int,
-    _request_id: int,
-    topic_id: bytes,
-    partition: int,
-    byte_offset: int,
-    size: int,
-    base_offset: int,
-    last_offset: int,
-    *rest: int,
-) -> CommitBatch:
-    records = last_offset - base_offset + 1
-    if magic != MAGIC or not 0 < records <= _MAX_RECORDS:
-        raise PackedError(f"it has a batch of magic {magic} with {records} records")
-    return CommitBatch(topic_id, partition, byte_offset, size, records, *rest)
+def _batches(packed: memoryview) -> list[CommitBatch]:
+    make = tuple.__new__
+    batches = [
+        make(CommitBatch, (topic_id, partition, byte_offset, size, last_offset - base_offset + 1, *rest))
+        for _, _, topic_id, partition, byte_offset, size, base_offset, last_offset, *rest in _BATCH.iter_unpack(packed)
+    ]
+    if not all(0 < batch.record_count <= _MAX_RECORDS for batch in batches):
+        raise PackedError("it has a batch without records, or with more than fit one")
+    if any(magic != MAGIC for magic in packed[:: _BATCH.size]):
+        raise PackedError(f"it has a batch of another magic than {MAGIC}")
+    return batches
 
 
 _REQUEST_TAGS: dict[int, tuple[str, Callable[[PackedReader], Any]]] = {
