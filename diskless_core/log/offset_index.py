@@ -7,6 +7,7 @@ A file of 8-byte entries, an offset relative to the segment's base and a byte po
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from typing import NamedTuple
 
 from diskless_core.protocol.record_batch import Buffer
@@ -41,16 +42,13 @@ def lookup(index: Buffer, base_offset: int, target: int) -> OffsetPosition:
         CorruptIndexError: the index does not consist of whole entries.
     """
     view = _entries(index)
-    relative, low, high = target - base_offset, 0, len(view) // ENTRY_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        if _OFFSET.unpack_from(view, middle * ENTRY_BYTES)[0] <= relative:
-            low = middle + 1
-        else:
-            high = middle
-    if not low:
+    count = len(view) // ENTRY_BYTES
+    behind = bisect_right(
+        range(count), target - base_offset, key=lambda entry: _OFFSET.unpack_from(view, entry * ENTRY_BYTES)[0]
+    )
+    if not behind:
         return OffsetPosition(base_offset, 0)
-    found, position = _ENTRY.unpack_from(view, (low - 1) * ENTRY_BYTES)
+    found, position = _ENTRY.unpack_from(view, (behind - 1) * ENTRY_BYTES)
     return OffsetPosition(base_offset + found, position)
 
 

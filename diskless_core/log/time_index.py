@@ -7,6 +7,7 @@ entry says: the greatest timestamp up to here is this one, and the batch that ha
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from typing import NamedTuple
 
 from diskless_core.log.offset_index import CorruptIndexError
@@ -41,16 +42,11 @@ def lookup(index: Buffer, base_offset: int, target: int) -> TimestampOffset:
         CorruptIndexError: the index does not consist of whole entries.
     """
     view = _entries(index)
-    low, high = 0, len(view) // ENTRY_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        if _TIMESTAMP.unpack_from(view, middle * ENTRY_BYTES)[0] <= target:
-            low = middle + 1
-        else:
-            high = middle
-    if not low:
+    count = len(view) // ENTRY_BYTES
+    behind = bisect_right(range(count), target, key=lambda entry: _TIMESTAMP.unpack_from(view, entry * ENTRY_BYTES)[0])
+    if not behind:
         return TimestampOffset(NO_TIMESTAMP, base_offset)
-    timestamp, offset = _ENTRY.unpack_from(view, (low - 1) * ENTRY_BYTES)
+    timestamp, offset = _ENTRY.unpack_from(view, (behind - 1) * ENTRY_BYTES)
     return TimestampOffset(timestamp, base_offset + offset)
 
 
