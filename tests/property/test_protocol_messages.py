@@ -147,8 +147,10 @@ def encode(message: Any, version: int) -> bytes:
 PACKED = {messages.DisklessCommitFileRequest}
 """Requests that do not go through the generic codec; `test_protocol_commit_file` has theirs."""
 
+GENERIC_REQUESTS = [api.request for api in messages.REQUESTS.values() if api.request not in PACKED]
 
-@each_version([api.request for api in messages.REQUESTS.values() if api.request not in PACKED])
+
+@each_version(GENERIC_REQUESTS)
 @settings(max_examples=8, deadline=None)
 @given(rnd=seeds)
 def test_every_request_passes_the_guard_and_decodes_to_what_was_encoded(
@@ -237,7 +239,7 @@ def mutated(data: bytes, rnd: random.Random) -> bytes:
     return bytes(damaged)
 
 
-@each_version([api.request for api in messages.REQUESTS.values()])
+@each_version(GENERIC_REQUESTS)
 @settings(max_examples=12, deadline=2000)
 @given(rnd=seeds)
 def test_a_damaged_request_is_a_frame_error_or_a_message(message_class: Any, version: int, rnd: random.Random) -> None:
