@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 
 import uvicorn
 from fastapi import FastAPI, Request, Response, status
@@ -16,6 +15,8 @@ from diskless_core.admin.sources import OrphanScan, PluginSource, ReadinessCheck
 from diskless_core.admin.validation import validate_plugin
 from diskless_core.config.describe import describe_settings
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.status import ShardStatus
+from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import CONTENT_TYPE, Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
@@ -123,14 +124,14 @@ def _add_plugins(app: FastAPI, plugins: PluginSource) -> None:
 
 def _add_coordinators(app: FastAPI, shards: ShardSource, orphans: OrphanScan) -> None:
     @app.get("/coordinator/shards", responses={503: {"model": models.ErrorAnswer}})
-    async def list_shards(count: bool = False) -> list[models.ShardAnswer]:
+    async def list_shards(count: bool = False) -> Sequence[ShardStatus]:
         """All coordinator shards of this broker. With `count`, their stores are read through, which takes a while."""
-        return [models.ShardAnswer(**asdict(status)) for status in await shards(count=count)]
+        return await shards(count=count)
 
     @app.post("/orphans/scan", responses={503: {"model": models.ErrorAnswer}})
-    async def scan_for_orphans(dry_run: bool = False) -> models.ScanAnswer:
+    async def scan_for_orphans(dry_run: bool = False) -> ScanReport:
         """Look for objects that nobody committed, and delete them unless it is a dry run. Takes a listing of all."""
-        return models.ScanAnswer(**asdict(await orphans(dry_run=dry_run)))
+        return await orphans(dry_run=dry_run)
 
 
 def _usable(plugin: LoadedPlugin) -> models.PluginAnswer:

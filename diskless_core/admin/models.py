@@ -19,42 +19,6 @@ class ErrorAnswer(BaseModel):
     message: str
 
 
-class ShardAnswer(BaseModel):
-    """One coordinator shard as this broker sees it.
-
-    `leader` and `term` are -1 while there is none. `rows` lacks tables, and `objects` is null, where nothing was
-    counted; `failure` says why the shard's work on this broker is over. `snapshot_*` are null while this broker knows
-    of none; times are in milliseconds since the epoch.
-    """
-
-    shard: str
-    leader: int
-    leading: bool
-    term: int
-    log_start_offset: int
-    high_watermark: int
-    applied_offset: int
-    stored_offset: int
-    pending_commands: int
-    snapshot_offset: int | None
-    snapshot_taken_at: int | None
-    bytes_since_snapshot: int
-    failure: str | None
-    rows: dict[str, int]
-    data_bytes: int | None
-    objects: dict[str, int] | None
-
-
-class ScanAnswer(BaseModel):
-    """What a scan for orphans found: only objects created before `threshold_ms` were looked for."""
-
-    threshold_ms: int
-    listed: int
-    candidates: int
-    orphans: list[str]
-    deleted: int
-
-
 class PluginAnswer(BaseModel):
     """One installed plugin. `error` is null where it can be used; `type` is its noun, `location` where its code is."""
 
