@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -24,7 +24,7 @@ from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
 from diskless_core.coordinator.snapshot_format import Manifest
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
-from diskless_core.coordinator.tables import Key, State, Table, Transaction, V, Writes
+from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
@@ -297,15 +297,6 @@ class Shard(Generic[RecordT]):
             await asyncio.shield(queued.done)
         else:
             await self._leader.enqueue([entries.NO_OP], {})
-
-    async def lookup(self, table: Table[V], key: Key) -> V | None:
-        """The committed value of a row of any table, from memory or the store.
-
-        Raises:
-            CoordinatorStoreError: the store failed, or is being filled from a snapshot.
-        """
-        found = await self._replica.flusher.prefetch([(table, key)])
-        return cast("V | None", found[table, key])
 
     async def flush(self) -> None:
         """Give the store everything that is committed.

@@ -40,9 +40,6 @@ class Member:
         """Its metadata for a protocol, empty for one that it does not know."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def supports(self, protocol: str) -> bool:
-        return any(name == protocol for name, _ in self.protocols)
-
 
 class Roster:
     """The members of a group in order of arrival.

@@ -24,7 +24,7 @@ from tests.simulation.processes import ProcessLoop
 from tests.support.commit_model import CommitModel
 from tests.support.shard_checks import assert_heads_are, assert_rows_are, read_everything, rows_of
 from tests.support.shard_cluster import ShardCluster
-from tests.support.shards import EXPIRATION_MS, OTHER_TOPIC, TOPIC, batch, commit_of
+from tests.support.shards import EXPIRATION_MS, OTHER_TOPIC, TOPIC, batch, commit_of, row_of
 from tests.support.stores import Disk, MemoryDisk, SqliteDisk
 
 DEFAULT_EXAMPLES = 100
@@ -108,7 +108,7 @@ class Day:
 def committed_at_of(key: str) -> Callable[[DisklessShard], Awaitable[int]]:
     async def look(shard: DisklessShard) -> int:
         await shard.barrier()
-        found = await shard.shard.lookup(FILES, (key,))
+        found = await row_of(shard, FILES, (key,))
         assert found is not None
         return found.committed_at
 

@@ -21,7 +21,7 @@ from tests.support.shard_checks import assert_found
 from tests.support.shard_cluster import Answered, ReplicaNode
 from tests.support.shard_machine import NODES, Doom, ShardMachine, dooms
 from tests.support.shard_requests import Wanted, owner_lists, wanted_batches
-from tests.support.shards import EXPIRATION_MS
+from tests.support.shards import EXPIRATION_MS, row_of
 
 some_batches = st.lists(wanted_batches, min_size=1, max_size=6)
 faults = st.lists(st.sampled_from(AppendFault), max_size=2)
@@ -152,7 +152,7 @@ class ShardCommands(ShardMachine):
 
         async def committed(shard: DisklessShard) -> Any:
             await shard.barrier()
-            return await shard.shard.lookup(FILES, (request.object_key,))
+            return await row_of(shard, FILES, (request.object_key,))
 
         state = self.ask(committed).value
         created_ms = self.requests.created_ms[request.object_key]
@@ -266,7 +266,7 @@ class ShardCommands(ShardMachine):
             else:
                 await shard.files_handed_over(keys, 1)
             await shard.barrier()
-            return {key for key in keys if await shard.shard.lookup(GONE_FILES, (key,)) is not None}
+            return {key for key in keys if await row_of(shard, GONE_FILES, (key,)) is not None}
 
         gone = self.ask(part, doom).value
         assert gone <= self.model.dead_files

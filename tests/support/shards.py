@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
@@ -16,6 +16,7 @@ from diskless_core.coordinator.producer_state import NO_PRODUCER, last_sequence
 from diskless_core.coordinator.runtime import Shard, ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.coordinator.tables import Key, Table, V
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.shard import ShardId, ShardKind
@@ -134,6 +135,12 @@ class ShardNode:
         """What the replica knows, resident tables only, for comparison with another replica."""
         state = self.shard.shard.state
         return {table.name: dict(state.rows(table)) for table in state.tables if table.resident}
+
+
+async def row_of(shard: DisklessShard, table: Table[V], key: Key) -> V | None:
+    """The committed value of a row of any table, from memory or the store."""
+    found = await shard.shard._replica.flusher.prefetch([(table, key)])
+    return cast("V | None", found[table, key])
 
 
 def batch(

@@ -26,7 +26,7 @@ from diskless_core.protocol import record_batch
 from diskless_core.testing.fakes.log import AppendFault, FakeCoordinatorLog, SharedLog
 from tests.support.commit_model import Appended, assert_runs_are
 from tests.support.guarantees import guarantee
-from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
+from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of, row_of
 from tests.support.virtual_time import VirtualClock, VirtualTimeLoop, run
 
 P0 = PartitionKey(TOPIC, 0)
@@ -448,7 +448,7 @@ def test_a_row_that_is_flushed_while_the_store_is_asked_for_it_is_found() -> Non
         assert isinstance(loop, VirtualTimeLoop)
         delays = iter([5.0])
         loop.executor_delay_s = lambda: next(delays, 0.0)
-        lookup = asyncio.create_task(node.shard.shard.lookup(FILES, ("a",)))
+        lookup = asyncio.create_task(row_of(node.shard, FILES, ("a",)))
         await asyncio.sleep(0.1)
         await node.commit(commit_of("a", batch()))
         await asyncio.sleep(2)

@@ -116,7 +116,7 @@ class Chaos:
             assert member.member_id in sessions or member.keeps_session, "everybody can time out"
         assert any(timer.kind is TimerKind.JOIN for timer in timers) == self.is_preparing, "a rebalance ends"
         if group.state is not GroupState.PREPARING_REBALANCE and len(roster):
-            assert all(member.supports(group.protocol) for member in roster)
+            assert all(group.protocol in dict(member.protocols) for member in roster)
         if group.state is GroupState.STABLE:
             answered = {one.assignment.split(b":")[0] for one in roster if one.assignment}
             assert answered <= {str(group.generation).encode()}, "all have assignments of one generation"
