@@ -65,11 +65,9 @@ class Coordinators:
         Raises:
             StartError: a shard may be led by other nodes only, and there are none.
         """
-        _require_candidate(services, shard_machines(diskless_shards))
-        shards = {
-            shard_id: Shard(shard_id, machine, services)
-            for shard_id, machine in shard_machines(diskless_shards).items()
-        }
+        machines = shard_machines(diskless_shards)
+        _require_candidate(services, machines)
+        shards = {shard_id: Shard(shard_id, machine, services) for shard_id, machine in machines.items()}
         return cls(
             cluster=shards[CLUSTER_SHARD],
             diskless={

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -50,7 +49,7 @@ from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, ScanReport
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule, RulesOf
-from diskless_core.files.service import FileMaintenance
+from diskless_core.files.service import FileMaintenance, for_ever
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.metrics import Metrics
@@ -179,15 +178,15 @@ class Node:
         coordinators = Coordinators.build(shard_services, rules, self.config.diskless_metadata_topic_num_partitions)
         self._stack.push_async_callback(coordinators.stop)
         await coordinators.start()
-        self._run_until_stopped(ShardWatch(coordinators, self.metrics).run(), "figures of shards")
+        self._run_until_stopped(ShardWatch(coordinators, self.metrics).run, "figures of shards")
         for shard in coordinators.all():
             snapshotter = Snapshotter(shard, log, snapshots, _snapshot_rules(self.config), self._clock)
-            self._run_until_stopped(snapshotter.run(), f"{shard.id} snapshots")
+            self._run_until_stopped(snapshotter.run, f"{shard.id} snapshots")
         self._coordinators = coordinators
         return coordinators
 
-    def _run_until_stopped(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
+    def _run_until_stopped(self, loop: Callable[[], Awaitable[None]], name: str) -> None:
+        task = asyncio.create_task(for_ever(loop), name=name)
 
         async def stop() -> None:
             task.cancel()
@@ -306,7 +305,7 @@ class Node:
             ),
             self.config.diskless_coordinator_orphan_scan_interval_ms,
         )
-        self._run_until_stopped(orphans.run(), "orphan scan")
+        self._run_until_stopped(orphans.run, "orphan scan")
 
     # --- serving -------------------------------------------------------------------------------------------------
 

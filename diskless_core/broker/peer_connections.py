@@ -154,7 +154,7 @@ class PeerConnection:
 
     def _close(self, reason: str) -> None:
         self.is_closed = True
-        self._writer.close()
+        self._writer.transport.abort()  # a broker that reads nothing would keep an orderly end waiting
         while self._expected:
             answer = self._expected.popleft().answer
             if not answer.done():

@@ -36,7 +36,9 @@ class ShardWatch:
 
     async def run(self) -> None:
         """Ask for ever."""
-        await asyncio.gather(self._look_at_logs(), *(census.run() for census in self._censuses))
+        async with asyncio.TaskGroup() as loops:
+            for loop in (self._look_at_logs, *(census.run for census in self._censuses)):
+                loops.create_task(loop())
 
     async def _look_at_logs(self) -> None:
         while True:

@@ -109,13 +109,17 @@ class Leader:
         """Claim the shard for as long as the log hints at this node."""
         while True:
             try:
-                return await self._follow_hints()
-            except CoordinatorLogError as error:
+                async with asyncio.TaskGroup() as campaigns:
+                    await self._follow_hints(campaigns)
+                return
+            except* CoordinatorLogError as errors:
                 self._take_hint(None)
-                self._logger.warning("the log does not say who should lead; it is asked again", error=str(error))
-                await self.back_off()
+                self._logger.warning(
+                    "the log does not say who should lead; it is asked again", error=str(errors.exceptions[0])
+                )
+            await self.back_off()
 
-    async def _follow_hints(self) -> None:
+    async def _follow_hints(self, campaigns: asyncio.TaskGroup) -> None:
         campaign: asyncio.Task[None] | None = None
         try:
             async for hint in self._log.leadership(self.id, candidate=self.candidate):
@@ -123,7 +127,7 @@ class Leader:
                     campaign.cancel()
                 self._take_hint(hint)
                 if self.leadership.hint == self._node_id:
-                    campaign = asyncio.create_task(self._campaign(), name=f"{self.id} campaign")
+                    campaign = campaigns.create_task(self._campaign(), name=f"{self.id} campaign")
         finally:
             if campaign is not None:
                 campaign.cancel()

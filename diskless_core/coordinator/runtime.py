@@ -238,7 +238,7 @@ class Shard(Generic[RecordT]):
     @property
     def unflushed_rows(self) -> int:
         """Rows that are applied and not in the store yet."""
-        return self.state.unflushed_rows
+        return self.state.unstored_rows
 
     @property
     def bytes_since_snapshot(self) -> int:

@@ -136,7 +136,7 @@ class State:
     def get(self, table: Table[V], key: Key) -> V | None:
         """The speculative value: what it will be when everything pending has committed.
 
-        Of a table that is not resident this knows only what memory has; see `Shard.prefetch`.
+        Of a table that is not resident this knows only what memory has; see `Flusher.prefetch`.
         """
         pending = self._pending[table].get(key)
         if pending is not None:
@@ -230,6 +230,11 @@ class State:
     @property
     def unflushed_rows(self) -> int:
         return self._unflushed_rows
+
+    @property
+    def unstored_rows(self) -> int:
+        """Rows that the store may lack, those on their way to it included."""
+        return self._unflushed_rows + sum(map(len, self._flushing.values()))
 
     def begin_flush(self) -> dict[str, TableChanges]:
         """Hand out what the store lacks. It stays readable here until `end_flush`."""

@@ -70,14 +70,9 @@ class DeletionServices:
 
 
 class FileDeleter:
-    """Works on what has died in the shard `index` while this node leads it.
-
-    Attributes:
-        stages: how many objects the last round found in each stage but `LIVE`.
-    """
+    """Works on what has died in the shard `index` while this node leads it."""
 
     def __init__(self, index: int, services: DeletionServices) -> None:
-        self.stages: Counter[Stage] = Counter()
         self.hand_overs = HandOvers(services.shards[index], services.coordinators, services.clock)
         self._index = index
         self._shard = services.shards[index]
@@ -156,7 +151,6 @@ class FileDeleter:
             stages += work.stages
             next_due_ms = next_due_ms if work.next_due_ms is None else min(next_due_ms, work.next_due_ms)
             after = page[-1].object_key
-        self.stages = stages
         for stage in ENDING_STAGES:
             self._services.metrics.wal_objects.labels(str(self._shard.shard.id), stage.value).set(stages[stage])
         if unconfirmed:

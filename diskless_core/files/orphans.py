@@ -135,9 +135,10 @@ class OrphanScanner:
                 if unknown and not dry_run:
                     # What is listed was sealed before: of a shard that is used only from now on it has nothing.
                     await self._require_all_shards()
-                    deleted += len(set(await services.objects.delete(unknown)).intersection(unknown))
+                    gone = len(set(await services.objects.delete(unknown)).intersection(unknown))
+                    services.metrics.orphans_deleted.inc(gone)
+                    deleted += gone
         services.metrics.orphans_found.set(len(orphans))
-        services.metrics.orphans_deleted.inc(deleted)
         if orphans:
             _log.info("orphans found", found=len(orphans), deleted=deleted, candidates=candidates, dry_run=dry_run)
         return ScanReport(

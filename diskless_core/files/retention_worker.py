@@ -88,7 +88,7 @@ class RetentionWorker:
         head, rules = shard.head(partition), self._rules_of(partition)
         if head is None or rules is None or not rules.may_remove_from(head.size_bytes):
             return False
-        if oldest is not None and head.log_start_offset <= oldest.last_offset:
+        if oldest is not None and oldest.base_offset <= head.log_start_offset <= oldest.last_offset:
             self._oldest[partition] = oldest
             if not rules.removes(oldest, head.size_bytes, self._clock.now_ms()):
                 return False

@@ -35,7 +35,7 @@ class FileMaintenance:
     def start(self) -> None:
         """Begin. The shards have been started."""
         loops = [self.retention.run, *(one.run for one in self.trimmers), *(one.run for one in self.deleters)]
-        self._tasks = [asyncio.create_task(_for_ever(loop), name=loop.__qualname__) for loop in loops]
+        self._tasks = [asyncio.create_task(for_ever(loop), name=loop.__qualname__) for loop in loops]
 
     async def stop(self) -> None:
         """Stop; what is under way is done again by the next start."""
@@ -45,7 +45,7 @@ class FileMaintenance:
         await asyncio.gather(*(deleter.stop() for deleter in self.deleters))
 
 
-async def _for_ever(loop: Callable[[], Awaitable[None]]) -> None:
+async def for_ever(loop: Callable[[], Awaitable[None]]) -> None:
     """Run a loop; a defect in it is told, and must not end the work of a broker that runs for months."""
     while True:
         try:

@@ -46,11 +46,16 @@ class Process:
         self._loop.call_soon(callback, *args, context=self._context.copy())
 
     def may_run(self) -> bool:
-        """Asked before each callback, which has to wait if not."""
+        """Asked before each callback, which has to wait if not; this counts a step."""
+        self._steps_left -= 1
+        if not self._steps_left:
+            self.freeze()
+            self._stopped.set()
         return not self._frozen
 
     def freeze(self) -> None:
         self._frozen = True
+        self._steps_left = 0
 
     async def freeze_after(self, steps: int, within_s: float) -> None:
         """Freeze it between two steps, wherever it is then; return when it is frozen."""
@@ -60,14 +65,6 @@ class Process:
             async with asyncio.timeout(within_s):
                 await self._stopped.wait()
         self.freeze()
-
-    def may_step(self) -> bool:
-        """Whether it runs; this counts a step."""
-        self._steps_left -= 1
-        if not self._steps_left:
-            self._frozen = True
-            self._stopped.set()
-        return not self._frozen
 
     def thaw(self) -> None:
         """Go on where it stopped; all that became due meanwhile is due now, in that order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import random
@@ -12,6 +13,7 @@ import pytest
 
 from tests.architecture.source_files import ROOT
 from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.processes import ProcessLoop
 from tests.simulation.run import simulate
 from tests.simulation.scenario import draw
 
@@ -68,3 +70,30 @@ def test_a_broken_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.Monkey
     worlds = (seed for seed in itertools.count() if mutation.can_show_in(draw(seed)))
     mutation.apply(monkeypatch)
     assert any(simulate(seed).violation is not None for seed in itertools.islice(worlds, MUTANT_WORLDS))
+
+
+def test_a_process_stops_between_two_of_its_steps_and_goes_on_there() -> None:
+    with asyncio.Runner(loop_factory=ProcessLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, ProcessLoop)
+        process = loop.process("p")
+        steps: list[float] = []
+
+        async def step() -> None:
+            while True:
+                steps.append(loop.time())
+                await asyncio.sleep(0.001)
+
+        async def main() -> None:
+            stepping = process.start(step())
+            await process.freeze_after(5, within_s=1.0)
+            assert loop.time() < 0.1
+            taken = len(steps)
+            await asyncio.sleep(1)
+            assert len(steps) == taken > 0
+            process.thaw()
+            await asyncio.sleep(0.1)
+            assert len(steps) > taken
+            stepping.cancel()
+
+        runner.run(main())

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
 
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.shard_watch import LOOK_S, ShardWatch
@@ -16,46 +20,70 @@ from tests.support.shards import EXPIRATION_MS, TOPIC, Sequential, batch, commit
 from tests.support.virtual_time import VirtualClock, run
 
 
+@asynccontextmanager
+async def served_shards() -> AsyncIterator[tuple[Coordinators, Metrics]]:
+    """All shards of a node, two of them diskless ones, which it leads."""
+    log = SharedLog().node(1)
+    await log.start()
+    metrics = Metrics()
+    services = ShardServices(
+        node_id=1,
+        clock=VirtualClock(asyncio.get_running_loop()),
+        log=log,
+        store=MemoryCoordinatorStore(),
+        metrics=metrics,
+    )
+    rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
+    coordinators = Coordinators.build(services, rules, 2)
+    await coordinators.start()
+    for shard in coordinators.all():
+        await shard.until_leading()
+    yield coordinators, metrics
+    await coordinators.stop()
+    await log.stop()
+
+
 def test_every_shard_is_exported_and_its_log_is_looked_at_again_and_again() -> None:
     async def main() -> None:
-        log = SharedLog().node(1)
-        await log.start()
-        metrics = Metrics()
-        services = ShardServices(
-            node_id=1,
-            clock=VirtualClock(asyncio.get_running_loop()),
-            log=log,
-            store=MemoryCoordinatorStore(),
-            metrics=metrics,
-        )
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        coordinators = Coordinators.build(services, rules, 2)
-        await coordinators.start()
-        for shard in coordinators.all():
-            await shard.until_leading()
-        watching = asyncio.create_task(ShardWatch(coordinators, metrics).run())
-        await asyncio.sleep(1)
-        first = coordinators.diskless[0]
+        async with served_shards() as (coordinators, metrics):
+            watching = asyncio.create_task(ShardWatch(coordinators, metrics).run())
+            await asyncio.sleep(1)
+            first = coordinators.diskless[0]
 
-        def exported(name: str, shard: object = first.shard.id) -> float | None:
-            return metrics.registry.get_sample_value(f"diskless_{name}", {"shard": str(shard)})
+            def exported(name: str, shard: object = first.shard.id) -> float | None:
+                return metrics.registry.get_sample_value(f"diskless_{name}", {"shard": str(shard)})
 
-        before = exported("coordinator_log_end_offset")
-        await first.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
-        await first.commit_file(commit_of("a", batch(producer=(7, 0, 0)), batch(producer=(8, 0, 0))))
-        await asyncio.sleep(LOOK_S)
+            before = exported("coordinator_log_end_offset")
+            await first.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
+            await first.commit_file(commit_of("a", batch(producer=(7, 0, 0)), batch(producer=(8, 0, 0))))
+            await asyncio.sleep(LOOK_S)
 
-        for shard in coordinators.all():
-            assert exported("coordinator_leading", shard.id) == 1
-            assert exported("coordinator_log_start_offset", shard.id) == 0
-            assert exported("coordinator_log_end_offset", shard.id) == exported("coordinator_applied_offset", shard.id)
-        assert before is not None
-        assert exported("coordinator_log_end_offset") == first.shard.next_offset > before
-        assert exported("coordinator_producers") == 2
-        assert exported("coordinator_log_bytes_since_snapshot") == first.shard.applied_bytes
-        assert exported("coordinator_snapshot_timestamp_seconds") == 0
-        watching.cancel()
-        await coordinators.stop()
-        await log.stop()
+            for shard in coordinators.all():
+                assert exported("coordinator_leading", shard.id) == 1
+                assert exported("coordinator_log_start_offset", shard.id) == 0
+                assert exported("coordinator_log_end_offset", shard.id) == exported(
+                    "coordinator_applied_offset", shard.id
+                )
+            assert before is not None
+            assert exported("coordinator_log_end_offset") == first.shard.next_offset > before
+            assert exported("coordinator_producers") == 2
+            assert exported("coordinator_log_bytes_since_snapshot") == first.shard.applied_bytes
+            assert exported("coordinator_snapshot_timestamp_seconds") == 0
+            watching.cancel()
+
+    run(main)
+
+
+def test_a_defect_in_one_loop_leaves_none_of_the_others_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async def broken(_: ShardWatch) -> None:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(ShardWatch, "look_at_logs", broken)
+        async with served_shards() as (coordinators, metrics):
+            before = asyncio.all_tasks()
+            with pytest.raises(ExceptionGroup):
+                await ShardWatch(coordinators, metrics).run()
+            assert asyncio.all_tasks() == before
 
     run(main)

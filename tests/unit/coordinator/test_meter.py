@@ -79,6 +79,7 @@ def test_flushes_are_counted_with_their_rows_and_what_they_reach() -> None:
         assert shard.unflushed_rows > 0
         with node.failing_store(), pytest.raises(CoordinatorStoreError):
             await shard.flush()
+        assert shard.unflushed_rows > 0
         assert counted(node, "flush_failures_total") == 1
         assert shard.stored_offset < shard.next_offset
         await shard.flush()

@@ -459,3 +459,21 @@ def test_a_row_that_is_flushed_while_the_store_is_asked_for_it_is_found() -> Non
         await node.stop()
 
     run(main)
+
+
+def test_a_defect_of_the_log_while_the_shard_is_claimed_ends_its_work_and_is_told() -> None:
+    async def main() -> None:
+        shared = SharedLog()
+        node = ShardNode(shared, VirtualClock(asyncio.get_running_loop()))
+        await node.start(lead=False)
+
+        async def broken(*_: object) -> list[int]:
+            raise RuntimeError("a defect")
+
+        node.log.append = broken
+        shared.set_leader(SHARD_ID, 1)
+        await asyncio.sleep(10)
+        assert node.shard.shard.failure is not None
+        await node.stop()
+
+    run(main)

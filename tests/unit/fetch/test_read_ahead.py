@@ -117,6 +117,7 @@ def test_what_is_under_way_ends_with_the_broker() -> None:
             with path.objects.hold(Operation.GET) as hold:
                 await hold.reached()
                 await consumer.ahead.stop()
+                assert not consumer.ahead._under_way
                 hold.release()
 
     run(main)

@@ -94,6 +94,24 @@ def test_by_size_and_by_time_the_oldest_go_and_the_rest_can_be_read() -> None:
     run(main)
 
 
+def test_a_deletion_that_failed_is_tried_again_at_the_next_check() -> None:
+    async def main() -> None:
+        async with FileLife() as life:
+            await life.create_topic()
+            await life.put("old", batch(max_timestamp=START_MS))
+            await life.put("new", batch(max_timestamp=START_MS + 100 * HOUR_MS))
+            life.rules = by_time(HOUR_MS)
+            await asyncio.sleep(2 * 3600)
+            life.shared.fail_next_append(shard=life.nodes[0].shard_id)
+            await life.check_retention()
+            assert head_of(life).log_start_offset == 0
+            await life.nodes[0].shard.shard.until_leading()
+            await life.check_retention()
+            assert [one.object_key for one in await life.live_runs()] == ["new"]
+
+    run(main)
+
+
 @guarantee("Deletion and retention", "Retention costs what it removes: a partition that loses nothing costs nothing.")
 def test_a_partition_that_loses_nothing_costs_neither_store_nor_log(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
