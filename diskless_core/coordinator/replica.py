@@ -69,10 +69,13 @@ class Replica(Generic[RecordT]):
         """
         await self.store.open(self.state.tables)
         self.next_offset = await self.store.read(lambda store: store.applied_offset())
-        if self.next_offset > bounds.end:
-            self._log.warning("the store is ahead of the log and is dropped", store=self.next_offset, log=bounds.end)
-            await self.store.read(lambda store: store.clear())
-            self.next_offset = 0
+        known = self.next_offset or await self._snapshots.reached(self.id)
+        if known > bounds.end:
+            raise CoordinatorError(
+                f"the log of {self.id} ends at offset {bounds.end}, the store or a snapshot knows of commits "
+                f"up to {known}: the log was lost or cut. Nothing was changed: bring it back. To give up for good what it "
+                f"lacks, delete the coordinator store, and the shard's snapshots in the object store"
+            )
         if self.next_offset < bounds.start:
             self.next_offset = await self._fill_store(bounds)
         self.flusher.stored_offset = self.next_offset

@@ -43,6 +43,10 @@ class SnapshotSource(Protocol):
         """
         ...
 
+    async def reached(self, shard: ShardId) -> int:
+        """The offset that the newest snapshot reaches, 0 without one. Errors as `restore`."""
+        ...
+
 
 class NoSnapshots:
     """For shards whose log is never pruned."""
@@ -50,6 +54,10 @@ class NoSnapshots:
     async def restore(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> int:
         del tables, store
         raise CoordinatorError(f"the log of {shard} was pruned, and there is no place for snapshots")
+
+    async def reached(self, shard: ShardId) -> int:
+        del shard
+        return 0
 
 
 class Snapshots:
@@ -144,6 +152,14 @@ class Snapshots:
         raise CoordinatorError(
             f"the log of {shard} was pruned, and no snapshot is in {self._folder(shard)} that can be loaded"
         )
+
+    async def reached(self, shard: ShardId) -> int:
+        """See `SnapshotSource.reached`."""
+        try:
+            manifest = await self.newest(shard)
+        except WalObjectStoreError as error:
+            raise CoordinatorError(f"the snapshots of {shard} cannot be looked for: {error}") from error
+        return manifest.applied_offset if manifest is not None else 0
 
     async def _load(self, shard: ShardId, manifest: Manifest, tables: Sequence[TableSpec], store: StoreThread) -> int:
         if dict(manifest.tables) != snapshot_format.declared(tables):

@@ -82,14 +82,18 @@ def test_a_follower_whose_store_reached_beyond_a_claim_follows_on_after_a_restar
     run(main)
 
 
-def test_a_store_that_is_ahead_of_the_log_is_dropped() -> None:
+def test_a_store_that_is_ahead_of_the_log_is_kept_and_the_start_refused() -> None:
     async def main() -> None:
         node = await started()
         await node.commit(commit_of("a", batch()))
         await node.stop()
-        node.shared = SharedLog()
+        log, node.shared = node.shared, SharedLog()
+        with pytest.raises(CoordinatorError, match="the log was lost or cut"):
+            await node.start()
+        await node.stop()
+        node.shared = log
         await node.start()
-        assert node.shard.heads() == {}
+        assert next_offset(node) == 1
         await node.stop()
 
     run(main)
