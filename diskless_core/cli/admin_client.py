@@ -59,6 +59,10 @@ def ask(method: str, url: str, path: str) -> Any:
         connection.request(method, parts.path.rstrip("/") + path)
         response = connection.getresponse()
         body = response.read()
+    except TimeoutError as error:
+        raise AdminClientError(
+            f"{url} gave no answer within {TIMEOUT_S:.0f} s: it may be at work still, its log tells"
+        ) from error
     except (OSError, HTTPException) as error:
         raise AdminClientError(
             f"no broker answers at {url}: {error}. Is it running, and is this its admin.listener?"

@@ -39,7 +39,7 @@ def tell(console: Console, clock: Clock, records: int) -> list[str]:
         console.print(f"created the topic [bold]{TOPIC}[/bold] with {PARTITIONS} partitions")
 
         with _progress(console, "producing, idempotent, zstd", records) as advance:
-            demo_traffic.produce(broker.bootstrap, records, advance)
+            demo_traffic.produce(broker.bootstrap, records, clock, advance)
         first = _read(console, clock, broker, _FIRST_GROUP, records)
 
         pid = broker.pid

@@ -70,7 +70,7 @@ def create_topic(bootstrap: str) -> None:
     admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)])[TOPIC].result(timeout=STALL_S)
 
 
-def produce(bootstrap: str, records: int, progress: Progress) -> int:
+def produce(bootstrap: str, records: int, clock: Clock, progress: Progress) -> int:
     """Write `records` keyed records idempotently with zstd, and return how many were acknowledged.
 
     Raises:
@@ -102,9 +102,12 @@ def produce(bootstrap: str, records: int, progress: Progress) -> int:
         if index % 500 == 0:
             producer.poll(0)
             progress(acknowledged)
-    while (left := len(producer)) and producer.flush(1) < left:
+    left, deadline = len(producer), clock.monotonic() + STALL_S
+    while left and clock.monotonic() < deadline:
+        before, left = left, producer.flush(1)
+        if left < before:
+            deadline = clock.monotonic() + STALL_S
         progress(acknowledged)
-    progress(acknowledged)
     if refused or acknowledged != records:
         raise TrafficError(f"{records - acknowledged:,} of {records:,} records were not acknowledged: {refused[:1]}")
     return acknowledged

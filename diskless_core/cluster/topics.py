@@ -271,6 +271,7 @@ class Topics:
         for info in list(self.all()):
             await self._create_partitions(info)
         known = {topic_id: name for shard in self._replicas.values() for topic_id, name in shard.topics().items()}
+        await self._cluster.barrier()  # all of these were created before: what the cluster shard lacks now, it removed
         for topic_id, name in known.items():
             if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
                 await self._clear_away(topic_id, name)

@@ -57,7 +57,7 @@ class BrokerConfig(Settings):
     )
     broker_rack: OptionalText = Field(
         default=None,
-        description="Rack or availability zone of this broker. Clients of the same one are led to it.",
+        description="Rack or availability zone of this broker, shown to clients.",
     )
     cluster_id: OptionalText = Field(
         default=None,

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, NotCoordinatorError
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.groups.administration import ALL_GROUP_OPERATIONS, GroupAdministration
 from diskless_core.groups.consumer.service import ConsumerGroups
@@ -108,7 +108,7 @@ class GroupCoordinator:
         if refusal is not ErrorCode.NONE:
             return JoinAnswer(error=refusal, member_id=request.member_id)
         await self._registry.require_loaded()
-        if self._registry.find_consumer(request.group_id) is not None:
+        while self._registry.find_consumer(request.group_id) is not None:  # a new one may come while one goes
             if not await self._consumers.make_way(request.group_id):
                 return JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
             await self._registry.require_loaded()
@@ -248,10 +248,15 @@ class GroupCoordinator:
     async def topic_deleted(self, topic_id: uuid.UUID, name: str) -> None:
         """Delete all groups' offsets of a topic that is gone. A newer topic of the same name is not touched.
 
+        A node that does not lead the groups leaves them: they are invisible once the name has another id, and expire.
+
         Raises:
-            CoordinatorError: as `expire_offsets`. Offsets that stay are invisible once the name has another id.
+            CoordinatorError: as `expire_offsets`.
         """
-        await self._retention.topic_deleted(topic_id, name)
+        try:
+            await self._retention.topic_deleted(topic_id, name)
+        except NotCoordinatorError as error:
+            _logger.info("offsets of a deleted topic are left to expire", topic=name, reason=str(error))
 
     async def _sweep(self) -> None:
         while True:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from diskless_core.cli import demo_traffic
 from diskless_core.cli.broker_process import BrokerProcess, BrokerProcessError
 from diskless_core.clock import SystemClock
 
@@ -22,6 +23,15 @@ def test_the_demo_proves_its_point_and_cleans_up(tmp_path):
     assert "3,000 records acknowledged, and 3,000 read" in done.stdout
     assert "none lost, none twice" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_producer_waits_for_a_broker_that_takes_seconds_to_acknowledge(tmp_path):
+    clock = SystemClock()
+    slow = {"diskless.append.commit.interval.ms": "2000", "diskless.append.linger.ms": "2000"}
+    with BrokerProcess(tmp_path, clock, overrides=slow) as broker:
+        broker.start()
+        demo_traffic.create_topic(broker.bootstrap)
+        assert demo_traffic.produce(broker.bootstrap, 10, clock, lambda _: None) == 10
 
 
 def test_without_librdkafka_the_demo_says_what_to_install(tmp_path):

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from diskless_core.cli import admin_client
 from diskless_core.cli.admin_client import AdminClientError, ask, url_of
 from diskless_core.config.listeners import Listener
 
@@ -30,6 +31,14 @@ def answering(status, body):
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+def test_an_answer_that_takes_too_long_is_not_said_to_be_of_no_broker(monkeypatch):
+    monkeypatch.setattr(admin_client, "TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(AdminClientError, match="may be at work still"):
+            ask("POST", url, "/orphans/scan")
 
 
 @pytest.mark.parametrize(

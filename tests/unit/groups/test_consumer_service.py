@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -371,6 +372,24 @@ async def test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_off
     async with running_node(log, topics) as node:
         assert (await listed(node))["g"][1] == "classic"
         assert await fetch(node, None, -1) == 5
+
+
+async def test_a_consumer_group_that_comes_anew_while_its_empty_one_gives_way_keeps_the_id(topics):
+    async with running_node(topics=topics) as node:
+        await beat(node)
+        await beat(node, epoch=-1)
+        node.shared_log.hold_high_watermark(SHARD)
+        joining = asyncio.create_task(node.join(version=3))
+
+        async def is_giving_way():
+            return node.shard.pending_commands == 1
+
+        await node.until(is_giving_way)
+        coming = asyncio.create_task(beat(node))
+        await asyncio.sleep(0)
+        node.shared_log.release_high_watermark(SHARD)
+        assert (await coming).error_code == ErrorCode.NONE
+        assert (await joining).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 # --- where the groups are not ----------------------------------------------------------------------------------------

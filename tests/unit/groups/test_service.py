@@ -253,6 +253,14 @@ async def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay(nod
     assert await node.fetch(new_id, version=10) == {(new_id, 0): (-1, "", 0), (new_id, 1): (5, "", 0)}
 
 
+async def test_a_node_that_does_not_lead_the_groups_leaves_offsets_of_a_deleted_topic_and_says_no_error(node):
+    await node.commit({("t", 0): 1})
+    node.shared_log.set_leader(SHARD, None)
+    await node.until(lambda: _holds(not node.shard.leading))
+    await node.groups.topic_deleted(node.topics.ids["t"], "t")
+    assert {key for key, _ in node.shard.state.rows(GROUP_OFFSETS)} == {("g", "t", 0)}
+
+
 async def test_offsets_and_groups_expire(node):
     joined = await node.stable()
     await node.commit({("t", 0): 1}, joined=joined)
