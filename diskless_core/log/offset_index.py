@@ -7,7 +7,7 @@ A file of 8-byte entries, an offset relative to the segment's base and a byte po
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from diskless_core.protocol.record_batch import Buffer
@@ -50,6 +50,21 @@ def lookup(index: Buffer, base_offset: int, target: int) -> OffsetPosition:
         return OffsetPosition(base_offset, 0)
     found, position = _ENTRY.unpack_from(view, (behind - 1) * ENTRY_BYTES)
     return OffsetPosition(base_offset + found, position)
+
+
+def first_from(index: Buffer, base_offset: int, position: int) -> OffsetPosition | None:
+    """The first entry at the byte `position` of the segment or behind; None without one.
+
+    Raises:
+        CorruptIndexError: as `lookup`.
+    """
+    view = _entries(index)
+    count = len(view) // ENTRY_BYTES
+    before = bisect_left(range(count), position, key=lambda entry: _ENTRY.unpack_from(view, entry * ENTRY_BYTES)[1])
+    if before == count:
+        return None
+    found, at = _ENTRY.unpack_from(view, before * ENTRY_BYTES)
+    return OffsetPosition(base_offset + found, at)
 
 
 def entries(index: Buffer, base_offset: int) -> list[OffsetPosition]:

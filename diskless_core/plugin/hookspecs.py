@@ -18,6 +18,9 @@ from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.gateway_placement import GatewayPlacement, GatewayPlacementPlugin
 from diskless_core.plugin.offset_assignment import OffsetAssignment, OffsetAssignmentPlugin
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionPlugin
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataPlugin
+from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStoragePlugin
+from diskless_core.plugin.segment_compaction import SegmentCompaction, SegmentCompactionPlugin
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStorePlugin
 
 PROJECT = "diskless"
@@ -159,6 +162,69 @@ class Hooks:
         """
         raise NotImplementedError
 
+    @staticmethod
+    @hookspec
+    def diskless_remote_storages() -> list[RemoteStoragePlugin]:
+        """Storages of segments, chosen with `remote_storage=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_remote_storages() -> list[RemoteStoragePlugin]:
+                return [
+                    RemoteStoragePlugin(
+                        name="tape",
+                        factory=TapeStorage,
+                        settings=TapeSettings,
+                        api_version="1.0",
+                        help="Keeps segments on tape.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    @hookspec
+    def diskless_remote_log_metadatas() -> list[RemoteLogMetadataPlugin]:
+        """Keepers of the metadata of segments, chosen with `remote_log_metadata=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_remote_log_metadatas() -> list[RemoteLogMetadataPlugin]:
+                return [
+                    RemoteLogMetadataPlugin(
+                        name="postgres",
+                        factory=PostgresMetadata,
+                        settings=PostgresSettings,
+                        api_version="1.0",
+                        help="Keeps the metadata of segments in PostgreSQL.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    @hookspec
+    def diskless_segment_compactions() -> list[SegmentCompactionPlugin]:
+        """Engines that make segments of WAL objects, chosen with `segment_compaction=<name>`.
+
+        Example::
+
+            @hookimpl
+            def diskless_segment_compactions() -> list[SegmentCompactionPlugin]:
+                return [
+                    SegmentCompactionPlugin(
+                        name="ray",
+                        factory=RayCompaction,
+                        settings=RaySettings,
+                        api_version="1.0",
+                        help="Compacts on a Ray cluster.",
+                    )
+                ]
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun(Generic[InterfaceT]):
@@ -229,6 +295,30 @@ ORPHAN_DETECTION = Noun(
     help="Which objects may be orphans: uploaded and never committed.",
     default="listing",
 )
+REMOTE_STORAGE = Noun(
+    name="remote_storage",
+    hook="diskless_remote_storages",
+    descriptor=RemoteStoragePlugin,
+    interface=RemoteStorage,
+    help="Where segments are kept: copy, fetch, delete (KIP-405).",
+    default="fsspec",
+)
+REMOTE_LOG_METADATA = Noun(
+    name="remote_log_metadata",
+    hook="diskless_remote_log_metadatas",
+    descriptor=RemoteLogMetadataPlugin,
+    interface=RemoteLogMetadata,
+    help="Which segments there are, and in what state (KIP-405).",
+    default="coordinator",
+)
+SEGMENT_COMPACTION = Noun(
+    name="segment_compaction",
+    hook="diskless_segment_compactions",
+    descriptor=SegmentCompactionPlugin,
+    interface=SegmentCompaction,
+    help="The engine that turns batches in WAL objects into segments.",
+    default="inline",
+)
 
 NOUNS: Mapping[str, Noun[Any]] = {
     noun.name: noun
@@ -239,6 +329,9 @@ NOUNS: Mapping[str, Noun[Any]] = {
         OFFSET_ASSIGNMENT,
         GATEWAY_PLACEMENT,
         ORPHAN_DETECTION,
+        REMOTE_STORAGE,
+        REMOTE_LOG_METADATA,
+        SEGMENT_COMPACTION,
     )
 }
 """All nouns, in the order in which lists and documentation show them."""

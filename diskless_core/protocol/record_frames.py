@@ -7,6 +7,7 @@ of `__consumer_offsets` have an int16 version in front instead; a key's version 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 from diskless_core.protocol.codec import CompiledRecord
@@ -71,8 +72,10 @@ def record_prefix(record_class: type[CompiledRecord], version: int = 0) -> bytes
     return encode_uvarint(FRAME_VERSION) + encode_uvarint(api_key) + encode_uvarint(version)
 
 
-def decode_record(data: bytes | bytearray | memoryview) -> Any:
-    """The one metadata record that `data` consists of, an instance of a class in `METADATA_RECORDS`.
+def decode_record(
+    data: bytes | bytearray | memoryview, records: Mapping[int, type[CompiledRecord]] = METADATA_RECORDS
+) -> Any:
+    """The one metadata record that `data` consists of, an instance of a class in `records`, which has them by api key.
 
     Raises:
         RecordFormatError: frame version, api key or record version is unknown, or the record is malformed.
@@ -84,7 +87,7 @@ def decode_record(data: bytes | bytearray | memoryview) -> Any:
         version, pos = read_uvarint(view, pos)
     except (VarintError, IndexError) as error:
         raise RecordFormatError("the frame of a metadata record is malformed") from error
-    record_class = METADATA_RECORDS.get(api_key)
+    record_class = records.get(api_key)
     if frame_version != FRAME_VERSION or record_class is None:
         raise RecordFormatError(f"no metadata record has frame version {frame_version} and api key {api_key}")
     return _decode(record_class, version, view, pos)

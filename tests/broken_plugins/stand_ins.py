@@ -11,6 +11,9 @@ from diskless_core.plugin.gateway_placement import GatewayPlacementPlugin
 from diskless_core.plugin.hookspecs import NOUNS, hookimpl
 from diskless_core.plugin.offset_assignment import OffsetAssignmentPlugin
 from diskless_core.plugin.orphan_detection import OrphanDetectionPlugin
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataPlugin
+from diskless_core.plugin.remote_storage import RemoteStoragePlugin
+from diskless_core.plugin.segment_compaction import SegmentCompactionPlugin
 from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
 from tests.broken_plugins.zoo import announce
 
@@ -58,6 +61,21 @@ def diskless_gateway_placements():
 @hookimpl
 def diskless_orphan_detections():
     return describe(OrphanDetectionPlugin, "listing")
+
+
+@hookimpl
+def diskless_remote_storages():
+    return describe(RemoteStoragePlugin, "fsspec")
+
+
+@hookimpl
+def diskless_remote_log_metadatas():
+    return describe(RemoteLogMetadataPlugin, "coordinator")
+
+
+@hookimpl
+def diskless_segment_compactions():
+    return describe(SegmentCompactionPlugin, "inline")
 
 
 def announce_stand_ins():

@@ -8,13 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import fsspec
 import pytest
 from aiobotocore.session import AioSession
-from botocore.config import Config
 from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
@@ -134,35 +131,6 @@ class S3BackDoor(ObjectBackDoor):
             if error.response["Error"]["Code"] == "NoSuchKey":
                 return None
             raise
-
-
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture(scope="session")
-def s3_client(s3_endpoint: str) -> Iterator[Any]:
-    client = boto3.client(
-        "s3",
-        endpoint_url=s3_endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="test-key",
-        aws_secret_access_key="test-secret",
-        config=Config(retries={"total_max_attempts": 1}),
-    )
-    yield client
-    client.close()
-
-
-@pytest.fixture(scope="session")
-def s3_session() -> AioSession:
-    """What botocore has read of S3's description, which takes long."""
-    return AioSession()
 
 
 class TestS3(WalObjectStoreContract):

@@ -68,6 +68,18 @@ class DisklessHorizonRaisedRecord(CompiledRecord, ApiData, load_json=__package__
     """Extension: older WAL objects cannot be committed any more."""
 
 
+class DisklessRecordsTieredRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: records of a partition are in a segment now."""
+
+
+class DisklessPartitionAdoptedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: an empty partition has the records of segments."""
+
+
+class DisklessRemoteLogMetadataRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: what is known of a segment in remote storage has changed."""
+
+
 class CoordinatorEntryRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: term and sequence, first in each entry of a coordinator log."""
 
@@ -127,6 +139,9 @@ METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
         DisklessFileReceivedRecord,
         DisklessFileForgottenRecord,
         DisklessHorizonRaisedRecord,
+        DisklessRecordsTieredRecord,
+        DisklessPartitionAdoptedRecord,
+        DisklessRemoteLogMetadataRecord,
     )
 }
 """Records in KRaft's framing, by api key."""

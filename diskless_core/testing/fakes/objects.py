@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 from itertools import islice
 
@@ -18,6 +15,7 @@ from diskless_core.plugin.wal_object_store import (
     WalObjectStore,
     WalObjectStoreError,
 )
+from diskless_core.testing.fakes.faults import Misbehaving
 
 
 class Operation(StrEnum):
@@ -27,9 +25,6 @@ class Operation(StrEnum):
     GET = "get"
     LIST = "list"
     DELETE = "delete"
-
-
-MakeError = Callable[[], WalObjectStoreError]
 
 
 def slow_down() -> WalObjectStoreError:
@@ -42,101 +37,20 @@ def access_denied() -> WalObjectStoreError:
     return WalObjectStoreError("403 AccessDenied", retriable=False)
 
 
-class Hold:
-    """Calls that have begun and wait."""
-
-    def __init__(self) -> None:
-        self.waiting = 0
-        self._arrived = asyncio.Event()
-        self._released = asyncio.Event()
-
-    async def reached(self, calls: int = 1) -> None:
-        """Return as soon as so many calls wait here at once."""
-        while self.waiting < calls:
-            self._arrived.clear()
-            await self._arrived.wait()
-
-    def release(self) -> None:
-        """Let them go on, and all later ones through."""
-        self._released.set()
-
-    async def wait(self) -> None:
-        """Wait as a call does."""
-        self.waiting += 1
-        self._arrived.set()
-        try:
-            await self._released.wait()
-        finally:
-            self.waiting -= 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    error: MakeError
-    takes_effect: bool
-
-
-@dataclass(slots=True)
-class _Faults:
-    next: deque[_Failure] = field(default_factory=deque)
-    lasting: list[_Failure] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
-    delay_s: float = 0.0
-
-    def take(self) -> _Failure | None:
-        if self.next:
-            return self.next.popleft()
-        return self.lasting[-1] if self.lasting else None
-
-
-class MemoryWalObjectStore(WalObjectStore):
+class MemoryWalObjectStore(Misbehaving[Operation], WalObjectStore):
     """Objects in `objects`, which a test may read and change. Several brokers of one process may share an instance.
 
     Attributes:
         objects: the bytes of each object by key.
-        calls: how often each operation was asked for, failures included.
     """
 
     def __init__(self, clock: Clock, *, page_objects: int = 1000, requests_are_billed: bool = False) -> None:
+        super().__init__(Operation, slow_down)
         self.requests_are_billed = requests_are_billed
         self.objects: dict[str, bytes] = {}
-        self.calls: Counter[Operation] = Counter()
         self._clock = clock
         self._page_objects = page_objects
         self._modified_ms: dict[str, int] = {}
-        self._faults = {operation: _Faults() for operation in Operation}
-
-    def fail_next(
-        self, operation: Operation, times: int = 1, *, error: MakeError = slow_down, takes_effect: bool = False
-    ) -> None:
-        """Fail the next calls; with `takes_effect` only after they did what they should, as when an answer is lost."""
-        self._faults[operation].next.extend([_Failure(error, takes_effect)] * times)
-
-    @contextmanager
-    def failing(self, operation: Operation, *, error: MakeError = slow_down) -> Iterator[None]:
-        """Fail every call while the context lasts."""
-        lasting = self._faults[operation].lasting
-        lasting.append(_Failure(error, takes_effect=False))
-        try:
-            yield
-        finally:
-            lasting.pop()
-
-    def delay(self, operation: Operation, seconds: float) -> None:
-        """Make each call take so long from now on."""
-        self._faults[operation].delay_s = seconds
-
-    @contextmanager
-    def hold(self, operation: Operation) -> Iterator[Hold]:
-        """Make calls wait, before they have any effect, until the hold is released or the context ends."""
-        holds = self._faults[operation].holds
-        hold = Hold()
-        holds.append(hold)
-        try:
-            yield hold
-        finally:
-            holds.remove(hold)
-            hold.release()
 
     async def start(self) -> None:
         """Nothing to do."""
@@ -177,18 +91,3 @@ class MemoryWalObjectStore(WalObjectStore):
     def _info(self, key: str) -> ObjectInfo:
         modified_ms = self._modified_ms.setdefault(key, self._clock.now_ms())
         return ObjectInfo(key, len(self.objects[key]), modified_ms)
-
-    @asynccontextmanager
-    async def _called(self, operation: Operation) -> AsyncIterator[None]:
-        """What comes before and after the effect of a call."""
-        self.calls[operation] += 1
-        faults = self._faults[operation]
-        failure = faults.take()
-        for hold in tuple(faults.holds):
-            await hold.wait()
-        await asyncio.sleep(faults.delay_s)
-        if failure is not None and not failure.takes_effect:
-            raise failure.error()
-        yield
-        if failure is not None:
-            raise failure.error()

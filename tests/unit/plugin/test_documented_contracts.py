@@ -10,3 +10,6 @@ TestWalObjectStoreExample = example("wal_object_store").TestDictObjectStore
 TestOffsetAssignmentExample = example("offset_assignment").TestAlignedAssignment
 TestGatewayPlacementExample = example("gateway_placement").TestDedicatedPlacement
 TestOrphanDetectionExample = example("orphan_detection").TestPacedDetection
+TestRemoteStorageExample = example("remote_storage").TestDictRemoteStorage
+TestRemoteLogMetadataExample = example("remote_log_metadata").TestSqliteMetadata
+TestSegmentCompactionExample = example("segment_compaction").TestOneByOne

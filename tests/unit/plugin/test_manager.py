@@ -58,6 +58,9 @@ def test_the_catalogue_is_in_the_order_of_the_nouns_and_then_by_name():
         "offset_assignment.sequential",
         "gateway_placement.kip1164",
         "orphan_detection.listing",
+        "remote_storage.fsspec",
+        "remote_log_metadata.coordinator",
+        "segment_compaction.inline",
     ]
     assert [plugin.entry_point.key for plugin in catalogue.quarantined] == ["offset_assignment.zebra"]
 

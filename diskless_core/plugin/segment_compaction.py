@@ -1,0 +1,148 @@
+"""Hook noun `segment_compaction`: the engine that turns batches in WAL objects into segments in remote storage.
+
+An engine reads, builds and copies; the core plans, and is the only one to say what is a segment: it notes the states of
+each copy, and lets the coordinator forget the batches that a finished one holds. An engine that fails loses no data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from diskless_core.log.producer_snapshot import ProducerState
+from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.remote_storage import RemoteStorage
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+
+
+class SegmentCompactionError(Exception):
+    """The job could not be finished. What it has finished stays, the rest is done by the next one."""
+
+
+class BatchRange(NamedTuple):
+    """Adjacent batches of one partition in one WAL object: bytes `byte_offset` to `byte_offset + byte_size` of it.
+
+    The object has them as their producers sent them; `wal.batches.prepare` makes of them what consumers get.
+    `append_time_ms` is that of their commit, `timestamp_type` Kafka's attribute bit.
+    """
+
+    base_offset: int
+    last_offset: int
+    object_key: str
+    byte_offset: int
+    byte_size: int
+    append_time_ms: int
+    max_timestamp_ms: int
+    timestamp_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPlan:
+    """A segment to be made.
+
+    Attributes:
+        start_offset: where the segment before it ended. Its first batch may begin later.
+        end_offset: of its last record, inclusive.
+        size_bytes: exact size that its `.log` will have.
+        max_timestamp_ms: greatest timestamp of its records; where none has any, of their commits.
+        index_interval_bytes: Kafka's `index.interval.bytes`.
+        ranges: all of its batches, in order.
+    """
+
+    partition: TopicIdPartition
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    index_interval_bytes: int
+    ranges: Sequence[BatchRange]
+
+
+class CompactionJob(ABC):
+    """What an engine is given for one job. The methods belong to the node that runs the job: a driver, say.
+
+    Attributes:
+        partitions: what is to be done. Neighbours here are neighbours in WAL objects.
+        parallel_partitions: how many of them may be worked on at the same time.
+        objects: where the WAL objects are. To be read only.
+        remote_storage: where the segments go.
+        producer_id_expiration_ms: producers that wrote nothing for so long, by their timestamps, leave the snapshots.
+    """
+
+    partitions: Sequence[TopicIdPartition]
+    parallel_partitions: int
+    objects: WalObjectStore
+    remote_storage: RemoteStorage
+    producer_id_expiration_ms: int
+
+    @abstractmethod
+    def segments(self, partition: TopicIdPartition) -> AsyncGenerator[SegmentPlan, None]:
+        """The segments of a partition in order, without gaps, each planned when it is asked for.
+
+        A plan is some megabytes large at most; those of a whole partition may not fit into memory. It may be asked for
+        once.
+
+        Raises:
+            SegmentCompactionError: the batches can't be looked up.
+        """
+
+    @abstractmethod
+    async def producers_before(self, segment: SegmentPlan) -> ProducerState:
+        """The state of idempotent producers where this segment, the partition's first one in the job, begins.
+
+        Raises:
+            SegmentCompactionError: it can't be read.
+        """
+
+    @abstractmethod
+    async def begin(self, segment: SegmentPlan) -> RemoteLogSegmentMetadata:
+        """Note that the copy of a segment begins, under an id of its own.
+
+        Raises:
+            SegmentCompactionError: it can't be noted.
+        """
+
+    @abstractmethod
+    async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
+        """Note that a copy is complete, and have the coordinator forget its batches. In the order of the partition.
+
+        Returns:
+            False: the batches have gone meanwhile, or another job was quicker. The copy is removed, and the rest of
+            the partition's plan is void.
+
+        Raises:
+            SegmentCompactionError: no answer. The copy stays, for the next job to finish or remove.
+        """
+
+    @abstractmethod
+    async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove a copy that failed, if that can be done now; else the next job does it."""
+
+    @abstractmethod
+    def progressed(self, size_bytes: int) -> None:
+        """Tell that so many more bytes of segments have been copied."""
+
+
+class SegmentCompaction(ABC):
+    """Runs compaction jobs, one or several at a time."""
+
+    @abstractmethod
+    async def compact(self, job: CompactionJob) -> None:
+        """Make the segments of a job: `begin`, read, build, copy, `finish`, for each of them.
+
+        One that cannot be made ends its partition; the others go on. It runs on the broker's event loop, which it
+        must not block, and may be cancelled at any time.
+
+        Raises:
+            SegmentCompactionError: some partition was not done, after all others were tried. It says which and why.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentCompactionPlugin(Descriptor[SegmentCompaction]):
+    """Descriptor that `diskless_segment_compactions` yields."""
+
+    noun = "segment_compaction"

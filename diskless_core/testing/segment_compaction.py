@@ -1,0 +1,232 @@
+"""Contract suite of the noun `segment_compaction`: what every engine has to pass.
+
+Subclass `SegmentCompactionContract` in a test module and give it the fixture `engine`; needs pytest and pytest-asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from diskless_core.log import leader_epochs, producer_snapshot
+from diskless_core.plugin.remote_storage import IndexType
+from diskless_core.plugin.segment_compaction import SegmentCompaction, SegmentCompactionError
+from diskless_core.testing.compaction_job import (
+    APPEND_TIME_MS,
+    CUSTOM_METADATA,
+    EXPIRATION_MS,
+    TIME_MS,
+    FakeCompactionJob,
+    a_batch,
+)
+from diskless_core.testing.fakes import objects, remote_storage
+
+PARTITIONS = 3
+OBJECTS = 6
+
+
+def filled_job(job: FakeCompactionJob) -> FakeCompactionJob:
+    """Some partitions in some objects, three segments each."""
+    ranges = [
+        job.put(f"wal/{number}", {index: [a_batch(b"%d-%d" % (number, index) * 9)] * 2 for index in range(PARTITIONS)})
+        for number in range(OBJECTS)
+    ]
+    for index in range(PARTITIONS):
+        for first in range(0, OBJECTS, 2):
+            job.plan(index, *(some[index] for some in ranges[first : first + 2]))
+    return job
+
+
+def check_segments(job: FakeCompactionJob) -> None:
+    """Everything that was finished is as it should be."""
+    for (index, start_offset), metadata in job.finished.items():
+        stored = job.memory_storage.segments[metadata.segment_id]
+        assert stored.log == job.expected[index, start_offset], "the log is not what consumers get"
+        built = job.indexed(index, start_offset).finish()
+        assert stored.indexes[IndexType.OFFSET] == built.offset_index
+        assert stored.indexes[IndexType.TIMESTAMP] == built.time_index
+        assert leader_epochs.decode(stored.indexes[IndexType.LEADER_EPOCH]) == {0: 0}
+        assert IndexType.TRANSACTION not in stored.indexes
+
+
+class SegmentCompactionContract:
+    """An engine passes if a subclass with `engine` overridden does."""
+
+    @pytest.fixture
+    def engine(self) -> SegmentCompaction:
+        """The engine, as its factory makes it."""
+        raise NotImplementedError("give this fixture in the subclass")
+
+    @pytest.fixture
+    def job(self) -> FakeCompactionJob:
+        """What the engine is given: a subclass of `FakeCompactionJob` where it needs one."""
+        return FakeCompactionJob()
+
+    @pytest.mark.asyncio
+    async def test_a_job_without_partitions_is_done(self, engine: SegmentCompaction, job: FakeCompactionJob) -> None:
+        await engine.compact(job)
+        assert job.steps == []
+
+    @pytest.mark.asyncio
+    async def test_every_segment_is_made_exactly(self, engine: SegmentCompaction, job: FakeCompactionJob) -> None:
+        await engine.compact(filled_job(job))
+        assert job.finished.keys() == job.expected.keys()
+        check_segments(job)
+
+    @pytest.mark.asyncio
+    async def test_the_segments_of_a_partition_are_finished_in_order(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        await engine.compact(filled_job(job))
+        for index in range(PARTITIONS):
+            finished = [start for step, partition, start in job.steps if (step, partition) == ("finish", index)]
+            assert finished == sorted(finished)
+            assert len(finished) == OBJECTS // 2
+
+    @pytest.mark.asyncio
+    async def test_the_time_of_the_commit_goes_into_batches_of_such_topics(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        job.plan(0, job.put("wal/0", {0: [a_batch(b"a", b"b"), a_batch(b"c")]}, timestamp_type=1)[0])
+        await engine.compact(job)
+        check_segments(job)
+        assert job.finished[0, 0].max_timestamp_ms == APPEND_TIME_MS
+
+    @pytest.mark.asyncio
+    async def test_a_segment_can_begin_before_its_first_batch(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        job.put("wal/0", {0: [a_batch(b"gone")]})
+        job.plan(0, job.put("wal/1", {0: [a_batch(b"a")]})[0], start_offset=0)
+        await engine.compact(job)
+        assert list(job.finished) == [(0, 0)]
+        check_segments(job)
+
+    @pytest.mark.asyncio
+    async def test_snapshots_have_the_producers_up_to_the_end_of_their_segment(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        later = TIME_MS + EXPIRATION_MS // 2
+        too_late = later + EXPIRATION_MS
+        sent = [
+            a_batch(b"a", b"b", producer=(5, 0)),
+            a_batch(b"c", producer=(6, 0), timestamp_ms=later),
+            a_batch(b"d", producer=(5, 2), timestamp_ms=later),
+            a_batch(b"e", timestamp_ms=too_late - 1),
+            a_batch(b"f", timestamp_ms=too_late),
+        ]
+        for number, batch in enumerate(sent):
+            job.plan(0, job.put(f"wal/{number}", {0: [batch]})[0])
+        job.producers = dict(job.indexed(0, 0).producers)
+        job.producers[9] = job.producers[5]._replace(producer_id=9, last_offset=-1)
+        await engine.compact(job)
+        known = [
+            {key: (entry.last_sequence, entry.last_offset) for key, entry in self.snapshot(job, start).items()}
+            for start in (0, 2, 3, 4, 5)
+        ]
+        assert known[0] == {5: (1, 1), 9: (1, -1)}
+        assert known[2] == {5: (2, 3), 6: (0, 2), 9: (1, -1)}
+        assert known[3] == {5: (2, 3), 6: (0, 2)}
+        assert known[4] == {}
+
+    @staticmethod
+    def snapshot(job: FakeCompactionJob, start_offset: int) -> producer_snapshot.ProducerState:
+        """The producers in the snapshot of a segment of the first partition."""
+        stored = job.memory_storage.segments[job.finished[0, start_offset].segment_id]
+        return producer_snapshot.decode(stored.indexes[IndexType.PRODUCER_SNAPSHOT])
+
+    @pytest.mark.asyncio
+    async def test_progress_comes_to_the_bytes_that_were_copied(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        await engine.compact(filled_job(job))
+        assert job.progress_bytes == sum(len(log) for log in job.expected.values())
+
+    @pytest.mark.asyncio
+    async def test_objects_are_read_and_left_alone(self, engine: SegmentCompaction, job: FakeCompactionJob) -> None:
+        before = dict(filled_job(job).memory_objects.objects)
+        await engine.compact(job)
+        assert job.memory_objects.objects == before
+        assert not job.memory_objects.calls[objects.Operation.PUT]
+        assert not job.memory_objects.calls[objects.Operation.DELETE]
+
+    @pytest.mark.asyncio
+    async def test_a_partition_that_another_job_was_quicker_with_is_left_and_the_others_go_on(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        starts = sorted(start for index, start in filled_job(job).expected if index == 1)
+        job.lost = {(1, starts[1])}
+        await engine.compact(job)
+        assert job.finished.keys() == {key for key in job.expected if key[0] != 1} | {(1, starts[0])}
+        assert ("abandon", 1, starts[1]) not in job.steps, "whoever says so has removed it"
+        check_segments(job)
+
+    @pytest.mark.asyncio
+    async def test_a_copy_whose_outcome_is_not_known_is_left_for_the_next_job(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        starts = sorted(start for index, start in filled_job(job).expected if index == 1)
+        job.unknown = {(1, starts[0])}
+        with pytest.raises(SegmentCompactionError):
+            await engine.compact(job)
+        assert ("abandon", 1, starts[0]) not in job.steps, "the coordinator may have taken it"
+        assert job.finished.keys() == {key for key in job.expected if key[0] != 1}
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("damage", ["checksum", "missing object", "short object", "wrong offsets"])
+    async def test_damaged_batches_make_no_segment_and_the_other_partitions_go_on(
+        self, engine: SegmentCompaction, job: FakeCompactionJob, damage: str
+    ) -> None:
+        ranges = [job.put(f"wal/{index}", {index: [a_batch(b"x" * 20), a_batch(b"y")]})[index] for index in range(2)]
+        job.plan(0, ranges[0]._replace(last_offset=5) if damage == "wrong offsets" else ranges[0])
+        job.plan(1, ranges[1])
+        whole = job.memory_objects.objects
+        if damage == "checksum":
+            data = bytearray(whole["wal/0"])
+            data[ranges[0].byte_offset + ranges[0].byte_size - 1] ^= 1
+            whole["wal/0"] = bytes(data)
+        elif damage == "missing object":
+            del whole["wal/0"]
+        elif damage == "short object":
+            whole["wal/0"] = whole["wal/0"][: ranges[0].byte_offset + 40]
+        with pytest.raises(SegmentCompactionError):
+            await engine.compact(job)
+        assert list(job.finished) == [(1, 0)]
+        assert ("abandon", 0, 0) in job.steps
+        check_segments(job)
+
+    @pytest.mark.asyncio
+    async def test_a_storage_that_refuses_a_copy_ends_that_partition(
+        self, engine: SegmentCompaction, job: FakeCompactionJob
+    ) -> None:
+        filled_job(job).memory_storage.fail_next(remote_storage.Operation.COPY, error=remote_storage.access_denied)
+        with pytest.raises(SegmentCompactionError, match="AccessDenied"):
+            await engine.compact(job)
+        assert len({index for index, _ in job.finished}) == PARTITIONS - 1
+        assert len([step for step in job.steps if step[0] == "abandon"]) == 1
+        check_segments(job)
+
+    @pytest.mark.asyncio
+    async def test_a_cancelled_job_ends_and_the_next_one_is_not_spoiled(self, engine: SegmentCompaction) -> None:
+        cancelled = filled_job(FakeCompactionJob())
+        with cancelled.memory_storage.hold(remote_storage.Operation.COPY) as hold:
+            task = asyncio.create_task(engine.compact(cancelled))
+            await hold.reached()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert cancelled.finished == {}
+        job = filled_job(FakeCompactionJob())
+        await engine.compact(job)
+        assert job.finished.keys() == job.expected.keys()
+        check_segments(job)
+
+    @pytest.mark.asyncio
+    async def test_several_jobs_can_run_at_once(self, engine: SegmentCompaction) -> None:
+        jobs = [filled_job(FakeCompactionJob()) for _ in range(3)]
+        await asyncio.gather(*map(engine.compact, jobs))
+        for job in jobs:
+            assert job.finished.keys() == job.expected.keys()
+            assert all(metadata.custom_metadata in (None, CUSTOM_METADATA) for metadata in job.finished.values())
+            check_segments(job)
