@@ -111,6 +111,7 @@ def _found_partition(index: int, found: FoundRuns, runs: Any) -> Any:
         error_code=int(found.error),
         log_start_offset=found.log_start_offset,
         high_watermark=found.high_watermark,
+        local_start_offset=found.local_start_offset,
         batches=[_batch_info(run) for run in runs],
     )
 

@@ -90,6 +90,21 @@ DISKLESS: Meanings = {
         "By the scan for orphans, in every shard, before it deletes anything.",
         "Raises the horizon, never back. A commit of an older object is refused with KAFKA_STORAGE_ERROR.",
     ),
+    messages.DisklessRecordsTieredRecord: Meaning(
+        "Records are in a segment now, and not in WAL objects any more.",
+        "By compaction, when the segment's copy is complete and durable.",
+        "Adds the segment to those of the partition. Rows of batches below its end are trimmed later.",
+    ),
+    messages.DisklessPartitionAdoptedRecord: Meaning(
+        "A partition that was empty has the records of segments that Apache Kafka made.",
+        "For `diskless import kafka`.",
+        "Puts the segments; the partition goes on behind the last one.",
+    ),
+    messages.DisklessRemoteLogMetadataRecord: Meaning(
+        "The copy of a segment, or the deletion of a partition's segments, has come to another state.",
+        "By compaction and the removal of segments, where `remote_log_metadata` is `coordinator`.",
+        "Puts what is known of it, and removes it when all is deleted.",
+    ),
 }
 
 CLUSTER: Meanings = {

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from diskless_core.coordinator import file_operations, operations, time_index, time_lookup
+from diskless_core.coordinator import file_operations, operations, tiered, tiering_operations, time_index, time_lookup
 from diskless_core.coordinator.commands import (
     BatchResult,
     CommitFile,
@@ -34,8 +34,9 @@ from diskless_core.coordinator.runs import (
     within_budget,
 )
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.schema import BATCHES, FILES, PARTITIONS, TOPICS, PartitionHead
+from diskless_core.coordinator.schema import BATCHES, FILES, PARTITIONS, TIERED, TOPICS, PartitionHead
 from diskless_core.coordinator.tables import Writes
+from diskless_core.coordinator.tiered import TieredLog, TieredSegment
 from diskless_core.coordinator.time_lookup import PartitionRuns
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode
@@ -47,6 +48,9 @@ CommitListener = Callable[[Sequence[PartitionKey]], None]
 OffsetFinder = Callable[["DisklessShard", PartitionKey, int], Awaitable[ListedOffset]]
 """Looks up an offset by timestamp in what the node knows of a partition; it may have to read the batches themselves."""
 
+DeletionListener = Callable[[uuid.UUID], Awaitable[None]]
+"""Sees to what else there is of a topic. It raises CoordinatorError where it could not; then it is called again."""
+
 
 class DisklessShard:
     """One Diskless coordinator that lives on this node."""
@@ -57,6 +61,7 @@ class DisklessShard:
         self._recent = RecentRuns(shard.state)
         self._listeners: list[CommitListener] = []
         self._find_offset: OffsetFinder | None = None
+        self._before_deletion: DeletionListener | None = None
         shard.on_restore(self._recent.forget)
         shard.on_commit(self._committed)
 
@@ -67,6 +72,10 @@ class DisklessShard:
     def find_offsets_with(self, finder: OffsetFinder) -> None:
         """Answer `list_offsets` from now on, with what `finder` finds."""
         self._find_offset = finder
+
+    def before_deletion(self, listener: DeletionListener) -> None:
+        """From now on, call `listener` with a topic that is to be deleted, and delete it if that raises nothing."""
+        self._before_deletion = listener
 
     def _committed(self, writes: Writes) -> None:
         self._recent.note(writes)
@@ -90,6 +99,8 @@ class DisklessShard:
 
     async def delete_topic(self, topic_id: uuid.UUID) -> ErrorCode:
         """DisklessDeleteTopics: UNKNOWN_TOPIC_ID when this shard has nothing of it."""
+        if self._before_deletion is not None:
+            await self._before_deletion(topic_id)
         return await self.shard.submit(lambda command: operations.delete_topic(command, topic_id.bytes))
 
     async def commit_file(self, request: CommitFile) -> list[BatchResult]:
@@ -127,11 +138,36 @@ class DisklessShard:
             return head.log_start_bytes
         if offset == head.next_offset:
             return head.appended_bytes
+        if offset < head.local_start_offset:
+            return head.local_start_bytes - tiered.size_from(self.tiered(partition), offset)
         try:
             runs = await self.runs_from(partition, offset, 1)
         except CoordinatorStoreError as error:
             raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
         return runs[0].bytes_before if runs else head.appended_bytes
+
+    async def tier(self, partition: PartitionKey, segment: TieredSegment, *, expected: int) -> bool:
+        """Forget the batches from `expected` to the segment's end: the segment has them, complete and durable.
+
+        False when WAL objects do not begin at `expected` any more and the segment is not the reason: its records are
+        gone, or in another segment. The same call again gives the same answer while the records are not deleted.
+
+        Raises:
+            CoordinatorError: no answer; it may have happened, and has to be asked again.
+        """
+        return await self.shard.submit(lambda command: tiering_operations.tier(command, partition, segment, expected))
+
+    async def adopt(
+        self, partition: PartitionKey, log_start_offset: int, segments: Sequence[TieredSegment]
+    ) -> ErrorCode:
+        """Give an empty partition the records of segments that were made elsewhere; see `tiering_operations.adopt`.
+
+        Raises:
+            CoordinatorError: no answer; it can be asked again.
+        """
+        return await self.shard.submit(
+            lambda command: tiering_operations.adopt(command, partition, log_start_offset, segments)
+        )
 
     async def list_offsets(self, partition: PartitionKey, timestamp: int) -> ListedOffset:
         """DisklessListOffsets, strictly: it reflects all that was committed before the call.
@@ -230,6 +266,10 @@ class DisklessShard:
         """What this node knows of a partition now; None when it is not there."""
         return self.shard.state.committed(PARTITIONS, partition)
 
+    def tiered(self, partition: PartitionKey) -> TieredLog:
+        """The segments of a partition, down to its log start, as this node knows them."""
+        return self.shard.state.committed(TIERED, partition) or ()
+
     def heads(self) -> Mapping[PartitionKey, PartitionHead]:
         """All partitions of the shard."""
         return {PartitionKey(*key): head for key, head in self.shard.state.rows(PARTITIONS)}
@@ -245,14 +285,15 @@ class DisklessShard:
     def find_recent(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns | None:
         """FindBatches from memory alone; None when the store has to be asked.
 
-        An offset at the high watermark finds nothing; beyond it, or below log start, is OFFSET_OUT_OF_RANGE.
+        An offset at the high watermark finds nothing, nor does one that is in a segment; beyond the high watermark, or
+        below log start, is OFFSET_OUT_OF_RANGE.
         """
         head = self.head(partition)
         if head is None:
             return FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not head.log_start_offset <= offset <= head.next_offset:
             return _found(head, (), ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset == head.next_offset or max_bytes <= 0:
+        if offset == head.next_offset or offset < head.local_start_offset or max_bytes <= 0:
             return _found(head, ())
         runs = self._recent.since(partition, offset)
         return None if runs is None else _found(head, within_budget(runs, max_bytes))
@@ -268,6 +309,8 @@ class DisklessShard:
             return FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if offset < head.log_start_offset:
             return _found(head, (), ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset < head.local_start_offset:
+            return _found(head, ())
         return _found(head, within_budget(runs, max_bytes))
 
     async def runs_from(self, partition: PartitionKey, offset: int, max_bytes: int = UNLIMITED_BYTES) -> Sequence[Run]:
@@ -311,7 +354,7 @@ class DisklessShard:
         if head is None:
             return []
         return await self._by_time(
-            partition, lambda runs: time_lookup.latest_runs(runs, head.log_start_offset, head.next_offset)
+            partition, lambda runs: time_lookup.latest_runs(runs, head.local_start_offset, head.next_offset)
         )
 
     async def _by_time(self, partition: PartitionKey, look_up: Callable[[PartitionRuns], T]) -> T:
@@ -323,4 +366,4 @@ class DisklessShard:
 
 
 def _found(head: PartitionHead, runs: Sequence[Run], error: ErrorCode = ErrorCode.NONE) -> FoundRuns:
-    return FoundRuns(error, head.log_start_offset, head.next_offset, runs)
+    return FoundRuns(error, head.log_start_offset, head.next_offset, runs, head.local_start_offset)

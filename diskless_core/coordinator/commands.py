@@ -112,12 +112,13 @@ class DeletedRecords(NamedTuple):
 
 
 class FoundRuns(NamedTuple):
-    """What FindBatches knows of one partition."""
+    """What FindBatches knows of one partition. Below `local_start_offset` there are no runs, but segments."""
 
     error: ErrorCode
     log_start_offset: int = NO_OFFSET
     high_watermark: int = NO_OFFSET
     runs: Sequence[Run] = ()
+    local_start_offset: int = NO_OFFSET
 
 
 class ListedOffset(NamedTuple):

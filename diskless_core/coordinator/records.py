@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.protocol import file_committed, messages, record_frames
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.protocol.record_batch import RecordData
@@ -35,6 +37,32 @@ class RecordsDeleted:
     partition: int
     log_start_offset: int
     log_start_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsTiered:
+    """The partition's records from the segment's start on, which were in WAL objects until now, are in the segment."""
+
+    topic_id: bytes
+    partition: int
+    segment: TieredSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAdopted:
+    """The partition, empty until now, has the records of these segments, from `log_start_offset` on."""
+
+    topic_id: bytes
+    partition: int
+    log_start_offset: int
+    segments: Sequence[TieredSegment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogMetadataChanged:
+    """What is known of a segment in remote storage, or of their deletion, has changed; see `remote_log.records`."""
+
+    event: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +114,9 @@ DisklessRecord = (
     PartitionCreated
     | TopicDeleted
     | RecordsDeleted
+    | RecordsTiered
+    | PartitionAdopted
+    | RemoteLogMetadataChanged
     | FileCommitted
     | FileReceived
     | FileHandedOver
@@ -125,6 +156,19 @@ def decode(data: RecordData) -> DisklessRecord:
                 log_start_offset=message.new_log_start_offset,
                 log_start_bytes=message.log_start_bytes,
             )
+        case messages.DisklessRecordsTieredRecord():
+            return RecordsTiered(
+                topic_id=message.topic_id.bytes, partition=message.partition_index, segment=_segment(message)
+            )
+        case messages.DisklessPartitionAdoptedRecord():
+            return PartitionAdopted(
+                topic_id=message.topic_id.bytes,
+                partition=message.partition_index,
+                log_start_offset=message.log_start_offset,
+                segments=tuple(map(_segment, message.segments)),
+            )
+        case messages.DisklessRemoteLogMetadataRecord():
+            return RemoteLogMetadataChanged(event=message.event)
         case messages.DisklessFileReceivedRecord():
             return FileReceived(
                 object_key=message.object_key,
@@ -167,6 +211,28 @@ def _encode_value(record: DisklessRecord) -> bytes:
                     log_start_bytes=record.log_start_bytes,
                 )
             )
+        case RecordsTiered():
+            return record_frames.encode_record(
+                messages.DisklessRecordsTieredRecord(
+                    topic_id=uuid.UUID(bytes=record.topic_id),
+                    partition_index=record.partition,
+                    **_segment_fields(record.segment),
+                )
+            )
+        case PartitionAdopted():
+            return record_frames.encode_record(
+                messages.DisklessPartitionAdoptedRecord(
+                    topic_id=uuid.UUID(bytes=record.topic_id),
+                    partition_index=record.partition,
+                    log_start_offset=record.log_start_offset,
+                    segments=[
+                        messages.DisklessPartitionAdoptedRecord.AdoptedSegment(**_segment_fields(segment))
+                        for segment in record.segments
+                    ],
+                )
+            )
+        case RemoteLogMetadataChanged():
+            return record_frames.encode_record(messages.DisklessRemoteLogMetadataRecord(event=record.event))
         case HorizonRaised():
             return record_frames.encode_record(messages.DisklessHorizonRaisedRecord(horizon=record.horizon_ms))
         case FileReceived():
@@ -187,3 +253,13 @@ def _encode_value(record: DisklessRecord) -> bytes:
             return record_frames.encode_record(messages.DisklessFileDeletedRecord(object_key=record.object_key))
         case FileForgotten():
             return record_frames.encode_record(messages.DisklessFileForgottenRecord(object_key=record.object_key))
+
+
+def _segment(message: Any) -> TieredSegment:
+    return TieredSegment(
+        message.segment_id.bytes, message.start_offset, message.end_offset, message.size_bytes, message.max_timestamp
+    )
+
+
+def _segment_fields(segment: TieredSegment) -> dict[str, Any]:
+    return {**segment._asdict(), "segment_id": uuid.UUID(bytes=segment.segment_id)}

@@ -94,7 +94,13 @@ class RemoteCoordinator:
         response = await self._call(request)
         result = _only(_only(response.topics).partitions)
         error = require_answer(result.error_code)
-        return FoundRuns(error, result.log_start_offset, result.high_watermark, list(map(_run, result.batches)))
+        return FoundRuns(
+            error,
+            result.log_start_offset,
+            result.high_watermark,
+            list(map(_run, result.batches)),
+            result.local_start_offset,
+        )
 
     async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
         files = [DisklessDescribeFilesRequest.DisklessDescribeFileEntry(object_key=key) for key in object_keys]

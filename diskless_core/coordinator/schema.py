@@ -1,17 +1,18 @@
 """The tables of a diskless shard and what their rows hold.
 
-Resident: topics, partition heads, producer windows and the horizon. Runs, their blocks and files live in the store.
-(KIP-1164, "Local state machine".)
+Resident: topics, partition heads and their segments, producer windows and the horizon. Runs, their blocks and files
+live in the store. (KIP-1164, "Local state machine".)
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from diskless_core.coordinator import producer_state, time_index
+from diskless_core.coordinator import producer_state, tiered, time_index
 from diskless_core.coordinator.commands import NO_TIMESTAMP, Run
 from diskless_core.coordinator.producer_state import ProducerWindow
 from diskless_core.coordinator.tables import Table
+from diskless_core.coordinator.tiered import TieredLog
 from diskless_core.coordinator.time_index import Block, RunCount
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 
@@ -26,7 +27,8 @@ class Topic(NamedTuple):
 class PartitionHead(NamedTuple):
     """Where a partition begins and ends, in offsets and in bytes counted from its first record ever.
 
-    `max_timestamp` is the greatest that it ever had. `run_count` says where its blocks end, see `time_index`.
+    `max_timestamp` is the greatest that it ever had. Records below `local_start_offset` are in segments, the others in
+    WAL objects. `run_count` says where its blocks end, see `time_index`.
     """
 
     log_start_offset: int = 0
@@ -34,11 +36,13 @@ class PartitionHead(NamedTuple):
     max_timestamp: int = NO_TIMESTAMP
     log_start_bytes: int = 0
     appended_bytes: int = 0
+    local_start_offset: int = 0
+    local_start_bytes: int = 0
     run_count: RunCount = RunCount()
 
     @property
     def size_bytes(self) -> int:
-        """Size of the batches in the runs that are not wholly deleted."""
+        """Size of the batches in the segments and runs that are not wholly deleted."""
         return self.appended_bytes - self.log_start_bytes
 
 
@@ -231,6 +235,15 @@ TRIMS: Table[int] = Table(
     resident=False,
 )
 """Partitions with runs that end below an offset and are garbage. Replay puts a row, the trimmer removes it."""
+
+TIERED: Table[TieredLog] = Table(
+    spec=TableSpec(
+        name="tiered", key=(_TOPIC_ID, *_integers("partition")), values=(Column("segments", ColumnType.BLOB),)
+    ),
+    encode=lambda log: (tiered.pack(log),),
+    decode=lambda row: tiered.unpack(row[2]),
+)
+"""The segments of partitions that have any, down to the log start."""
 
 HORIZON: Table[int] = Table(
     spec=TableSpec(name="horizon", key=_integers("id"), values=_integers("horizon_ms")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from diskless_core.coordinator import producer_state, records, time_index
+from diskless_core.coordinator import producer_state, records, remote_segments, tiered, time_index
 from diskless_core.coordinator.coalescing import coalesce
 from diskless_core.coordinator.commands import (
     NO_OFFSET,
@@ -25,8 +25,11 @@ from diskless_core.coordinator.records import (
     FileHandedOver,
     FileReceived,
     HorizonRaised,
+    PartitionAdopted,
     PartitionCreated,
     RecordsDeleted,
+    RecordsTiered,
+    RemoteLogMetadataChanged,
     TopicDeleted,
 )
 from diskless_core.coordinator.schema import (
@@ -42,6 +45,7 @@ from diskless_core.coordinator.schema import (
     PRODUCERS,
     RECEIVED_FILES,
     THE_HORIZON,
+    TIERED,
     TOMBSTONE,
     TOPICS,
     TRIMS,
@@ -75,6 +79,8 @@ class DisklessMachine:
         GONE_FILES,
         TRIMS,
         HORIZON,
+        TIERED,
+        *remote_segments.TABLES,
     )
 
     def encode(self, record: DisklessRecord) -> RecordData:
@@ -93,6 +99,12 @@ class DisklessMachine:
                 _topic_deleted(record, tx)
             case RecordsDeleted():
                 _records_deleted(record, tx)
+            case RecordsTiered():
+                _records_tiered(record, tx)
+            case PartitionAdopted():
+                _partition_adopted(record, tx)
+            case RemoteLogMetadataChanged():
+                remote_segments.replay(record.event, tx)
             case HorizonRaised():
                 tx.put(HORIZON, THE_HORIZON, max(record.horizon_ms, tx.get(HORIZON, THE_HORIZON) or 0))
             case FileReceived():
@@ -127,8 +139,10 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
         if head is not None:
             tx.put(TRIMS, key, head.next_offset)
         tx.delete(PARTITIONS, key)
+        tx.delete(TIERED, key)
     for producer in tx.keys(PRODUCERS, (record.topic_id,)):
         tx.delete(PRODUCERS, producer)
+    remote_segments.topic_deleted(record.topic_id, tx)
 
 
 def _records_deleted(record: RecordsDeleted, tx: Transaction) -> None:
@@ -136,12 +150,48 @@ def _records_deleted(record: RecordsDeleted, tx: Transaction) -> None:
     head = tx.get(PARTITIONS, key)
     if head is None or record.log_start_offset <= head.log_start_offset:
         return
+    head = head._replace(log_start_offset=record.log_start_offset, log_start_bytes=record.log_start_bytes)
+    if head.log_start_offset >= head.local_start_offset:
+        head = head._replace(local_start_offset=head.log_start_offset, local_start_bytes=head.log_start_bytes)
+        tx.put(TRIMS, key, head.log_start_offset)
+    tx.put(PARTITIONS, key, head)
+    log = tx.get(TIERED, key)
+    if log:
+        tx.put(TIERED, key, tiered.from_offset(log, record.log_start_offset))
+
+
+def _records_tiered(record: RecordsTiered, tx: Transaction) -> None:
+    key, segment = PartitionKey(record.topic_id, record.partition), record.segment
+    head = tx.get(PARTITIONS, key)
+    if head is None:
+        return
+    tx.put(TIERED, key, (*(tx.get(TIERED, key) or ()), segment))
+    end = segment.end_offset + 1
     tx.put(
         PARTITIONS,
         key,
-        head._replace(log_start_offset=record.log_start_offset, log_start_bytes=record.log_start_bytes),
+        head._replace(local_start_offset=end, local_start_bytes=head.local_start_bytes + segment.size_bytes),
     )
-    tx.put(TRIMS, key, record.log_start_offset)
+    tx.put(TRIMS, key, end)
+
+
+def _partition_adopted(record: PartitionAdopted, tx: Transaction) -> None:
+    key = PartitionKey(record.topic_id, record.partition)
+    segments = tuple(record.segments)
+    end, size_bytes = segments[-1].end_offset + 1, tiered.size_from(segments, 0)
+    tx.put(TIERED, key, segments)
+    tx.put(
+        PARTITIONS,
+        key,
+        PartitionHead(
+            log_start_offset=record.log_start_offset,
+            next_offset=end,
+            max_timestamp=max(segment.max_timestamp for segment in segments),
+            appended_bytes=size_bytes,
+            local_start_offset=end,
+            local_start_bytes=size_bytes,
+        ),
+    )
 
 
 def _file_committed(record: FileCommitted, tx: Transaction) -> None:
@@ -182,7 +232,14 @@ def _append(key: Key, object_key: str, batches: Sequence[CommittedBatch], tx: Tr
     last = runs[-1]
     appended_bytes = last.bytes_before + last.byte_size
     tx.of(PARTITIONS)[key] = PartitionHead(
-        head.log_start_offset, last.last_offset + 1, max_timestamp, head.log_start_bytes, appended_bytes, run_count
+        head.log_start_offset,
+        last.last_offset + 1,
+        max_timestamp,
+        head.log_start_bytes,
+        appended_bytes,
+        head.local_start_offset,
+        head.local_start_bytes,
+        run_count,
     )
     for batch in batches:
         if batch.producer_id != NO_PRODUCER:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, DeletedRecords, PartitionKey, Run
+from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.protocol.errors import ErrorCode
 
 SEQUENCES = 2**31
@@ -31,19 +32,34 @@ class Appended(NamedTuple):
 
 @dataclass
 class PartitionModel:
-    """`batches` are all that there ever were; what lies below the log start can't be read any more."""
+    """`batches` are all that there ever were; what lies below the log start can't be read any more.
+
+    `segments` are those that hold what lies below `local_start`.
+    """
 
     batches: list[Appended] = field(default_factory=list)
     producers: dict[int, list[Appended]] = field(default_factory=dict)
     log_start: int = 0
+    local_start: int = 0
+    segments: list[TieredSegment] = field(default_factory=list)
 
     @property
     def next_offset(self) -> int:
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
     @property
-    def readable(self) -> list[Appended]:
-        return self.since(self.log_start)
+    def in_objects(self) -> list[Appended]:
+        """What is read from WAL objects."""
+        return self.since(self.local_start)
+
+    def tier(self, segment: TieredSegment) -> None:
+        self.segments.append(segment)
+        self.local_start = segment.end_offset + 1
+
+    def delete_before(self, offset: int) -> None:
+        self.log_start = max(self.log_start, offset)
+        self.local_start = max(self.local_start, offset)
+        self.segments = [one for one in self.segments if one.end_offset >= self.log_start]
 
     def since(self, offset: int) -> list[Appended]:
         """From the batch that contains `offset` on."""
@@ -85,7 +101,7 @@ class CommitModel:
         wanted = partition.next_offset if offset == -1 else offset
         if not 0 <= wanted <= partition.next_offset:
             return DeletedRecords(ErrorCode.OFFSET_OUT_OF_RANGE)
-        partition.log_start = max(partition.log_start, wanted)
+        partition.delete_before(wanted)
         return DeletedRecords(ErrorCode.NONE, partition.log_start)
 
     def raise_horizon(self, horizon_ms: int) -> None:
@@ -128,8 +144,8 @@ class CommitModel:
 
     @property
     def live_files(self) -> set[str]:
-        """The objects with a batch that can be read."""
-        return {one.object_key for partition in self.partitions().values() for one in partition.readable}
+        """The objects with a batch that is read from them."""
+        return {one.object_key for partition in self.partitions().values() for one in partition.in_objects}
 
     @property
     def dead_files(self) -> set[str]:

@@ -31,22 +31,28 @@ PAGE_BYTES = 700
 
 def assert_heads_are(shard: DisklessShard, model: CommitModel) -> None:
     """The replica has just the model's partitions, and they begin and end where they should."""
-    assert {key: (head.log_start_offset, head.next_offset) for key, head in shard.heads().items()} == {
-        key: (partition.log_start, partition.next_offset) for key, partition in model.partitions().items()
+    assert {
+        key: (head.log_start_offset, head.local_start_offset, head.next_offset) for key, head in shard.heads().items()
+    } == {
+        key: (partition.log_start, partition.local_start, partition.next_offset)
+        for key, partition in model.partitions().items()
     }
+    for key, partition in model.partitions().items():
+        assert list(shard.tiered(key)) == partition.segments
     assert {topic_id.bytes for topic_id in shard.topics()} == model.topics.keys()
     assert (shard.shard.state.committed(HORIZON, THE_HORIZON) or 0) == model.horizon_ms
 
 
 async def read_everything(node: ReplicaNode, model: CommitModel) -> Read:
-    """All runs that the replica has, which are the model's batches."""
+    """All runs that the replica has, which are the model's batches that are in no segment."""
     read = {}
     for key, partition in model.partitions().items():
         read[key] = await node.read_all(key, PAGE_BYTES)
-        assert_reads_are(read[key], partition, partition.log_start)
+        assert_reads_are(read[key], partition, partition.local_start)
         head = node.shard.head(key)
         assert head is not None
-        assert head.size_bytes == sum(run.byte_size for run in read[key])
+        in_segments = sum(segment.size_bytes for segment in partition.segments)
+        assert head.size_bytes == in_segments + sum(run.byte_size for run in read[key])
     return read
 
 
@@ -60,7 +66,8 @@ def assert_found(found: FoundRuns, partition: PartitionModel | None, offset: int
         assert (found.error, list(found.runs)) == (ErrorCode.OFFSET_OUT_OF_RANGE, [])
         return
     assert found.error is ErrorCode.NONE
-    assert bool(found.runs) == (offset < partition.next_offset)
+    assert found.local_start_offset == partition.local_start
+    assert bool(found.runs) == (partition.local_start <= offset < partition.next_offset)
     if found.runs:
         assert found.runs[0].base_offset <= offset <= found.runs[0].last_offset
         reached = found.runs[-1].last_offset
@@ -73,7 +80,7 @@ async def assert_found_by_time(node: ReplicaNode, partition: PartitionKey, runs:
     """A lookup by time leads to the run that a reader of them all would choose."""
     head = node.shard.head(partition)
     assert head is not None
-    found = await node.shard.first_run_at_or_after(partition, timestamp, head.log_start_offset)
+    found = await node.shard.first_run_at_or_after(partition, timestamp, head.local_start_offset)
     expected = next((run for run in runs if run.max_timestamp >= timestamp), None)
     assert found == expected, (timestamp, head, runs)
     latest = await node.shard.latest_runs(partition)

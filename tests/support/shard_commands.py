@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import BatchResult, CommitFile, HandOver, PartitionKey
+from diskless_core.coordinator.commands import BatchResult, CommitFile, HandOver, PartitionKey, Run
 from diskless_core.coordinator.operations import HORIZON_AGE_MS
 from diskless_core.coordinator.schema import FILES, GONE_FILES
+from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import AppendFault
 from tests.support.shard_checks import assert_found
@@ -183,6 +184,42 @@ class ShardCommands(ShardMachine):
         offset = -1 if everything and back < 2 else self.offset(key, back)
         answered = self.ask(lambda shard: shard.delete_records(key, offset), doom)
         assert answered.value == self.model.delete_records(key, offset)
+
+    @rule(
+        topic=st.integers(0, 2),
+        partition=st.integers(0, 2),
+        runs=st.integers(1, 3),
+        late=st.booleans(),
+        twice=st.booleans(),
+        doom=dooms,
+    )
+    def tier(self, topic: int, partition: int, runs: int, late: bool, twice: bool, doom: Doom | None) -> None:
+        """Segments take over the first runs, unless another compaction, or a deletion, was quicker."""
+        key = self.partition(topic, partition)
+        known = self.model.partitions().get(key)
+        self.set_unreadable(False)
+        if known is None or not known.in_objects:
+            return
+        expected = known.local_start
+
+        async def plan(shard: DisklessShard) -> list[Run]:
+            await shard.barrier()
+            return list(await shard.runs_from(key, expected))[:runs]
+
+        planned = self.ask(plan).value
+        segment = TieredSegment(
+            self.requests.new_segment_id(),
+            planned[0].base_offset,
+            planned[-1].last_offset,
+            sum(run.byte_size for run in planned),
+        )
+        if late:
+            self.delete_records(topic, partition, known.next_offset - expected - 1, False, None)
+        for _ in range(1 + twice):
+            answered = self.ask(lambda shard: shard.tier(key, segment, expected=expected), doom)
+            assert answered.value is (not late)
+        if not late:
+            known.tier(segment)
 
     @rule(topic=st.integers(0, 2), partition=st.integers(0, 2), back=st.integers(-1, 12), pages=st.integers(1, 1300))
     def find(self, topic: int, partition: int, back: int, pages: int) -> None:

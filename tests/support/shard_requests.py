@@ -50,6 +50,11 @@ class Requests:
     def __init__(self) -> None:
         self.topic_ids: list[bytes] = []
         self.created_ms: dict[str, int] = {}
+        self._segments = 0
+
+    def new_segment_id(self) -> bytes:
+        self._segments += 1
+        return uuid.UUID(int=self._segments).bytes
 
     def new_topic(self) -> bytes:
         topic_id = uuid.UUID(int=len(self.topic_ids) + 2).bytes

@@ -119,9 +119,9 @@ class ShardNode:
                 await asyncio.sleep(0.05)
 
     async def read_all(self, partition: PartitionKey, max_bytes: int = 1 << 20) -> list[Run]:
-        """Every run from the log start on, page by page as readers ask for them."""
+        """Every run from where WAL objects begin, page by page as readers ask for them."""
         head = self.shard.head(partition)
-        offset, runs = head.log_start_offset if head is not None else 0, list[Run]()
+        offset, runs = head.local_start_offset if head is not None else 0, list[Run]()
         while True:
             found = await self.shard.find(partition, offset, max_bytes)
             assert found.error is ErrorCode.NONE, found

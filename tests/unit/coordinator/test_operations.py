@@ -6,60 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.coordinator import operations, records
-from diskless_core.coordinator.commands import BatchResult, CommitFile, PartitionKey
-from diskless_core.coordinator.machine import Command
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.records import DisklessRecord
+from diskless_core.coordinator import operations
+from diskless_core.coordinator.commands import BatchResult, PartitionKey
 from diskless_core.coordinator.schema import FILES, PARTITIONS, PRODUCERS, TOPICS
-from diskless_core.coordinator.state import DisklessMachine
-from diskless_core.coordinator.tables import State, Transaction
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.guarantees import guarantee
-from tests.support.shards import OTHER_TOPIC, TOPIC, Sequential, batch, commit_of
+from tests.support.shard_desk import EXPIRATION_MS, NOW_MS, Desk
+from tests.support.shards import OTHER_TOPIC, TOPIC, batch, commit_of
 
-NOW_MS = 1000
-EXPIRATION_MS = 500
 OK = ErrorCode.NONE
-
-
-class Desk:
-    """A shard's state, to which commands are applied at once. What is replayed elsewhere must come to the same."""
-
-    def __init__(self) -> None:
-        self.machine = DisklessMachine()
-        self.state = State(self.machine.tables)
-        self.replica = State(self.machine.tables)
-        self.now_ms = NOW_MS
-        self.records: list[DisklessRecord] = []
-        self.run(lambda command: operations.create_partitions(command, TOPIC, "t", [0, 1]))
-
-    def run(self, operation):
-        command: Command[DisklessRecord] = Command(machine=self.machine, tx=Transaction(self.state), now_ms=self.now_ms)
-        answer = operation(command)
-        self.state.commit(command.tx.writes)
-        self.records = command.records
-        replayed = Transaction(self.replica)
-        for record in command.records:
-            self.machine.replay(records.decode(records.encode(record)), replayed)
-        self.replica.commit(replayed.writes)
-        for table in self.machine.tables:
-            assert dict(self.state.rows(table)) == dict(self.replica.rows(table))
-        return answer
-
-    def commit(self, *batches, key: str | None = None) -> list[BatchResult]:
-        self._objects = getattr(self, "_objects", 0) + 1
-        return self.send(commit_of(key or f"object-{self._objects}", *batches))
-
-    def send(self, request: CommitFile) -> list[BatchResult]:
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        answer: list[BatchResult] = self.run(lambda command: operations.commit_file(command, request, rules))
-        return answer
-
-    def next_offset(self, partition: int = 0) -> int:
-        head = self.state.get(PARTITIONS, PartitionKey(TOPIC, partition))
-        assert head is not None
-        return head.next_offset
 
 
 @pytest.fixture

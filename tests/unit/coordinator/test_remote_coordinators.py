@@ -97,7 +97,7 @@ def test_every_operation_is_answered_as_by_the_shard_itself() -> None:
         assert await coordinator.find(KEY, 0, 1 << 20) == found._replace(
             runs=[one._replace(bytes_before=0) for one in found.runs]
         )
-        assert await coordinator.find(KEY, 9, 1) == FoundRuns(ErrorCode.OFFSET_OUT_OF_RANGE, 0, 4, [])
+        assert await coordinator.find(KEY, 9, 1) == FoundRuns(ErrorCode.OFFSET_OUT_OF_RANGE, 0, 4, [], 0)
         assert await coordinator.list_offsets(KEY, 77) == ListedOffset(timestamp=77, offset=4)
         assert await coordinator.describe_files([key, "unknown"]) == [key]
         assert await coordinator.oldest_file_ms() == await shard.oldest_file_ms() is not None
