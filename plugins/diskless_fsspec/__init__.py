@@ -1,1 +1,1 @@
-"""WAL object store on whatever fsspec reaches: folders, S3, Google Cloud Storage, memory."""
+"""WAL objects and segments on whatever fsspec reaches: folders, S3, Google Cloud Storage, memory."""

@@ -23,6 +23,7 @@ from diskless_core.plugin.wal_object_store import (
 from diskless_fsspec.errors import http_status, response_code, translated
 from diskless_fsspec.keys import require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS
+from diskless_fsspec.object_upload import ObjectUpload
 
 T = TypeVar("T")
 
@@ -72,6 +73,14 @@ class BucketStore(WalObjectStore):
     async def delete_names(self, names: Sequence[str]) -> set[str]:
         """Delete by name in the bucket, and return those that are gone."""
 
+    @abstractmethod
+    def new_upload(self, key: str, size_bytes: int) -> ObjectUpload:
+        """Prepare to store an object of this size in parts."""
+
+    @abstractmethod
+    async def forget_uploads(self, key: str) -> None:
+        """Throw away the parts of uploads of an object that nobody finished, where they would stay otherwise."""
+
     async def start(self) -> None:
         doing = f"cannot use {self.options.url}"
         if not self.bucket:
@@ -117,15 +126,23 @@ class BucketStore(WalObjectStore):
                 return
 
     async def delete(self, keys: Sequence[str]) -> Sequence[str]:
-        names = {self._prefix + require_key(key): key for key in keys}
+        names = {self.name(require_key(key)): key for key in keys}
         gone = await self.attempt("cannot delete objects", self.delete_names(list(names)))
         return [key for name, key in names.items() if name in gone]
 
-    async def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Await the file system's coroutine `_<name>`."""
+    @property
+    def filesystem(self) -> Any:
         if self._filesystem is None:
             raise WalObjectStoreError("the store is not started, or stopped")
-        return await call_coroutine(self._filesystem, name, *args, **kwargs)
+        return self._filesystem
+
+    def name(self, key: str) -> str:
+        """What an object is called in the bucket."""
+        return f"{self._prefix}{key}"
+
+    async def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Await the file system's coroutine `_<name>`."""
+        return await call_coroutine(self.filesystem, name, *args, **kwargs)
 
     async def attempt(self, doing: str, work: Awaitable[T]) -> T:
         """Await a request within the time-out.
@@ -151,7 +168,7 @@ class BucketStore(WalObjectStore):
         return b""
 
     def _path(self, key: str) -> str:
-        return f"{self.bucket}/{self._prefix}{key}"
+        return f"{self.bucket}/{self.name(key)}"
 
 
 async def call_coroutine(filesystem: Any, name: str, *args: Any, **kwargs: Any) -> Any:

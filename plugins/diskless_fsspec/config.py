@@ -1,9 +1,9 @@
-"""Settings of the `fsspec` WAL object store."""
+"""Settings of the `fsspec` backends."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -11,14 +11,10 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from diskless_core.plugin.config import PluginSettings
 
 
-class FsspecSettings(PluginSettings):
-    """Properties `wal_object_store.fsspec.*`."""
+class FsspecConnection(PluginSettings):
+    """How to reach a place through fsspec; what lies there is a subclass's business."""
 
-    url: str = Field(
-        default="",
-        description="Where WAL objects live, for example s3://bucket/prefix, gs://bucket/prefix, file:///srv/wal or "
-        "memory://name. Empty: the folder wal-objects in the first of log.dirs.",
-    )
+    url: str
     endpoint_url: str = Field(
         default="", description="Address of an S3-compatible service, or of a GCS emulator. Empty: the provider's own."
     )
@@ -62,7 +58,7 @@ class FsspecSettings(PluginSettings):
         return value
 
     @model_validator(mode="after")
-    def _key_with_secret(self) -> FsspecSettings:
+    def _key_with_secret(self) -> Self:
         if (self.key is None) != (self.secret is None):
             raise ValueError("key and secret must be set together")
         return self
@@ -71,3 +67,23 @@ class FsspecSettings(PluginSettings):
         """The JSON object of `options`. It may hold secrets."""
         parsed: dict[str, Any] = json.loads(self.options.get_secret_value())
         return parsed
+
+
+class FsspecSettings(FsspecConnection):
+    """Properties `wal_object_store.fsspec.*`."""
+
+    url: str = Field(
+        default="",
+        description="Where WAL objects live, for example s3://bucket/prefix, gs://bucket/prefix, file:///srv/wal or "
+        "memory://name. Empty: the folder wal-objects in the first of log.dirs.",
+    )
+
+
+class FsspecRemoteStorageSettings(FsspecConnection):
+    """Properties `remote_storage.fsspec.*`."""
+
+    url: str = Field(
+        default="",
+        description="Where segments are kept, for example s3://bucket/prefix, gs://bucket/prefix, file:///srv/segments "
+        "or memory://name. Empty: the folder remote-storage in the first of log.dirs.",
+    )

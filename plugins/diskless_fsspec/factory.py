@@ -1,39 +1,83 @@
-"""Which implementation serves which URL, and how settings become its arguments. Makes stores, opens nothing."""
+"""Which implementation serves which URL, and how settings become its arguments. Makes backends, opens nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStore
-from diskless_fsspec.config import FsspecSettings
+from diskless_fsspec.config import FsspecConnection, FsspecRemoteStorageSettings, FsspecSettings
 
-DEFAULT_FOLDER = "wal-objects"
+if TYPE_CHECKING:
+    from diskless_fsspec.bucket_store import BucketStore
+    from diskless_fsspec.segments import SegmentStore
+
+WAL_OBJECTS = "wal-objects"
+SEGMENTS = "remote-storage"
+"""Folders in the first of `log.dirs`, where no URL is configured."""
 
 
 def make_store(context: PluginContext, settings: FsspecSettings) -> WalObjectStore:
-    """The store for the settings' URL."""
+    """The object store for the settings' URL."""
     match urlsplit(settings.url).scheme:
         case "" | "file":
-            return _local(context, settings)
-        case "s3" | "s3a":
-            return _s3(settings)
-        case "gs" | "gcs":
-            return _gcs(settings)
+            from diskless_fsspec.local_store import LocalObjectStore
+
+            root = _folder(context, settings, WAL_OBJECTS)
+            return LocalObjectStore(root, node_id=context.node_id, clock=context.clock, threads=settings.threads)
+        case "s3" | "s3a" | "gs" | "gcs":
+            return _bucket(settings)
         case scheme:
-            return _other(context, settings, scheme)
+            from diskless_fsspec.sync_store import SyncFilesystemStore
+
+            return SyncFilesystemStore(
+                settings.url,
+                settings.parsed_options(),
+                node_id=context.node_id,
+                clock=context.clock,
+                threads=settings.threads,
+                billed=scheme != "memory",
+            )
 
 
-def _local(context: PluginContext, settings: FsspecSettings) -> WalObjectStore:
-    from diskless_fsspec.local_store import LocalObjectStore
+def make_remote_storage(context: PluginContext, settings: FsspecRemoteStorageSettings) -> RemoteStorage:
+    """The remote storage for the settings' URL."""
+    from diskless_fsspec.remote_storage import FsspecRemoteStorage
 
-    folder = Path(unquote(urlsplit(settings.url).path)) if settings.url else context.log_dir / DEFAULT_FOLDER
-    return LocalObjectStore(folder, node_id=context.node_id, clock=context.clock, threads=settings.threads)
+    return FsspecRemoteStorage(make_segment_store(context, settings))
 
 
-def _s3(settings: FsspecSettings) -> WalObjectStore:
+def make_segment_store(context: PluginContext, settings: FsspecRemoteStorageSettings) -> SegmentStore:
+    """The place for segments at the settings' URL."""
+    match urlsplit(settings.url).scheme:
+        case "" | "file":
+            from diskless_fsspec.local_segments import LocalSegmentStore
+
+            root = _folder(context, settings, SEGMENTS)
+            return LocalSegmentStore(root, clock=context.clock, threads=settings.threads)
+        case "s3" | "s3a" | "gs" | "gcs":
+            from diskless_fsspec.bucket_segments import BucketSegmentStore
+
+            return BucketSegmentStore(_bucket(settings))
+        case _:
+            from diskless_fsspec.sync_segments import SyncSegmentStore
+
+            options = settings.parsed_options()
+            return SyncSegmentStore(settings.url, options, clock=context.clock, threads=settings.threads)
+
+
+def _folder(context: PluginContext, settings: FsspecConnection, default: str) -> Path:
+    return Path(unquote(urlsplit(settings.url).path)) if settings.url else context.log_dir / default
+
+
+def _bucket(settings: FsspecConnection) -> BucketStore:
+    return _gcs(settings) if urlsplit(settings.url).scheme in ("gs", "gcs") else _s3(settings)
+
+
+def _s3(settings: FsspecConnection) -> BucketStore:
     from diskless_fsspec.bucket_store import BucketOptions
     from diskless_fsspec.s3_store import S3ObjectStore
 
@@ -55,26 +99,13 @@ def _s3(settings: FsspecSettings) -> WalObjectStore:
     )
 
 
-def _gcs(settings: FsspecSettings) -> WalObjectStore:
+def _gcs(settings: FsspecConnection) -> BucketStore:
     from diskless_fsspec.bucket_store import BucketOptions
     from diskless_fsspec.gcs_store import GcsObjectStore
 
     arguments = {"endpoint_url": settings.endpoint_url or None} | settings.parsed_options()
     return GcsObjectStore(
         BucketOptions(url=settings.url, arguments=arguments, timeout_s=settings.request_timeout_ms / 1000)
-    )
-
-
-def _other(context: PluginContext, settings: FsspecSettings, scheme: str) -> WalObjectStore:
-    from diskless_fsspec.sync_store import SyncFilesystemStore
-
-    return SyncFilesystemStore(
-        settings.url,
-        settings.parsed_options(),
-        node_id=context.node_id,
-        clock=context.clock,
-        threads=settings.threads,
-        billed=scheme != "memory",
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from diskless_core.plugin.wal_object_store import ObjectInfo
 from diskless_fsspec.bucket_store import BucketStore, ListedPage, call_coroutine, filesystem_class
+from diskless_fsspec.gcs_upload import GcsUpload
+from diskless_fsspec.object_upload import ObjectUpload
 
 logger = logging.getLogger(__name__)
 
@@ -60,3 +62,9 @@ class GcsObjectStore(BucketStore):
 
         gone = await asyncio.gather(*(delete(name) for name in names))
         return {name for name, is_gone in zip(names, gone, strict=True) if is_gone}
+
+    def new_upload(self, key: str, size_bytes: int) -> ObjectUpload:
+        return GcsUpload(self, key, size_bytes)
+
+    async def forget_uploads(self, key: str) -> None:
+        """They are not to be seen, cost nothing, and expire after a week."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from diskless_core.plugin.hookspecs import hookimpl
+from diskless_core.plugin.remote_storage import RemoteStoragePlugin
 from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
-from diskless_fsspec.config import FsspecSettings
-from diskless_fsspec.factory import make_store
+from diskless_fsspec.config import FsspecRemoteStorageSettings, FsspecSettings
+from diskless_fsspec.factory import make_remote_storage, make_store
 
 
 @hookimpl
@@ -18,5 +19,19 @@ def diskless_wal_object_stores() -> list[WalObjectStorePlugin]:
             settings=FsspecSettings,
             api_version="1.0",
             help="WAL objects in a folder, in S3, in Google Cloud Storage, or wherever else fsspec reaches.",
+        )
+    ]
+
+
+@hookimpl
+def diskless_remote_storages() -> list[RemoteStoragePlugin]:
+    """The default remote storage: any URL that fsspec knows."""
+    return [
+        RemoteStoragePlugin(
+            name="fsspec",
+            factory=make_remote_storage,
+            settings=FsspecRemoteStorageSettings,
+            api_version="1.0",
+            help="Segments in a folder, in S3, in Google Cloud Storage, or wherever else fsspec reaches.",
         )
     ]

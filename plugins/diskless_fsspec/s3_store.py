@@ -9,6 +9,8 @@ from typing import Any
 
 from diskless_core.plugin.wal_object_store import ObjectInfo
 from diskless_fsspec.bucket_store import BucketStore, ListedPage, filesystem_class
+from diskless_fsspec.object_upload import ObjectUpload
+from diskless_fsspec.s3_upload import S3Upload, forget_uploads
 
 logger = logging.getLogger(__name__)
 
@@ -52,3 +54,9 @@ class S3ObjectStore(BucketStore):
             for error in answer.get("Errors", ()):
                 logger.warning("S3 did not delete %s: %s %s", error.get("Key"), error.get("Code"), error.get("Message"))
         return gone
+
+    def new_upload(self, key: str, size_bytes: int) -> ObjectUpload:  # noqa: ARG002 - the parts say it
+        return S3Upload(self, key)
+
+    async def forget_uploads(self, key: str) -> None:
+        await forget_uploads(self, key)

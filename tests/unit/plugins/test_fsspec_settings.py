@@ -11,13 +11,18 @@ from pydantic import ValidationError
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
+from diskless_core.testing.remote_storage_tools import copied, make_segment
+from diskless_fsspec.bucket_segments import BucketSegmentStore
 from diskless_fsspec.bucket_store import BucketStore
 from diskless_fsspec.config import FsspecSettings
 from diskless_fsspec.factory import make_store
 from diskless_fsspec.gcs_store import GcsObjectStore
+from diskless_fsspec.local_segments import LocalSegmentStore
 from diskless_fsspec.local_store import LocalObjectStore
-from diskless_fsspec.plugin import diskless_wal_object_stores
+from diskless_fsspec.plugin import diskless_remote_storages, diskless_wal_object_stores
+from diskless_fsspec.remote_storage import FsspecRemoteStorage
 from diskless_fsspec.s3_store import S3ObjectStore
+from diskless_fsspec.sync_segments import SyncSegmentStore
 from diskless_fsspec.sync_store import SyncFilesystemStore
 
 
@@ -46,6 +51,27 @@ def test_the_url_chooses_the_store_and_nothing_is_opened(
     assert not context.log_dir.exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("", LocalSegmentStore),
+        ("file:///srv/segments", LocalSegmentStore),
+        ("memory://name", SyncSegmentStore),
+        ("sftp://host/folder", SyncSegmentStore),
+        ("s3://bucket/prefix", BucketSegmentStore),
+        ("gs://bucket", BucketSegmentStore),
+    ],
+)
+def test_the_url_chooses_the_place_of_segments_and_nothing_is_opened(
+    context: PluginContext, url: str, expected: type
+) -> None:
+    (descriptor,) = diskless_remote_storages()
+    storage = descriptor.factory(context, descriptor.settings(url=url))
+    assert isinstance(storage, FsspecRemoteStorage)
+    assert type(storage.store) is expected
+    assert not context.log_dir.exists()
+
+
 async def test_objects_are_in_a_folder_of_log_dirs_by_default(context: PluginContext) -> None:
     (descriptor,) = diskless_wal_object_stores()
     store = descriptor.factory(context, descriptor.settings())
@@ -53,6 +79,17 @@ async def test_objects_are_in_a_folder_of_log_dirs_by_default(context: PluginCon
     await store.put("a/b", b"data")
     await store.stop()
     assert (context.log_dir / "wal-objects" / "a" / "b").read_bytes() == b"data"
+
+
+async def test_segments_are_in_a_folder_of_log_dirs_by_default(context: PluginContext) -> None:
+    (descriptor,) = diskless_remote_storages()
+    storage = descriptor.factory(context, descriptor.settings())
+    await storage.start()
+    await copied(storage, make_segment())
+    await storage.stop()
+    assert [path.parent.parent.parent for path in context.log_dir.rglob("*.log")] == [
+        context.log_dir / "remote-storage"
+    ]
 
 
 async def test_a_file_url_may_hold_escaped_characters(context: PluginContext, tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""A folder for `file://`: its threads, its files, and what makes a change to it durable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from typing import TypeVar
+
+from diskless_core.plugin.folders import sync_folder
+from diskless_core.plugin.wal_object_store import ObjectData, ObjectNotFoundError, WalObjectStoreError
+from diskless_fsspec.direct_io import DurableFiles
+from diskless_fsspec.errors import translated
+from diskless_fsspec.keys import require_key
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class LocalFolder:
+    """Files below `root`. Reads have threads of their own, so that none waits for an fsync."""
+
+    def __init__(self, root: Path, *, threads: int, thread_name: str) -> None:
+        self.root = root
+        self.files = DurableFiles()
+        self._lock = RLock()
+        self._durable_folders: set[Path] = set()
+        self._readers = ThreadPoolExecutor(threads, f"{thread_name}-read")
+        self._writers = ThreadPoolExecutor(threads, f"{thread_name}-write")
+
+    async def stop(self) -> None:
+        """End the threads, which finish what they do."""
+        for pool in (self._writers, self._readers):
+            await asyncio.to_thread(pool.shutdown)
+
+    async def when_writing(self, doing: str, work: Callable[[], T]) -> T:
+        """Run work that changes files on a thread, and translate its errors."""
+        return await self._run(self._writers, doing, work)
+
+    async def when_reading(self, doing: str, work: Callable[[], T]) -> T:
+        """Run work that only reads on a thread, and translate its errors."""
+        return await self._run(self._readers, doing, work)
+
+    async def read(self, key: str, start: int, end: int) -> ObjectData:
+        """A range of a file.
+
+        Raises:
+            ObjectNotFoundError: there is no such file.
+        """
+        work = partial(self.files.read, self.root / require_key(key), start, end)
+        try:
+            return await self.when_reading(f"cannot read {key!r}", work)
+        except WalObjectStoreError as error:
+            if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
+                raise ObjectNotFoundError(key) from None
+            raise
+
+    def make(self, folder: Path) -> None:
+        """Create a folder and those above it, each durable in its parent. Blocks.
+
+        One that exists may be so new that another thread, or a process that was killed, has not synced it.
+        """
+        with self._lock:
+            if folder in self._durable_folders:
+                return
+            if folder != self.root:
+                self.make(folder.parent)
+            else:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)
+            sync_folder(folder.parent)
+            self._durable_folders.add(folder)
+
+    def forget(self) -> None:
+        """Look anew which folders there are: somebody else has removed one."""
+        with self._lock:
+            self._durable_folders.clear()
+
+    async def _run(self, pool: ThreadPoolExecutor, doing: str, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except OSError as error:
+            raise translated(error, doing) from error
+        except RuntimeError as error:
+            raise WalObjectStoreError(f"{doing}: the store is stopped") from error
+
+
+def delete_files(paths: Iterable[Path]) -> list[Path]:
+    """Remove files, and return those that are surely gone; an absent one is. Blocks.
+
+    Those whose folder can't be synced may come back after a power loss, and count as not deleted.
+    """
+    gone: list[Path] = []
+    by_folder: dict[Path, list[Path]] = {}
+    for path in paths:
+        by_folder.setdefault(path.parent, []).append(path)
+    for folder, inside in by_folder.items():
+        removed = [path for path in inside if _unlinked(path)]
+        try:
+            sync_folder(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            logger.warning("cannot sync %s: %s", folder, error)
+            continue
+        gone += removed
+    return gone
+
+
+def _unlinked(path: Path) -> bool:
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        logger.warning("cannot delete %s: %s", path, error)
+        return False
+    return True
