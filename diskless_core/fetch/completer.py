@@ -1,10 +1,14 @@
-"""Cuts what was read at batch boundaries, so that it begins at the batch of the fetch offset and keeps to a budget."""
+"""Cuts what was read at batch boundaries, so that it begins at the batch of the fetch offset and keeps to a budget.
+
+Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from diskless_core.coordinator.commands import Run
+from diskless_core.fetch.object_reader import ReadError, ReadRun
 from diskless_core.protocol import record_batch
 
 
@@ -26,6 +30,33 @@ def cut(runs: Sequence[tuple[Run, memoryview]], offset: int, max_bytes: int, *, 
         if end < len(view):
             break
     return slices
+
+
+def within(slices: Sequence[memoryview], max_bytes: int, *, at_least_one: bool) -> list[memoryview]:
+    """The first whole batches of slices that consist of such, at most `max_bytes`; as `cut` otherwise."""
+    kept: list[memoryview] = []
+    left = max_bytes
+    for view in slices:
+        end = _end_within(view, 0, left, at_least_one=at_least_one and not kept)
+        if end:
+            kept.append(view[:end])
+            left -= end
+        if end < len(view):
+            break
+    return kept
+
+
+def sound_prefix(
+    read: Iterable[tuple[Run, ReadRun]], offset: int
+) -> tuple[list[tuple[Run, memoryview]], ReadError | None]:
+    """What can be read up to the first failure; nothing if that comes before `offset`."""
+    sound: list[tuple[Run, memoryview]] = []
+    for run, content in read:
+        if content.next_offset > offset:
+            sound.append((run, content.data))
+        if content.failure is not None:
+            return sound, content.failure
+    return sound, None
 
 
 def _position_of(view: memoryview, offset: int) -> int:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import NO_OFFSET, FoundRuns, PartitionKey, Run
+from diskless_core.coordinator.commands import FoundRuns, PartitionKey, Run
 from diskless_core.fetch import planner
-from diskless_core.fetch.completer import cut
+from diskless_core.fetch.budget import choose
+from diskless_core.fetch.completer import cut, sound_prefix, within
 from diskless_core.fetch.object_reader import ObjectReader, ReadError, ReadRun
 from diskless_core.fetch.positions import Positions
 from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery, is_enough
 from diskless_core.fetch.read_ahead import ReadAhead
+from diskless_core.fetch.segments import FromSegment, NoSegments, SegmentPart, SegmentSource
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
@@ -26,35 +29,11 @@ from diskless_core.protocol.record_batch import CorruptBatchError
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartition:
-    """One partition that is asked for."""
-
-    key: PartitionKey
-    offset: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchQuery:
-    """What a Fetch request wants; sizes in bytes, `max_wait_ms` from when it was received."""
-
-    partitions: Sequence[FetchPartition]
-    max_bytes: int
-    min_bytes: int
-    max_wait_ms: int
-
-
-@dataclass(slots=True)
-class FetchedPartition:
-    """The answer for one partition. `records` are slices of cached objects: whole batches, in order."""
+class GivenUp(NamedTuple):
+    """A partition of which there are no records now; see `FetchedPartition`."""
 
     error: ErrorCode
-    high_watermark: int = NO_OFFSET
-    log_start_offset: int = NO_OFFSET
-    records: list[memoryview] = field(default_factory=list)
-    size_bytes: int = 0
-    starved: bool = False
+    cannot_wait: bool = False
 
 
 ShardFor = Callable[[PartitionKey], DisklessShard | None]
@@ -72,12 +51,14 @@ class Fetcher:
         purgatory: Purgatory,
         clock: Clock,
         metrics: Metrics,
+        segments: SegmentSource | None = None,
     ) -> None:
         self._shard_for = shard_for
         self._positions = positions
         self._reader = reader
         self._read_ahead = read_ahead
         self._purgatory = purgatory
+        self._segments = segments or NoSegments()
         self._clock = clock
         self._waiting = metrics.fetch_waiting
 
@@ -88,14 +69,13 @@ class Fetcher:
         is noted in `starved`, which belongs to the connection, and comes first the next time, the longest waiting
         one before the others.
         """
-        order = planner.starved_first([wanted.key for wanted in query.partitions], starved)
+        order = planner.starved_first(query.keys, starved)
         deadline = self._clock.monotonic() + query.max_wait_ms / 1000
         answers = await self._once(query, order)
-        if not _is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
-            keys = [wanted.key for wanted in query.partitions]
-            with self._waiting.track_inprogress(), self._purgatory.watch(keys) as watch:
+        if not is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
+            with self._waiting.track_inprogress(), self._purgatory.watch(query.keys) as watch:
                 answers = await self._once(query, order)
-                while not _is_enough(answers, query.min_bytes):
+                while not is_enough(answers, query.min_bytes):
                     if not await watch.wait(deadline - self._clock.monotonic()):
                         break
                     answers = await self._once(query, order)
@@ -104,7 +84,7 @@ class Fetcher:
 
     async def _once(self, query: FetchQuery, order: Sequence[int]) -> list[FetchedPartition]:
         found = await self._find(query)
-        broken: dict[int, ErrorCode] = {}
+        broken: dict[int, GivenUp] = {}
         while True:
             known = len(broken)
             answers = await self._read(found, query, order, broken)
@@ -113,34 +93,66 @@ class Fetcher:
                 return answers
 
     async def _read(
-        self, found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int], broken: dict[int, ErrorCode]
+        self, found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int], broken: dict[int, GivenUp]
     ) -> list[FetchedPartition]:
         """Share the budget out among the partitions that are not known to be `broken`, and note those that are."""
         order = [index for index in order if index not in broken]
-        chosen = _choose(found, query, order)
-        runs = [run for index in order for run in chosen[index]]
-        contents = iter(zip(runs, await self._reader.read(runs), strict=True)) if runs else iter(())
-        answers = [_empty(answer) for answer in found]
+        choice = choose(found, query, order)
+        runs = [run for index in order for run in choice.runs[index]]
+        contents: Iterator[tuple[Run, ReadRun]] = iter(())
+        from_segments: Mapping[int, FromSegment] = {}
+        if choice.from_segments:
+            contents, from_segments = await self._of_both_tiers(query, choice.from_segments, runs)
+        elif runs:
+            contents = zip(runs, await self._reader.read(runs), strict=True)
+        answers = [FetchedPartition.without_records(answer) for answer in found]
         left = query.max_bytes
         granted = False
         for index in order:
             wanted, answer = query.partitions[index], answers[index]
-            read = [next(contents) for _ in chosen[index]]
-            sound, failure = _sound_prefix(read, wanted.offset)
-            if failure is not None and not sound:
-                broken[index] = await self._failed(wanted, failure)
-                continue
-            limit = min(left, wanted.max_bytes)
-            answer.records = cut(sound, wanted.offset, limit, at_least_one=not granted)
+            limit, read = min(left, wanted.max_bytes), [next(contents) for _ in choice.runs[index]]
+            if index in from_segments:
+                part = from_segments[index]
+                if not part.records:
+                    broken[index] = GivenUp(part.error, cannot_wait=part.has_waited)
+                    continue
+                answer.records = within(part.records, limit, at_least_one=not granted)
+                answer.cannot_wait = True
+            else:
+                sound, failure = sound_prefix(read, wanted.offset)
+                if failure is not None and not sound:
+                    broken[index] = await self._failed(wanted, failure)
+                    continue
+                answer.records = cut(sound, wanted.offset, limit, at_least_one=not granted)
             answer.size_bytes = sum(map(len, answer.records))
-            answer.starved = not answer.records and bool(found[index].runs)
+            answer.starved = not answer.records and wanted.offset < answer.high_watermark
             granted = granted or bool(answer.records)
             left -= answer.size_bytes
             if read and read[-1][1].is_cold:
                 self._begin_reading_ahead(wanted, read[-1][0].last_offset + 1, answer)
-        for index, error in broken.items():
-            answers[index].error = error
+        for index, given_up in broken.items():
+            answers[index].error, answers[index].cannot_wait = given_up
         return answers
+
+    async def _of_both_tiers(
+        self, query: FetchQuery, budgets: Mapping[int, int], runs: Sequence[Run]
+    ) -> tuple[Iterator[tuple[Run, ReadRun]], Mapping[int, FromSegment]]:
+        """What is read of the runs, in their order, and of segments."""
+        reading = asyncio.create_task(self._segments.read(self._parts(query, budgets)))
+        try:
+            contents = await self._reader.read(runs)
+            return zip(runs, contents, strict=True), await reading
+        finally:
+            reading.cancel()
+
+    def _parts(self, query: FetchQuery, budgets: Mapping[int, int]) -> dict[int, SegmentPart]:
+        parts = {}
+        for index, max_bytes in budgets.items():
+            wanted = query.partitions[index]
+            shard = self._shard_for(wanted.key)
+            if shard is not None:
+                parts[index] = SegmentPart(shard=shard, wanted=wanted, max_bytes=max_bytes)
+        return parts
 
     def _begin_reading_ahead(self, wanted: FetchPartition, offset: int, answer: FetchedPartition) -> None:
         shard = self._shard_for(wanted.key)
@@ -167,15 +179,20 @@ class Fetcher:
             found[index] = answer
         return [answer for answer in found if answer is not None]
 
-    async def _failed(self, wanted: FetchPartition, failure: ReadError) -> ErrorCode:
-        """What a client is told of an unreadable run. A missing object may just have been deleted with its offsets."""
+    async def _failed(self, wanted: FetchPartition, failure: ReadError) -> GivenUp:
+        """What a client is told of an unreadable run. A missing object may just have been deleted.
+
+        Its offsets are gone then, or are in a segment now: the client asks again.
+        """
         if isinstance(failure, ObjectNotFoundError):
             shard = self._shard_for(wanted.key)
             again = await _stored(shard, wanted, 1) if shard is not None else None
             if again is None or again.error is not ErrorCode.NONE:
-                return again.error if again is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return GivenUp(again.error if again is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if wanted.offset < again.local_start_offset:
+                return GivenUp(ErrorCode.NONE, cannot_wait=True)
             if await self._positions.is_deleted(wanted.key, wanted.offset):
-                return ErrorCode.OFFSET_OUT_OF_RANGE
+                return GivenUp(ErrorCode.OFFSET_OUT_OF_RANGE)
         _log.error(
             "a partition could not be read",
             topic_id=wanted.key.topic_id.hex(),
@@ -183,7 +200,8 @@ class Fetcher:
             offset=wanted.offset,
             error=str(failure),
         )
-        return ErrorCode.CORRUPT_MESSAGE if isinstance(failure, CorruptBatchError) else ErrorCode.KAFKA_STORAGE_ERROR
+        is_corrupt = isinstance(failure, CorruptBatchError)
+        return GivenUp(ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 async def _stored(shard: DisklessShard, wanted: FetchPartition, max_bytes: int) -> FoundRuns:
@@ -193,46 +211,3 @@ async def _stored(shard: DisklessShard, wanted: FetchPartition, max_bytes: int) 
     except CoordinatorStoreError as error:
         _log.warning("a coordinator store cannot be asked", shard=str(shard.shard.id), error=str(error))
         return FoundRuns(ErrorCode.KAFKA_STORAGE_ERROR)
-
-
-def _choose(found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int]) -> list[Sequence[Run]]:
-    """The runs worth reading: each partition's up to its own limit, until the request's is reached."""
-    chosen: list[Sequence[Run]] = [()] * len(found)
-    left = query.max_bytes
-    for index in order:
-        if left <= 0 and any(chosen):
-            break
-        runs = found[index].runs
-        taken = 0
-        for run in runs:
-            if taken >= max(1, min(left, query.partitions[index].max_bytes)):
-                break
-            taken += run.byte_size
-            chosen[index] = (*chosen[index], run)
-        left -= taken
-    return chosen
-
-
-def _sound_prefix(
-    read: Sequence[tuple[Run, ReadRun]], offset: int
-) -> tuple[list[tuple[Run, memoryview]], ReadError | None]:
-    """What can be read up to the first failure; nothing if that comes before `offset`."""
-    sound: list[tuple[Run, memoryview]] = []
-    for run, content in read:
-        if content.next_offset > offset:
-            sound.append((run, content.data))
-        if content.failure is not None:
-            return sound, content.failure
-    return sound, None
-
-
-def _empty(found: FoundRuns) -> FetchedPartition:
-    return FetchedPartition(
-        error=found.error, high_watermark=found.high_watermark, log_start_offset=found.log_start_offset
-    )
-
-
-def _is_enough(answers: Sequence[FetchedPartition], min_bytes: int) -> bool:
-    if any(answer.error is not ErrorCode.NONE for answer in answers):
-        return True
-    return sum(answer.size_bytes for answer in answers) >= min_bytes

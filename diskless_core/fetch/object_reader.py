@@ -16,8 +16,9 @@ from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.fetch.planner import ObjectRange
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
-from diskless_core.protocol import record_batch
-from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
+from diskless_core.protocol.record_batch import CorruptBatchError
+from diskless_core.wal import batches
+from diskless_core.wal.batches import Committed
 
 ReadError = WalObjectStoreError | CorruptBatchError
 
@@ -139,47 +140,15 @@ def _prepared(chunk: Chunk, run: Run) -> ReadRun:
     is_cold = not chunk.is_sound
     if run.byte_offset in chunk.prepared and len(view) == run.byte_size:
         return ReadRun(view, run.last_offset + 1, is_cold=is_cold)
-    batches, failure = _sound_batches(view, run, verify=is_cold)
-    data, next_offset = _prepare(view, run, batches)
-    if failure is None:
+    prepared = batches.prepare(view, _committed(run), verify=is_cold)
+    failure = None
+    if prepared.problem is None:
         chunk.prepared.add(run.byte_offset)
-    return ReadRun(data, next_offset, failure, is_cold)
+    else:
+        failure = CorruptBatchError(f"the batches at byte {run.byte_offset} of {run.object_key}: {prepared.problem}")
+    return ReadRun(view[: prepared.size_bytes], prepared.next_offset, failure, is_cold)
 
 
-_Placed = tuple[int, BatchHeader]
-
-
-def _sound_batches(view: memoryview, run: Run, *, verify: bool) -> tuple[list[_Placed], CorruptBatchError | None]:
-    """The batches before the first damaged one. All are looked at before one is changed: a second look is the same."""
-    batches: list[_Placed] = []
-    problem: str | None = None
-    next_offset = run.base_offset
-    try:
-        for position, header in record_batch.walk(view):
-            if verify and not record_batch.crc_is_valid(view, position, header):
-                problem = f"the checksum of the one {position} bytes on is wrong"
-                break
-            next_offset += header.last_offset_delta + 1
-            batches.append((position, header))
-    except CorruptBatchError as error:
-        problem = str(error)
-    if problem is None and len(view) < run.byte_size:
-        problem = f"only {len(view)} of {run.byte_size} bytes are there"
-    expected = run.last_offset + 1
-    if next_offset > expected or (problem is None and next_offset < expected):
-        batches, problem = [], f"their offsets reach {next_offset - 1}, not {run.last_offset} as committed"
-    if problem is None:
-        return batches, None
-    return batches, CorruptBatchError(f"the batches at byte {run.byte_offset} of {run.object_key}: {problem}")
-
-
-def _prepare(view: memoryview, run: Run, batches: Sequence[_Placed]) -> tuple[memoryview, int]:
-    """The batches as consumers get them, and the offset behind them."""
-    offset, end = run.base_offset, 0
-    for position, header in batches:
-        record_batch.patch_base_offset(view, position, offset)
-        if run.timestamp_type == TimestampType.LOG_APPEND_TIME:
-            record_batch.patch_log_append_time(view, position, run.append_time)
-        offset += header.last_offset_delta + 1
-        end = position + header.size
-    return view[:end], offset
+def _committed(run: Run) -> Committed:
+    is_log_append_time = run.timestamp_type == TimestampType.LOG_APPEND_TIME
+    return Committed(run.base_offset, run.last_offset, run.byte_size, run.append_time if is_log_append_time else None)

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import ListedOffset, PartitionKey, Run
 from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
+from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
+from diskless_core.tiering.remote_reads import ReaderBusyError
+from diskless_core.tiering.time_lookup import SegmentTimes
 
 
 class SpecialTimestamp(IntEnum):
@@ -28,29 +33,51 @@ class SpecialTimestamp(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
-class OffsetLookup:
-    """ListOffsets for partitions whose coordinator is known. The caller has passed the coordinator's barrier."""
+def _never(_: PartitionKey) -> bool:
+    return False
 
-    def __init__(self, reader: ObjectReader) -> None:
+
+class OffsetLookup:
+    """ListOffsets for partitions whose coordinator is known. The caller has passed the coordinator's barrier.
+
+    Args:
+        segments: looks into segments.
+        tiers: whether a partition's topic has remote.storage.enable=true.
+    """
+
+    def __init__(
+        self,
+        reader: ObjectReader,
+        segments: SegmentTimes | None = None,
+        tiers: Callable[[PartitionKey], bool] = _never,
+    ) -> None:
         self._reader = reader
+        self._segments = segments
+        self._tiers = tiers
 
     async def list(self, shard: DisklessShard, partition: PartitionKey, timestamp: int) -> ListedOffset:
         """The offset for a timestamp in milliseconds, or for one of `SpecialTimestamp`."""
         head = shard.head(partition)
         if head is None:
             return ListedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        has_segments = head.log_start_offset < head.local_start_offset
         match timestamp:
             case SpecialTimestamp.LATEST:
                 return ListedOffset(offset=head.next_offset)
-            case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+            case SpecialTimestamp.EARLIEST:
                 return ListedOffset(offset=head.log_start_offset)
-            case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
-                return ListedOffset()  # nothing is tiered, so nothing is on its way there (KIP-1005, KIP-1023)
+            case SpecialTimestamp.EARLIEST_LOCAL:
+                return ListedOffset(offset=head.local_start_offset)
+            case SpecialTimestamp.LATEST_TIERED:  # KIP-1005
+                return ListedOffset(offset=head.local_start_offset - 1) if has_segments else ListedOffset()
+            case SpecialTimestamp.EARLIEST_PENDING_UPLOAD:  # KIP-1023
+                is_tiered = has_segments or self._tiers(partition)
+                return ListedOffset(offset=head.local_start_offset) if is_tiered else ListedOffset()
         try:
             if timestamp == SpecialTimestamp.MAX_TIMESTAMP:
                 return await self._of_max_timestamp(shard, partition, head)
             return await self._at_or_after(shard, partition, head, timestamp)
-        except WalObjectStoreError:
+        except (WalObjectStoreError, RemoteStorageError, RemoteLogMetadataError, ReaderBusyError):
             return ListedOffset(ErrorCode.KAFKA_STORAGE_ERROR)
         except (CorruptBatchError, UnsupportedCompressionError):
             return ListedOffset(ErrorCode.CORRUPT_MESSAGE)
@@ -60,13 +87,22 @@ class OffsetLookup:
     ) -> ListedOffset:
         if timestamp > head.max_timestamp:
             return ListedOffset()
-        offset = head.log_start_offset
+        if head.log_start_offset < head.local_start_offset:
+            tiered = await self._times().first_at_or_after(shard, partition, timestamp, head.log_start_offset)
+            if tiered != ListedOffset():
+                return tiered
+        offset = head.local_start_offset
         while (run := await shard.first_run_at_or_after(partition, timestamp, offset)) is not None:
-            found = await self._first_of(run, timestamp, head.log_start_offset)
+            found = await self._first_of(run, timestamp, head.local_start_offset)
             if found is not None:
                 return found
             offset = run.last_offset + 1
         return ListedOffset()
+
+    def _times(self) -> SegmentTimes:
+        if self._segments is None:
+            raise RemoteStorageError("there is no remote storage")
+        return self._segments
 
     async def _first_of(self, run: Run, timestamp: int, from_offset: int) -> ListedOffset | None:
         """The first of a run's records at or after a timestamp, of those at `from_offset` or later."""
@@ -88,7 +124,11 @@ class OffsetLookup:
         best = ListedOffset()
         for run in await shard.latest_runs(partition):
             if run.max_timestamp > best.timestamp:
-                best = max(best, await self._latest_of(run, head.log_start_offset), key=lambda listed: listed.timestamp)
+                best = max(
+                    best, await self._latest_of(run, head.local_start_offset), key=lambda listed: listed.timestamp
+                )
+        if head.log_start_offset < head.local_start_offset:
+            return await self._times().latest(shard, partition, head.log_start_offset, best)
         return best
 
     async def _latest_of(self, run: Run, from_offset: int) -> ListedOffset:

@@ -10,10 +10,10 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey, Run
+from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.schema import PartitionHead
-from diskless_core.files.retention import RetentionRules, expired
+from diskless_core.files.retention import Piece, RetentionRules, expired, piece_of_run, piece_of_segment
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode
 
@@ -35,7 +35,10 @@ class RetentionSchedule:
 
 
 class RetentionWorker:
-    """Kafka's retention check. A partition that keeps its oldest run costs no I/O, others the pages that they lose."""
+    """Kafka's retention check, over segments and WAL objects.
+
+    A partition that keeps its oldest segment or run costs no I/O, others the pages of runs that they lose.
+    """
 
     def __init__(
         self, shards: Mapping[int, DisklessShard], rules_of: RulesOf, schedule: RetentionSchedule, clock: Clock
@@ -44,7 +47,7 @@ class RetentionWorker:
         self._rules_of = rules_of
         self._schedule = schedule
         self._clock = clock
-        self._oldest: dict[PartitionKey, Run] = {}
+        self._oldest: dict[PartitionKey, Piece] = {}
 
     async def run(self) -> None:
         """Check again and again, the first time after the initial delay."""
@@ -60,7 +63,7 @@ class RetentionWorker:
             if shard.shard.leading:
                 await self._check_shard(shard, known)
 
-    async def _check_shard(self, shard: DisklessShard, known: Mapping[PartitionKey, Run]) -> None:
+    async def _check_shard(self, shard: DisklessShard, known: Mapping[PartitionKey, Piece]) -> None:
         partitions = iter(list(shard.heads()))
         shortened: list[PartitionKey] = []
 
@@ -79,11 +82,11 @@ class RetentionWorker:
         if shortened:
             _log.info("retention removed records", shard=str(shard.shard.id), partitions=len(shortened))
 
-    async def _check_partition(self, shard: DisklessShard, partition: PartitionKey, oldest: Run | None) -> bool:
+    async def _check_partition(self, shard: DisklessShard, partition: PartitionKey, oldest: Piece | None) -> bool:
         """Remove what has to go of one partition. Whether there was anything.
 
         Args:
-            oldest: what was the partition's oldest run at the last check.
+            oldest: what was the partition's oldest piece at the last check.
         """
         head, rules = shard.head(partition), self._rules_of(partition)
         if head is None or rules is None or not rules.may_remove_from(head.size_bytes):
@@ -102,12 +105,17 @@ class RetentionWorker:
         self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead, rules: RetentionRules
     ) -> int:
         offset, size_bytes, now_ms = head.log_start_offset, head.size_bytes, self._clock.now_ms()
-        while runs := await shard.runs_from(partition, offset):
-            removed = expired(runs, size_bytes, rules, now_ms)
+        pieces = [piece_of_segment(segment, head.max_timestamp) for segment in shard.tiered(partition)]
+        while True:
+            removed = expired(pieces, size_bytes, rules, now_ms)
             if removed:
                 offset = removed[-1].last_offset + 1
-                size_bytes -= sum(run.byte_size for run in removed)
-            if len(removed) < len(runs):
-                self._oldest[partition] = runs[len(removed)]
-                break
-        return offset
+                size_bytes -= sum(piece.size_bytes for piece in removed)
+            if len(removed) < len(pieces):
+                self._oldest[partition] = pieces[len(removed)]
+                return offset
+            pieces = [
+                piece_of_run(run) for run in await shard.runs_from(partition, max(offset, head.local_start_offset))
+            ]
+            if not pieces:
+                return offset

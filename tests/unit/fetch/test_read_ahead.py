@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from diskless_core.fetch.fetcher import FetchedPartition, Fetcher, FetchPartition, FetchQuery
+from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.positions import Positions
+from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.produce_path import ProducePath, batch_of, key_of, records_of

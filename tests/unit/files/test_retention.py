@@ -9,33 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskless_core.coordinator.commands import Run
-from diskless_core.files.retention import OFF, RetentionRules, expired
+from diskless_core.coordinator.tiered import TieredSegment
+from diskless_core.files.retention import OFF, Piece, RetentionRules, expired, piece_of_run, piece_of_segment
 from tests.support.guarantees import guarantee
 
 NOW_MS = 1_000
 
 
-def run_of(size: int, max_timestamp: int, append_time: int = NOW_MS) -> Run:
-    return Run(0, 0, "object", 0, size, append_time, max_timestamp, 0)
+def run_of(size: int, max_timestamp: int, append_time: int = NOW_MS) -> Piece:
+    return piece_of_run(Run(0, 0, "object", 0, size, append_time, max_timestamp, 0))
 
 
-def as_kafka_would(runs: Sequence[Run], size_bytes: int, rules: RetentionRules) -> int:
+def as_kafka_would(runs: Sequence[Piece], size_bytes: int, rules: RetentionRules) -> int:
     """How many go: by time from the oldest on, then by size, and again, until a check finds nothing more."""
     left = list(runs)
     before = None
     while before != len(left):
         before = len(left)
-        while left and rules.retention_ms != OFF and NOW_MS - newest(left[0]) > rules.retention_ms:
-            size_bytes -= left.pop(0).byte_size
+        while left and rules.retention_ms != OFF and NOW_MS - left[0].newest_ms > rules.retention_ms:
+            size_bytes -= left.pop(0).size_bytes
         over = size_bytes - rules.retention_bytes
-        while left and rules.retention_bytes != OFF and over - left[0].byte_size >= 0:
-            over -= left[0].byte_size
-            size_bytes -= left.pop(0).byte_size
+        while left and rules.retention_bytes != OFF and over - left[0].size_bytes >= 0:
+            over -= left[0].size_bytes
+            size_bytes -= left.pop(0).size_bytes
     return len(runs) - len(left)
-
-
-def newest(run: Run) -> int:
-    return run.max_timestamp if run.max_timestamp >= 0 else run.append_time
 
 
 runs = st.lists(st.builds(run_of, st.integers(1, 9), st.integers(-1, 1_010), st.integers(900, 1_000)), max_size=8)
@@ -45,23 +42,25 @@ limits = st.one_of(st.just(OFF), st.integers(0, 100))
 @guarantee("Deletion and retention", "Retention removes what Apache Kafka would remove of the same batches.")
 @given(runs=runs, newer_bytes=st.integers(0, 30), retention_ms=limits, retention_bytes=limits)
 def test_it_removes_what_kafka_would_remove(
-    runs: list[Run], newer_bytes: int, retention_ms: int, retention_bytes: int
+    runs: list[Piece], newer_bytes: int, retention_ms: int, retention_bytes: int
 ) -> None:
     rules = RetentionRules(retention_ms=retention_ms, retention_bytes=retention_bytes)
-    size_bytes = sum(run.byte_size for run in runs) + newer_bytes
+    size_bytes = sum(run.size_bytes for run in runs) + newer_bytes
     removed = expired(runs, size_bytes, rules, NOW_MS)
     assert list(removed) == runs[: as_kafka_would(runs, size_bytes, rules)]
     assert not removed or rules.may_remove_from(size_bytes)
 
 
 @given(runs=runs, retention_ms=limits, retention_bytes=limits, page=st.integers(1, 4))
-def test_page_by_page_it_removes_the_same(runs: list[Run], retention_ms: int, retention_bytes: int, page: int) -> None:
+def test_page_by_page_it_removes_the_same(
+    runs: list[Piece], retention_ms: int, retention_bytes: int, page: int
+) -> None:
     rules = RetentionRules(retention_ms=retention_ms, retention_bytes=retention_bytes)
-    size_bytes = sum(run.byte_size for run in runs)
+    size_bytes = sum(run.size_bytes for run in runs)
     at_once = expired(runs, size_bytes, rules, NOW_MS)
-    removed: list[Run] = []
+    removed: list[Piece] = []
     while some := runs[len(removed) : len(removed) + page]:
-        gone = expired(some, size_bytes - sum(run.byte_size for run in removed), rules, NOW_MS)
+        gone = expired(some, size_bytes - sum(run.size_bytes for run in removed), rules, NOW_MS)
         removed += gone
         if len(gone) < len(some):
             break
@@ -113,3 +112,12 @@ def test_a_partition_with_nothing_to_remove_is_not_looked_at(
 ) -> None:
     rules = RetentionRules(retention_ms=retention_ms, retention_bytes=retention_bytes)
     assert rules.may_remove_from(size_bytes) is may
+
+
+@pytest.mark.parametrize(("max_timestamp", "latest_ms", "is_removed"), [(5, 500, True), (-1, 5, True), (-1, -1, False)])
+def test_a_segment_of_which_no_age_is_known_does_not_go_by_age(
+    max_timestamp: int, latest_ms: int, is_removed: bool
+) -> None:
+    segment = TieredSegment(b"s" * 16, 0, 9, 1000, max_timestamp)
+    rules = RetentionRules(retention_ms=100, retention_bytes=OFF)
+    assert rules.removes(piece_of_segment(segment, latest_ms), 1000, now_ms=1000) is is_removed

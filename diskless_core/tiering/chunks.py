@@ -1,0 +1,155 @@
+"""How a segment's log is cut into chunks of whole batches, and what is found in one. Pure.
+
+A chunk begins where the offset index has the first batch at or behind a multiple of `CHUNK_BYTES`, so that all readers
+of a segment share the same ones, and no batch lies in two.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from diskless_core.log import offset_index
+from diskless_core.log.offset_index import CorruptIndexError
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import Buffer, CorruptBatchError, TornBatchError
+
+CHUNK_BYTES = 4 << 20
+
+MAX_CHUNK_BYTES = 4 * CHUNK_BYTES
+"""A chunk larger than this comes from an index with too few entries, or has a batch as large."""
+
+SLICE_BATCHES = 128
+"""So many batches are looked at before others have their turn: well below a millisecond."""
+
+SLICE_BYTES = 4 << 20
+"""As much is checked before others have their turn."""
+
+LEADER_EPOCH = 0
+
+
+class ChunkRange(NamedTuple):
+    """Bytes `start` (inclusive) to `end` (exclusive) of a segment's log.
+
+    `first_last_offset` is where its first batch ends, in offsets, by the index; -1 at the beginning of the segment.
+    """
+
+    start: int
+    end: int
+    first_last_offset: int
+
+
+def range_around(index: Buffer, base_offset: int, size_bytes: int, position: int) -> ChunkRange:
+    """The chunk that has the byte at `position`.
+
+    Raises:
+        CorruptIndexError: the index cannot be of a segment of this size.
+    """
+    start, first_last_offset = _beginning(index, base_offset, position)
+    following = offset_index.first_from(index, base_offset, (start // CHUNK_BYTES + 1) * CHUNK_BYTES)
+    end = size_bytes if following is None else following.position
+    if not start <= position < end <= size_bytes:
+        raise CorruptIndexError(f"the offset index leads to the bytes {start} to {end} of {size_bytes}")
+    return ChunkRange(start, end, first_last_offset)
+
+
+def _beginning(index: Buffer, base_offset: int, position: int) -> tuple[int, int]:
+    for number in range(position // CHUNK_BYTES, 0, -1):
+        first = offset_index.first_from(index, base_offset, number * CHUNK_BYTES)
+        if first is not None and first.position <= position:
+            return first.position, first.offset
+    return 0, -1
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Batches as consumers get them, up to the first that is damaged.
+
+    Attributes:
+        start, end: what it has of the segment's log, in bytes; `end` is behind the last sound batch.
+        last_offsets, ends: of each batch, its last offset and the byte behind it, counted from `start`.
+        failure: what is wrong with the batch behind the last one.
+    """
+
+    start: int
+    data: memoryview
+    last_offsets: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    failure: CorruptBatchError | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + (self.ends[-1] if self.ends else 0)
+
+    @property
+    def last_offset(self) -> int:
+        return self.last_offsets[-1] if self.last_offsets else -1
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it takes."""
+        return len(self.data) + 16 * len(self.ends)
+
+    def position_of(self, offset: int) -> int | None:
+        """Where the batch begins that contains `offset`, or else the next one, counted from `start`."""
+        batch = bisect_left(self.last_offsets, offset)
+        if batch == len(self.last_offsets):
+            return None
+        return self.ends[batch - 1] if batch else 0
+
+    def cut(self, offset: int, max_bytes: int) -> tuple[memoryview, int]:
+        """Whole batches from the one that contains `offset`, or the next one, on, and the offset behind them.
+
+        They have at most `max_bytes`, but one of them is there in any case. The chunk has one.
+        """
+        first = bisect_left(self.last_offsets, offset)
+        begin = self.ends[first - 1] if first else 0
+        last = max(bisect_right(self.ends, begin + max_bytes) - 1, first)
+        return self.data[begin : self.ends[last]], self.last_offsets[last] + 1
+
+
+def check(
+    chunk: Chunk, wanted: ChunkRange, base_offset: int, end_offset: int, *, index_is_rebuilt: bool
+) -> Iterator[None]:
+    """Check the batches of a chunk that has nothing but its data yet, a slice at a time.
+
+    Leader epochs become 0, in the data itself if it can be written to.
+
+    Raises:
+        CorruptIndexError: the chunk does not begin or end with a batch, as it should by an index that was not built
+            from the same log.
+    """
+    next_offset = base_offset
+    in_slice = slice_began = 0
+    try:
+        for position, header in record_batch.walk(chunk.data):
+            last_offset = header.last_offset
+            if header.magic != record_batch.MAGIC:
+                raise CorruptBatchError(f"it has magic {header.magic}, not {record_batch.MAGIC}")
+            if not record_batch.crc_is_valid(chunk.data, position, header):
+                raise CorruptBatchError("its checksum is wrong")
+            if not next_offset <= header.base_offset <= last_offset <= end_offset:
+                raise CorruptBatchError(f"it has the offsets {header.base_offset} to {last_offset}")
+            if position == 0 and wanted.first_last_offset not in (-1, last_offset):
+                raise CorruptBatchError(f"it ends with the offset {last_offset}, not {wanted.first_last_offset}")
+            if header.partition_leader_epoch != LEADER_EPOCH:
+                if chunk.data.readonly:
+                    chunk.data = memoryview(bytearray(chunk.data))
+                record_batch.patch_base_offset(chunk.data, position, header.base_offset, LEADER_EPOCH)
+            next_offset = last_offset + 1
+            chunk.last_offsets.append(last_offset)
+            chunk.ends.append(position + header.size)
+            in_slice += 1
+            if in_slice == SLICE_BATCHES or position - slice_began >= SLICE_BYTES:
+                in_slice, slice_began = 0, position
+                yield
+        if len(chunk.data) < wanted.end - wanted.start:
+            raise CorruptBatchError(f"only {len(chunk.data)} of {wanted.end - wanted.start} bytes are there")
+    except CorruptBatchError as error:
+        is_cut_wrongly = not chunk.ends or isinstance(error, TornBatchError)
+        if is_cut_wrongly and len(chunk.data) == wanted.end - wanted.start and not index_is_rebuilt:
+            raise CorruptIndexError(f"the offset index does not lead to a batch: {error}") from error
+        chunk.failure = CorruptBatchError(f"the batch at byte {chunk.end} of the segment: {error}")

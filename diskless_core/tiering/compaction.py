@@ -1,0 +1,296 @@
+"""Compactions of this node, one at a time: on demand, and those of the periodic worker."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import structlog
+
+from diskless_core.clock import uuid_text
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
+from diskless_core.plugin.segment_compaction import SegmentCompaction, SegmentCompactionError
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.remote_log.metadata import TopicIdPartition
+from diskless_core.tiering.copies import Copies, CopyServices, key_of
+from diskless_core.tiering.job import PartitionWork, TieringJob, planned
+from diskless_core.tiering.planning import Rest, SegmentRules
+from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
+from diskless_core.tiering.retrying import ObjectsToRead, RetryingRemoteStorage
+
+REPORTS = 50
+"""Reports of jobs that are kept."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTiering:
+    """What a topic says of its segments; `is_tiered` is whether they are made without being asked for."""
+
+    topic: str
+    rules: SegmentRules
+    is_tiered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionServices:
+    """What compactions need.
+
+    Attributes:
+        topic_of: what holds for a partition; None where its topic is gone.
+        engine_of: the engine of a name, None for the one that is configured, with its name. Raises PluginError.
+    """
+
+    copies: CopyServices
+    objects: WalObjectStore
+    topic_of: Callable[[PartitionKey], TopicTiering | None]
+    engine_of: Callable[[str | None], tuple[str, SegmentCompaction]]
+    parallel_partitions: int
+    producer_id_expiration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRequest:
+    """What is to be compacted.
+
+    Attributes:
+        topics: by name; None for all.
+        engine: None for the one that is configured.
+        everything: whether the last segments are made although they are not full, up to the high watermark.
+    """
+
+    topics: Sequence[str] | None = None
+    engine: str | None = None
+    everything: bool = False
+
+
+class UnknownTopicError(Exception):
+    """There is no topic of that name."""
+
+
+class Compactor:
+    """Only partitions are compacted whose coordinator this node leads: others are other nodes'."""
+
+    def __init__(self, services: CompactionServices) -> None:
+        self._services = services
+        self._copies = Copies(services.copies)
+        self._turn = asyncio.Lock()
+        self._reports: dict[str, JobReport] = {}
+        self._rests: dict[TopicIdPartition, Rest] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """End what is under way. What it leaves, the next compaction finishes or removes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- on demand -----------------------------------------------------------------------------------------------
+
+    def begin(self, request: CompactionRequest) -> JobReport:
+        """Begin a job in the background. Its report is kept up to date.
+
+        Raises:
+            UnknownTopicError: of one of the topics there is nothing on this node.
+            PluginError: there is no such engine, or it cannot be used.
+        """
+        self._require_topics(request)
+        name, engine = self._services.engine_of(request.engine)
+        report = self._new_report(name)
+        self._reports[report.id] = report
+        while len(self._reports) > REPORTS:
+            del self._reports[next(iter(self._reports))]
+        task = asyncio.create_task(self._run(request, report, engine), name=f"compaction {report.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return report
+
+    def report(self, job_id: str) -> JobReport | None:
+        """The report of a job of this process; None for an unknown one."""
+        return self._reports.get(job_id)
+
+    async def plan(self, request: CompactionRequest) -> AsyncIterator[PlannedSegment]:
+        """The segments that a job would make now.
+
+        Raises:
+            UnknownTopicError: as `begin`.
+            CoordinatorError, CoordinatorStoreError: a shard did not answer.
+        """
+        self._require_topics(request)
+        now_ms = self._services.copies.clock.now_ms()
+        works, _ = await self._works(request)
+        for work in works:
+            async with aclosing(planned(work, now_ms)) as segments:
+                async for segment in segments:
+                    yield PlannedSegment(
+                        topic=segment.partition.topic,
+                        partition=segment.partition.partition,
+                        start_offset=segment.start_offset,
+                        end_offset=segment.end_offset,
+                        size_bytes=segment.size_bytes,
+                        ranges=len(segment.ranges),
+                    )
+
+    async def _run(self, request: CompactionRequest, report: JobReport, engine: SegmentCompaction) -> None:
+        async with self._turn:
+            try:
+                works, report.skipped = await self._works(request)
+                await self._compact(works, report, engine)
+            except (CoordinatorError, CoordinatorStoreError) as error:
+                self._end(report, [str(error)])
+
+    # --- periodic ------------------------------------------------------------------------------------------------
+
+    async def compact_due(self) -> JobReport | None:
+        """Compact what is due of the topics that are tiered; None when nothing is, or a job is under way.
+
+        Raises:
+            CoordinatorError, CoordinatorStoreError: a shard did not answer.
+        """
+        if self._turn.locked():
+            return None
+        async with self._turn:
+            due = [work for work in self._tiered() if self._may_be_due(work)]
+            if not due:
+                return None
+            name, engine = self._services.engine_of(None)
+            report = self._new_report(name)
+            await self._compact(due, report, engine)
+            for work in due:
+                self._rests.pop(work.partition, None)
+                if work.rest is not None:
+                    self._rests[work.partition] = work.rest
+            return report
+
+    def _tiered(self) -> Sequence[PartitionWork]:
+        """The partitions of tiered topics that this node compacts. Their lag is told, and others are forgotten."""
+        works, lag_bytes, lag_segments = [], 0, 0
+        for key, head, shard in self._led():
+            topic = self._services.topic_of(key)
+            if topic is None or not topic.is_tiered:
+                continue
+            works.append(_work(key, topic, shard))
+            full = (head.appended_bytes - head.local_start_bytes) // topic.rules.segment_bytes
+            lag_segments += full
+            lag_bytes += full * topic.rules.segment_bytes
+        self._services.copies.metrics.remote_copy_lag_bytes.set(lag_bytes)
+        self._services.copies.metrics.remote_copy_lag_segments.set(lag_segments)
+        seen = {work.partition for work in works}
+        self._rests = {partition: rest for partition, rest in self._rests.items() if partition in seen}
+        return works
+
+    def _may_be_due(self, work: PartitionWork) -> bool:
+        head, rest = work.shard.head(key_of(work.partition)), self._rests.get(work.partition)
+        if head is None:
+            return False
+        return rest is None or rest.may_be_due(head, self._services.copies.clock.now_ms())
+
+    # --- both ----------------------------------------------------------------------------------------------------
+
+    def _led(self) -> Iterable[tuple[PartitionKey, PartitionHead, DisklessShard]]:
+        for shard in self._services.copies.shards.values():
+            if shard.shard.leading:
+                for key, head in shard.heads().items():
+                    yield key, head, shard
+
+    def _require_topics(self, request: CompactionRequest) -> None:
+        known = {
+            topic.topic
+            for shard in self._services.copies.shards.values()
+            for key in shard.heads()
+            if (topic := self._services.topic_of(key)) is not None
+        }
+        unknown = sorted(set(request.topics or ()) - known)
+        if unknown:
+            raise UnknownTopicError(f"there is no topic {', '.join(unknown)}")
+
+    async def _works(self, request: CompactionRequest) -> tuple[Sequence[PartitionWork], int]:
+        """The partitions of a request that this node leads, with all that is committed by now; how many others do."""
+        shards = self._services.copies.shards.values()
+        await asyncio.gather(*(shard.barrier() for shard in shards if shard.shard.leading))
+        works, skipped = [], 0
+        for shard in shards:
+            for key in shard.heads():
+                topic = self._services.topic_of(key)
+                if topic is None or (request.topics is not None and topic.topic not in request.topics):
+                    continue
+                if shard.shard.leading:
+                    works.append(_work(key, topic, shard, everything=request.everything))
+                else:
+                    skipped += 1
+        return works, skipped
+
+    async def _compact(self, works: Sequence[PartitionWork], report: JobReport, engine: SegmentCompaction) -> None:
+        services, copies = self._services, self._services.copies
+        by_partition = {work.partition: work for work in works}
+        for partition in by_partition:
+            report.of(partition.topic).partitions += 1
+        report.state = JobState.RUNNING
+        job = TieringJob(
+            by_partition,
+            self._copies,
+            report,
+            objects=ObjectsToRead(services.objects, copies.retries, copies.metrics),
+            remote_storage=RetryingRemoteStorage(copies.remote_storage, copies.retries, copies.metrics),
+            parallel_partitions=services.parallel_partitions,
+            producer_id_expiration_ms=services.producer_id_expiration_ms,
+            now_ms=copies.clock.now_ms(),
+        )
+        failures: list[str] = []
+        try:
+            await engine.compact(job)
+        except SegmentCompactionError as error:
+            failures.append(str(error))
+        except asyncio.CancelledError:
+            self._end(report, ["the broker stops"])
+            raise
+        except Exception as error:
+            _log.error("a defect, of the segment_compaction plugin perhaps, ended a compaction", exc_info=True)
+            failures.append(f"a defect: {type(error).__name__}: {error}")
+        failures += await self._clear(works)
+        self._end(report, failures)
+
+    async def _clear(self, works: Sequence[PartitionWork]) -> Sequence[str]:
+        """Remove the copies that the job has passed."""
+        failures = []
+        for work in works:
+            if work.swapped:
+                try:
+                    await self._copies.clear(work.shard, work.partition)
+                except (CoordinatorError, RemoteLogMetadataError) as error:
+                    failures.append(f"what was left of {work.partition.topic} is removed later: {error}")
+        return failures
+
+    def _new_report(self, engine: str) -> JobReport:
+        clock = self._services.copies.clock
+        return JobReport(id=uuid_text(clock.new_uuid()), engine=engine, begun_at_ms=clock.now_ms())
+
+    def _end(self, report: JobReport, failures: Sequence[str]) -> None:
+        report.failures += failures
+        report.state = JobState.FAILED if report.failures else JobState.FINISHED
+        report.ended_at_ms = self._services.copies.clock.now_ms()
+        metrics = self._services.copies.metrics
+        if report.segments or report.failures:
+            metrics.compaction_jobs.labels(report.state).inc()
+            _log.info(
+                "compaction ended",
+                job=report.id,
+                engine=report.engine,
+                segments=report.segments,
+                bytes=report.bytes_copied,
+                failures=report.failures,
+            )
+
+
+def _work(key: PartitionKey, topic: TopicTiering, shard: DisklessShard, *, everything: bool = False) -> PartitionWork:
+    partition = TopicIdPartition(uuid.UUID(bytes=key.topic_id), topic.topic, key.partition)
+    return PartitionWork(partition=partition, shard=shard, rules=topic.rules, everything=everything)

@@ -1,0 +1,218 @@
+"""The life of a segment's copy: noted, copied, noted as complete, taken by the coordinator; or removed.
+
+(KIP-405, RemoteLogSegmentState.) Whatever ends this in between, nothing is lost: a copy counts from the moment when the
+coordinator takes it, which is when it forgets the batches. What is left lying, `clear` finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator.tiered import TieredSegment
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
+from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
+from diskless_core.plugin.segment_compaction import SegmentPlan
+from diskless_core.remote_log.metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from diskless_core.tiering.leftovers import GRACE_MS, PartitionBounds, leftovers
+from diskless_core.tiering.retries import Retries
+
+_EPOCH = 0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyServices:
+    """What the life of copies needs. `shards` are those of this node."""
+
+    node_id: int
+    clock: Clock
+    shards: Mapping[int, DisklessShard]
+    metadata: RemoteLogMetadata
+    remote_storage: RemoteStorage
+    retries: Retries
+    metrics: Metrics
+
+
+def key_of(partition: TopicIdPartition) -> PartitionKey:
+    """A partition as the coordinators know it."""
+    return PartitionKey(partition.topic_id.bytes, partition.partition)
+
+
+class Copies:
+    """The copies that this node makes, and those that it finds."""
+
+    def __init__(self, services: CopyServices) -> None:
+        self._services = services
+        self._living: set[RemoteLogSegmentId] = set()
+
+    async def list(self, partition: TopicIdPartition) -> Sequence[RemoteLogSegmentMetadata]:
+        """All that is known of a partition's segments.
+
+        Raises:
+            RemoteLogMetadataError: no answer.
+        """
+        return await self._services.retries.do(lambda: self._services.metadata.list(partition))
+
+    async def begin(self, shard: DisklessShard, segment: SegmentPlan) -> RemoteLogSegmentMetadata | None:
+        """Note that a copy begins; None when its partition is gone.
+
+        Raises:
+            RemoteLogMetadataError: no answer.
+        """
+        services = self._services
+        metadata = RemoteLogSegmentMetadata(
+            segment_id=RemoteLogSegmentId(segment.partition, services.clock.new_uuid()),
+            start_offset=segment.start_offset,
+            end_offset=segment.end_offset,
+            max_timestamp_ms=segment.max_timestamp_ms,
+            broker_id=services.node_id,
+            event_timestamp_ms=services.clock.now_ms(),
+            segment_size_bytes=segment.size_bytes,
+            segment_leader_epochs={_EPOCH: segment.start_offset},
+        )
+        self._living.add(metadata.segment_id)
+        try:
+            await services.retries.do(lambda: services.metadata.add(metadata))
+        except BaseException:
+            self._living.discard(metadata.segment_id)
+            raise
+        if shard.head(key_of(segment.partition)) is not None:
+            return metadata
+        await self.abandon(metadata)
+        return None
+
+    async def finish(
+        self, shard: DisklessShard, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, *, expected: int
+    ) -> bool:
+        """Note that a copy is complete, and have the coordinator take it for the records from `expected` on.
+
+        False when it doesn't; then the copy is removed.
+
+        Raises:
+            CoordinatorError, RemoteLogMetadataError: no answer; the copy stays for `clear`.
+        """
+        complete = replace(metadata, custom_metadata=custom_metadata)
+        try:
+            try:
+                await self._note(complete, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom_metadata)
+            except IllegalTransitionError:  # somebody removes it
+                await self._remove_if_possible(complete)
+                return False
+            if await self._take(shard, complete, expected):
+                return True
+            await self._remove_if_possible(complete)
+            return False
+        finally:
+            self._living.discard(metadata.segment_id)
+
+    async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove a copy of this node that is not complete, if that can be done now."""
+        try:
+            await self._remove_if_possible(metadata)
+        finally:
+            self._living.discard(metadata.segment_id)
+
+    async def clear(self, shard: DisklessShard, partition: TopicIdPartition) -> None:
+        """Finish or remove what was left of a partition. What cannot be done now, the next time does.
+
+        Raises:
+            CoordinatorError, RemoteLogMetadataError: no answer.
+        """
+        key, tried = key_of(partition), set[RemoteLogSegmentId]()
+        while True:
+            segments = await self.list(partition)
+            head = shard.head(key)
+            if head is None:
+                return
+            bounds = PartitionBounds(
+                taken={segment.segment_id for segment in shard.tiered(key)},
+                log_start_offset=head.log_start_offset,
+                local_start_offset=head.local_start_offset,
+            )
+            found = leftovers(segments, bounds, self._is_given_up)
+            for segment in found.remove:
+                if segment.segment_id not in tried:
+                    tried.add(segment.segment_id)
+                    await self._remove_if_possible(segment)
+            if found.finish is None or found.finish.segment_id in tried:
+                return
+            tried.add(found.finish.segment_id)
+            if await self._take(shard, found.finish, head.local_start_offset):
+                _log.info("a copy that an earlier compaction left is taken", **_words(found.finish))
+
+    # --- steps ---------------------------------------------------------------------------------------------------
+
+    async def _take(self, shard: DisklessShard, metadata: RemoteLogSegmentMetadata, expected: int) -> bool:
+        segment = TieredSegment(
+            segment_id=metadata.segment_id.id.bytes,
+            start_offset=metadata.start_offset,
+            end_offset=metadata.end_offset,
+            size_bytes=metadata.segment_size_bytes,
+            max_timestamp=metadata.max_timestamp_ms,
+        )
+        key = key_of(metadata.segment_id.topic_id_partition)
+        return await self._services.retries.do(lambda: shard.tier(key, segment, expected=expected))
+
+    async def _note(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, custom_metadata: bytes | None = None
+    ) -> None:
+        update = RemoteLogSegmentMetadataUpdate(
+            segment_id=metadata.segment_id,
+            event_timestamp_ms=self._services.clock.now_ms(),
+            state=state,
+            broker_id=self._services.node_id,
+            custom_metadata=custom_metadata,
+        )
+        await self._services.retries.do(lambda: self._services.metadata.update(update))
+
+    async def _remove_if_possible(self, metadata: RemoteLogSegmentMetadata) -> None:
+        try:
+            await self._remove(metadata)
+        except (RemoteStorageError, RemoteLogMetadataError) as error:
+            self._services.metrics.remote_delete_errors.inc()
+            _log.warning("a copy is removed later", error=str(error), **_words(metadata))
+
+    async def _remove(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Its bytes go even if it is not known any more: whoever forgot it may have done so while it was written."""
+        is_known = await self._note_if_legal(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+        self._services.metrics.remote_delete_requests.inc()
+        await self._services.retries.do(lambda: self._services.remote_storage.delete(metadata))
+        if is_known:
+            await self._note_if_legal(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+
+    async def _note_if_legal(self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> bool:
+        try:
+            await self._note(metadata, state)
+        except IllegalTransitionError:
+            return False
+        return True
+
+    def _is_given_up(self, segment: RemoteLogSegmentMetadata) -> bool:
+        if segment.broker_id == self._services.node_id:
+            return segment.segment_id not in self._living
+        return self._services.clock.now_ms() - segment.event_timestamp_ms > GRACE_MS
+
+
+def _words(metadata: RemoteLogSegmentMetadata) -> dict[str, str | int]:
+    partition = metadata.segment_id.topic_id_partition
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "segment": str(metadata.segment_id.id),
+        "start_offset": metadata.start_offset,
+        "end_offset": metadata.end_offset,
+    }

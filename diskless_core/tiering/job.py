@@ -1,0 +1,182 @@
+"""One compaction: its partitions, whose segments are planned as the engine asks for them, and what becomes of each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.log import producer_snapshot
+from diskless_core.log.producer_snapshot import CorruptSnapshotError, ProducerState
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
+from diskless_core.plugin.remote_storage import (
+    IndexType,
+    RemoteResourceNotFoundError,
+    RemoteStorage,
+    RemoteStorageError,
+)
+from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.tiering.copies import Copies, key_of
+from diskless_core.tiering.planning import Rest, SegmentPlanner, SegmentRules
+from diskless_core.tiering.report import JobReport
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionWork:
+    """A partition to be compacted.
+
+    Attributes:
+        everything: whether the last segment is made although it is not full.
+        expected: where WAL objects begin, as far as this job has come.
+        rest: what was too early; None when that is not known.
+        swapped: whether any of its segments was taken.
+    """
+
+    partition: TopicIdPartition
+    shard: DisklessShard
+    rules: SegmentRules
+    everything: bool = False
+    expected: int = 0
+    rest: Rest | None = None
+    swapped: bool = field(default=False)
+
+    @property
+    def wal_bytes(self) -> int:
+        """Bytes of the partition in WAL objects."""
+        head = self.shard.head(key_of(self.partition))
+        return head.appended_bytes - head.local_start_bytes if head is not None else 0
+
+
+async def planned(work: PartitionWork, now_ms: int) -> AsyncGenerator[SegmentPlan, None]:
+    """The segments of a partition, of what is committed at the beginning. It notes in `work` what it finds.
+
+    Raises:
+        CoordinatorStoreError: the store failed.
+    """
+    key = key_of(work.partition)
+    head = work.shard.head(key)
+    if head is None:
+        return
+    work.expected = offset = head.local_start_offset
+    planner = SegmentPlanner(work.partition, offset, work.rules)
+    found = False
+    while offset < head.next_offset:
+        runs = await work.shard.runs_from(key, offset)
+        for run in runs:
+            if run.base_offset < head.next_offset and (full := planner.add(run)) is not None:
+                found = True
+                yield full
+        offset = runs[-1].last_offset + 1 if runs else head.next_offset
+    last = planner.last(now_ms, everything=work.everything)
+    if last is not None:
+        yield last
+    elif not found:
+        work.rest = planner.rest(head)
+
+
+class TieringJob(CompactionJob):
+    """A job for an engine. It keeps `report` up to date."""
+
+    def __init__(
+        self,
+        work: Mapping[TopicIdPartition, PartitionWork],
+        copies: Copies,
+        report: JobReport,
+        *,
+        objects: WalObjectStore,
+        remote_storage: RemoteStorage,
+        parallel_partitions: int,
+        producer_id_expiration_ms: int,
+        now_ms: int,
+    ) -> None:
+        self.partitions = sorted(work, key=lambda one: (one.topic_id.bytes, one.partition))
+        self.parallel_partitions = parallel_partitions
+        self.objects = objects
+        self.remote_storage = remote_storage
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.report = report
+        self._work = work
+        self._copies = copies
+        self._now_ms = now_ms
+
+    async def segments(self, partition: TopicIdPartition) -> AsyncGenerator[SegmentPlan, None]:
+        work = self._work[partition]
+        report = self.report
+        try:
+            await self._copies.clear(work.shard, partition)
+            expected_bytes = work.wal_bytes
+            report.bytes_expected += expected_bytes
+            try:
+                async with aclosing(planned(work, self._now_ms)) as segments:
+                    async for segment in segments:
+                        report.bytes_planned += segment.size_bytes
+                        report.bytes_expected -= segment.size_bytes
+                        expected_bytes -= segment.size_bytes
+                        yield segment
+            finally:
+                report.bytes_expected -= expected_bytes
+        except (CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError) as error:
+            raise SegmentCompactionError(f"{_name(partition)} cannot be planned: {error}") from error
+
+    async def producers_before(self, segment: SegmentPlan) -> ProducerState:
+        """They are in the snapshot of the segment before, where there is one that has it."""
+        work = self._work[segment.partition]
+        before = [one for one in work.shard.tiered(key_of(segment.partition)) if one.end_offset < segment.start_offset]
+        if not before:
+            return {}
+        try:
+            known = {one.segment_id.id: one for one in await self._copies.list(segment.partition)}
+            metadata = known.get(uuid.UUID(bytes=before[-1].segment_id))
+            if metadata is None:
+                return {}
+            snapshot = await self.remote_storage.fetch_index(metadata, IndexType.PRODUCER_SNAPSHOT)
+            return producer_snapshot.decode(bytes(snapshot))
+        except RemoteResourceNotFoundError:
+            return {}
+        except (RemoteLogMetadataError, RemoteStorageError, CorruptSnapshotError) as error:
+            raise SegmentCompactionError(
+                f"the producers of {_name(segment.partition)} before offset {segment.start_offset} are unknown: {error}"
+            ) from error
+
+    async def begin(self, segment: SegmentPlan) -> RemoteLogSegmentMetadata:
+        try:
+            metadata = await self._copies.begin(self._work[segment.partition].shard, segment)
+        except RemoteLogMetadataError as error:
+            raise SegmentCompactionError(f"a segment of {_name(segment.partition)} cannot be noted: {error}") from error
+        if metadata is None:
+            raise SegmentCompactionError(f"{_name(segment.partition)} has been deleted")
+        return metadata
+
+    async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
+        partition = metadata.segment_id.topic_id_partition
+        work, topic = self._work[partition], self.report.of(partition.topic)
+        try:
+            is_taken = await self._copies.finish(work.shard, metadata, custom_metadata, expected=work.expected)
+        except (CoordinatorError, RemoteLogMetadataError) as error:
+            raise SegmentCompactionError(
+                f"it is not known whether a segment of {_name(partition)} was taken: {error}"
+            ) from error
+        if not is_taken:
+            topic.segments_lost += 1
+            return False
+        work.expected = metadata.end_offset + 1
+        work.swapped = True
+        topic.segments += 1
+        topic.size_bytes += metadata.segment_size_bytes
+        return True
+
+    async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
+        await self._copies.abandon(metadata)
+
+    def progressed(self, size_bytes: int) -> None:
+        self.report.bytes_copied += size_bytes
+
+
+def _name(partition: TopicIdPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"

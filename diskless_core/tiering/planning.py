@@ -1,0 +1,169 @@
+"""Which runs of a partition become which segments. Pure, and the same for the same runs, wherever it begins anew.
+
+A segment has whole runs. It is full when the next run would exceed a limit; the last one of a partition, which is not
+full, is made when it is old enough, or asked for. Memory goes by one segment, not by the partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from diskless_core.coordinator.commands import NO_TIMESTAMP, Run
+from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.log.segment_indexer import MAX_OFFSETS
+from diskless_core.plugin.segment_compaction import BatchRange, SegmentPlan
+from diskless_core.remote_log.metadata import TopicIdPartition
+
+MAX_RANGES = 20_000
+"""Ranges of a segment at most: a memory bound, about 8 MB. Tiny runs, of a topic that gets little, reach it."""
+
+OFF = -1
+NEVER = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRules:
+    """What a topic says of its segments.
+
+    Attributes:
+        segment_bytes: size of a `.log` at most; a single larger run makes a segment of its own.
+        segment_ms: how far the timestamps of a segment lie apart at most.
+        index_interval_bytes: Kafka's `index.interval.bytes`.
+        local_retention_ms: age of its newest record from which on the last segment is made; -1 is never.
+        local_retention_bytes: size of the last segment above which it is made; -1 is never.
+    """
+
+    segment_bytes: int
+    segment_ms: int
+    index_interval_bytes: int
+    local_retention_ms: int = OFF
+    local_retention_bytes: int = OFF
+
+
+class Rest(NamedTuple):
+    """The batches at the end of a partition that make no segment yet, and what would have to happen.
+
+    Attributes:
+        start_offset: where WAL objects began.
+        next_offset: the high watermark.
+        max_timestamp: the partition's.
+        due_at_ms: when it is old enough.
+        due_bytes: the size that it must have.
+        due_timestamp: a record behind this time begins another segment.
+        due_records: so many records more can make too many runs.
+    """
+
+    start_offset: int
+    next_offset: int
+    max_timestamp: int
+    due_at_ms: int
+    due_bytes: int
+    due_timestamp: int
+    due_records: int
+
+    def may_be_due(self, head: PartitionHead, now_ms: int) -> bool:
+        """Whether planning can find anything in a partition that this was the rest of."""
+        return (
+            head.local_start_offset != self.start_offset
+            or now_ms >= self.due_at_ms
+            or head.appended_bytes - head.local_start_bytes >= self.due_bytes
+            or (head.max_timestamp > self.max_timestamp and head.max_timestamp > self.due_timestamp)
+            or head.next_offset - self.next_offset >= self.due_records
+        )
+
+
+class SegmentPlanner:
+    """Give it the runs of a partition in order, from the one that contains `start_offset`, or the next one, on."""
+
+    def __init__(self, partition: TopicIdPartition, start_offset: int, rules: SegmentRules) -> None:
+        self._partition = partition
+        self._rules = rules
+        self._start_offset = start_offset
+        self._ranges: list[BatchRange] = []
+        self._size_bytes = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._first_ms = 0
+        self._newest_ms = 0
+
+    def add(self, run: Run) -> SegmentPlan | None:
+        """Take the next run. The segment that is full with what came before, if it is."""
+        full = self._take() if self._ranges and not self._fits(run) else None
+        if not self._ranges:
+            self._start_offset = min(self._start_offset, run.base_offset)
+            self._first_ms = self._newest_ms = _time_of(run)
+        self._ranges.append(
+            BatchRange(
+                base_offset=run.base_offset,
+                last_offset=run.last_offset,
+                object_key=run.object_key,
+                byte_offset=run.byte_offset,
+                byte_size=run.byte_size,
+                append_time_ms=run.append_time,
+                max_timestamp_ms=run.max_timestamp,
+                timestamp_type=run.timestamp_type,
+            )
+        )
+        self._size_bytes += run.byte_size
+        self._max_timestamp = max(self._max_timestamp, run.max_timestamp)
+        self._newest_ms = max(self._newest_ms, _time_of(run))
+        return full
+
+    def last(self, now_ms: int, *, everything: bool = False) -> SegmentPlan | None:
+        """The segment of what is left when all runs were given, if it is time for it, or `everything` is wanted."""
+        rules = self._rules
+        is_due = (
+            everything
+            or now_ms - self._first_ms > rules.segment_ms
+            or (rules.local_retention_ms != OFF and now_ms - self._newest_ms > rules.local_retention_ms)
+            or (rules.local_retention_bytes != OFF and self._size_bytes > rules.local_retention_bytes)
+        )
+        return self._take() if self._ranges and is_due else None
+
+    def rest(self, head: PartitionHead) -> Rest:
+        """What is left when `last` found that it is too early, of a partition with this head."""
+        rules = self._rules
+        if not self._ranges:
+            return Rest(head.local_start_offset, head.next_offset, head.max_timestamp, NEVER, NEVER, NEVER, 1)
+        due_at_ms = self._first_ms + rules.segment_ms + 1
+        if rules.local_retention_ms != OFF:
+            due_at_ms = min(due_at_ms, self._newest_ms + rules.local_retention_ms + 1)
+        due_bytes = rules.segment_bytes
+        if rules.local_retention_bytes != OFF:
+            due_bytes = min(due_bytes, rules.local_retention_bytes + 1)
+        return Rest(
+            start_offset=head.local_start_offset,
+            next_offset=head.next_offset,
+            max_timestamp=head.max_timestamp,
+            due_at_ms=due_at_ms,
+            due_bytes=due_bytes,
+            due_timestamp=self._first_ms + rules.segment_ms,
+            due_records=MAX_RANGES - len(self._ranges),
+        )
+
+    def _fits(self, run: Run) -> bool:
+        return (
+            self._size_bytes + run.byte_size <= min(self._rules.segment_bytes, MAX_OFFSETS)
+            and run.last_offset - self._start_offset <= MAX_OFFSETS
+            and _time_of(run) - self._first_ms <= self._rules.segment_ms
+            and len(self._ranges) < MAX_RANGES
+        )
+
+    def _take(self) -> SegmentPlan:
+        plan = SegmentPlan(
+            partition=self._partition,
+            start_offset=self._start_offset,
+            end_offset=self._ranges[-1].last_offset,
+            size_bytes=self._size_bytes,
+            max_timestamp_ms=self._max_timestamp if self._max_timestamp >= 0 else self._newest_ms,
+            index_interval_bytes=self._rules.index_interval_bytes,
+            ranges=self._ranges,
+        )
+        self._start_offset = plan.end_offset + 1
+        self._ranges, self._size_bytes, self._max_timestamp = [], 0, NO_TIMESTAMP
+        return plan
+
+
+def _time_of(run: Run) -> int:
+    """Without timestamps, the commit's time counts."""
+    return run.max_timestamp if run.max_timestamp >= 0 else run.append_time

@@ -1,0 +1,76 @@
+"""What a compaction has done so far, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """How far a job is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicReport:
+    """What was done for one topic.
+
+    Attributes:
+        partitions: those that were looked at.
+        segments_lost: copies that the coordinator did not take: records were deleted, or another job was quicker.
+    """
+
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    segments_lost: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class JobReport:
+    """A compaction. Times are in milliseconds since the epoch, sizes in bytes.
+
+    Attributes:
+        bytes_expected: what lies in WAL objects, as far as it is not known yet what of it makes segments.
+        bytes_planned: of segments that were planned.
+        bytes_copied: of these, what has been copied.
+        skipped: partitions that another broker has to compact, because it leads their coordinator.
+        failures: what went wrong, a sentence each.
+    """
+
+    id: str
+    engine: str
+    begun_at_ms: int
+    ended_at_ms: int | None = None
+    state: JobState = JobState.WAITING
+    bytes_expected: int = 0
+    bytes_planned: int = 0
+    bytes_copied: int = 0
+    skipped: int = 0
+    topics: dict[str, TopicReport] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def segments(self) -> int:
+        """How many segments were made."""
+        return sum(topic.segments for topic in self.topics.values())
+
+    def of(self, topic: str) -> TopicReport:
+        """The part of a topic."""
+        return self.topics.setdefault(topic, TopicReport())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegment:
+    """A segment that a compaction would make now."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    ranges: int

@@ -1,0 +1,79 @@
+"""Batches as consumers get them, made in place of those that their producers sent.
+
+A WAL object has batches untouched. Consumers get them with the base offsets that the coordinator assigned, leader epoch
+0, and for LogAppendTime with the time of the commit. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, WritableBuffer
+
+
+class Committed(NamedTuple):
+    """What was committed of adjacent batches of a partition; `log_append_time_ms` None leaves the producers' times."""
+
+    base_offset: int
+    last_offset: int
+    byte_size: int
+    log_append_time_ms: int | None = None
+
+
+class Prepared(NamedTuple):
+    """What came of the batches.
+
+    Attributes:
+        size_bytes: of those that are ready: all, or those before the first damaged one.
+        next_offset: the offset behind them.
+        problem: what is wrong with the rest, None where there is none.
+    """
+
+    size_bytes: int
+    next_offset: int
+    problem: str | None
+
+
+_Placed = tuple[int, BatchHeader]
+
+
+def prepare(view: WritableBuffer, committed: Committed, *, verify: bool = True) -> Prepared:
+    """Make batches into what consumers get. Once prepared, they stay as they are when it is done again.
+
+    Args:
+        view: the bytes that there are of what was committed, changed in place.
+        verify: whether to look at the checksums.
+    """
+    batches, problem = _sound_batches(view, committed, verify=verify)
+    offset, end = committed.base_offset, 0
+    for position, header in batches:
+        record_batch.patch_base_offset(view, position, offset)
+        if committed.log_append_time_ms is not None:
+            record_batch.patch_log_append_time(view, position, committed.log_append_time_ms)
+        offset += header.last_offset_delta + 1
+        end = position + header.size
+    return Prepared(end, offset, problem)
+
+
+def _sound_batches(view: WritableBuffer, committed: Committed, *, verify: bool) -> tuple[Sequence[_Placed], str | None]:
+    """The batches before the first damaged one. All are looked at before one is changed: a second look is the same."""
+    batches: list[_Placed] = []
+    problem: str | None = None
+    next_offset = committed.base_offset
+    try:
+        for position, header in record_batch.walk(view):
+            if verify and not record_batch.crc_is_valid(view, position, header):
+                problem = f"the checksum of the one {position} bytes on is wrong"
+                break
+            next_offset += header.last_offset_delta + 1
+            batches.append((position, header))
+    except CorruptBatchError as error:
+        problem = str(error)
+    if problem is None and len(view) < committed.byte_size:
+        problem = f"only {len(view)} of {committed.byte_size} bytes are there"
+    expected = committed.last_offset + 1
+    if next_offset > expected or (problem is None and next_offset < expected):
+        batches, problem = [], f"their offsets reach {next_offset - 1}, not {committed.last_offset} as committed"
+    return batches, problem

@@ -1,0 +1,59 @@
+"""What is done with copies that earlier compactions left."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from diskless_core.remote_log.metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from diskless_core.tiering.leftovers import PartitionBounds, leftovers
+
+STARTED, FINISHED, DELETING, _ = RemoteLogSegmentState
+PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
+BOUNDS = PartitionBounds(taken={uuid.UUID(int=1).bytes}, log_start_offset=10, local_start_offset=20)
+
+
+def copy(start: int, end: int, state: RemoteLogSegmentState, copy_id: int = 2) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(PARTITION, uuid.UUID(int=copy_id)),
+        start_offset=start,
+        end_offset=end,
+        max_timestamp_ms=0,
+        broker_id=1,
+        event_timestamp_ms=0,
+        segment_size_bytes=1,
+        segment_leader_epochs={0: start},
+        state=state,
+    )
+
+
+@pytest.mark.parametrize(
+    ("segment", "given_up", "outcome"),
+    [
+        (copy(10, 19, FINISHED, 1), True, "stays"),
+        (copy(10, 19, FINISHED), False, "removed"),
+        (copy(15, 19, STARTED), True, "removed"),
+        (copy(15, 19, STARTED), False, "stays"),
+        (copy(20, 29, FINISHED), False, "finished"),
+        (copy(20, 29, STARTED), True, "stays"),
+        (copy(15, 25, FINISHED), True, "stays"),
+        (copy(25, 29, FINISHED), True, "stays"),
+        (copy(0, 9, FINISHED), True, "stays"),
+        (copy(0, 9, STARTED), True, "stays"),
+        (copy(0, 9, DELETING), False, "removed"),
+        (copy(20, 29, DELETING), False, "removed"),
+    ],
+)
+def test_a_copy_is_taken_or_removed_only_when_nobody_else_can_take_it(segment, given_up, outcome) -> None:
+    found = leftovers([segment], BOUNDS, lambda _: given_up)
+    assert (found.finish, list(found.remove)) == {
+        "stays": (None, []),
+        "removed": (None, [segment]),
+        "finished": (segment, []),
+    }[outcome]

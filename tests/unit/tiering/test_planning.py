@@ -1,0 +1,77 @@
+"""When a partition has to be looked at again, and how large a plan may become."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from diskless_core.coordinator.commands import Run
+from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.remote_log.metadata import TopicIdPartition
+from diskless_core.tiering import planning
+from diskless_core.tiering.planning import MAX_RANGES, SegmentPlanner, SegmentRules
+
+PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
+RULES = SegmentRules(segment_bytes=1000, segment_ms=100, index_interval_bytes=4096)
+HEAD = PartitionHead(local_start_offset=10, local_start_bytes=500, next_offset=12, appended_bytes=700, max_timestamp=50)
+
+
+def run_at(offset: int, *, time_ms: int = 50, size: int = 100) -> Run:
+    return Run(offset, offset, "o", 0, size, time_ms, time_ms, 0)
+
+
+def rest_of(*runs: Run, rules: SegmentRules = RULES) -> planning.Rest:
+    planner = SegmentPlanner(PARTITION, 10, rules)
+    assert [planner.add(run) for run in runs] == [None] * len(runs)
+    assert planner.last(51) is None
+    return planner.rest(HEAD)
+
+
+@pytest.mark.parametrize(
+    ("change", "now_ms", "is_due"),
+    [
+        ({}, 150, False),
+        ({}, 151, True),
+        ({"local_start_offset": 11}, 51, True),
+        ({"appended_bytes": 1499}, 51, False),
+        ({"appended_bytes": 1500}, 51, True),
+        ({"max_timestamp": 150}, 51, False),
+        ({"max_timestamp": 151}, 51, True),
+        ({"next_offset": 12 + MAX_RANGES - 3}, 51, False),
+        ({"next_offset": 12 + MAX_RANGES - 2}, 51, True),
+    ],
+)
+def test_a_rest_is_looked_at_again_when_something_can_have_become_due(change, now_ms, is_due) -> None:
+    rest = rest_of(run_at(10), run_at(11))
+    assert rest.may_be_due(HEAD._replace(**change), now_ms) is is_due
+
+
+def test_without_a_rest_anything_new_is_looked_at() -> None:
+    rest = rest_of()
+    assert not rest.may_be_due(HEAD, 10**15)
+    assert rest.may_be_due(HEAD._replace(next_offset=13), 51)
+
+
+def test_tiny_runs_make_a_segment_before_the_plan_is_too_large(monkeypatch) -> None:
+    monkeypatch.setattr(planning, "MAX_RANGES", 3)
+    planner = SegmentPlanner(PARTITION, 10, RULES)
+    made = [planner.add(run_at(offset, size=1)) for offset in range(10, 18)]
+    assert [(segment.start_offset, segment.end_offset) for segment in made if segment] == [(10, 12), (13, 15)]
+
+
+def test_a_start_within_a_run_takes_the_whole_run() -> None:
+    planner = SegmentPlanner(PARTITION, 10, RULES)
+    planner.add(Run(8, 12, "o", 0, 100, 0, 0, 0))
+    segment = planner.last(0, everything=True)
+    assert segment is not None
+    assert (segment.start_offset, segment.end_offset) == (8, 12)
+
+
+def test_a_segment_without_timestamps_ages_from_its_latest_commit() -> None:
+    planner = SegmentPlanner(PARTITION, 10, RULES)
+    for offset, append_time in ((10, 40), (11, 60), (12, 50)):
+        planner.add(Run(offset, offset, "o", 0, 100, append_time, -1, 0))
+    made = planner.last(61, everything=True)
+    assert made is not None
+    assert made.max_timestamp_ms == 60

@@ -1,0 +1,341 @@
+"""Reads of segments: what a reader gets, what it costs, what happens when something is missing or damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.log.segment_indexer import SegmentIndexer
+from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError, RemoteStorageError
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import CorruptBatchError
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from diskless_core.testing.fakes.remote_log_metadata import Operation as MetadataOperation
+from diskless_core.testing.fakes.remote_storage import Operation
+from diskless_core.tiering.remote_reads import ReaderBusyError
+from tests.support.produce_path import batch_of, key_of
+from tests.support.tiered_path import TieredPath, small_chunks
+from tests.support.virtual_time import run
+
+KEY = key_of(0)
+
+
+async def fill(path: TieredPath, batches: int, *, size: int = 100, partition: int = 0) -> None:
+    """As many batches of one to three records."""
+    for number in range(batches):
+        await path.produce((partition, batch_of(*[b"%d" % number * (size // 3)] * (1 + number % 3))))
+
+
+async def read_all(path: TieredPath, offset: int = 0, max_bytes: int = 1000, *, key: PartitionKey = KEY) -> list[int]:
+    """The offsets of all records of segments, as one reader gets them, which is right if nothing is left out."""
+    offsets: list[int] = []
+    while True:
+        read = await path.segments.read(path.node.shard, key, offset, max_bytes)
+        if not read.data:
+            return offsets
+        for position, header in record_batch.walk(read.data):
+            assert header.partition_leader_epoch == 0
+            batch = read.data[position : position + header.size]
+            assert record_batch.crc_is_valid(batch, 0, header)
+            offsets += [record.offset for record in record_batch.records(batch)]
+        assert offsets[-1] == read.next_offset - 1
+        offset = read.next_offset
+
+
+def test_from_any_offset_all_that_follows_is_read() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 40)
+            for through in (17, 40, 60):
+                await path.tier(through=through, interval_bytes=300)
+            head = path.node.shard.head(KEY)
+            assert head is not None
+            for chunk_bytes in (200, 1000, 1 << 20):
+                with small_chunks(chunk_bytes):
+                    for offset in range(head.local_start_offset):
+                        found = await read_all(path, offset)
+                        assert found == list(range(found[0], head.local_start_offset))
+                        assert found[0] <= offset < found[0] + 3
+
+    run(main)
+
+
+def test_a_read_has_at_least_one_batch_and_else_keeps_to_its_limit() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 12)
+            await path.tier()
+            sizes = [header.size for _, header in record_batch.walk(await path.batches_from(0, 0, 0))]
+            assert len((await path.segments.read(path.node.shard, KEY, 0, 0)).data) == sizes[0]
+            for max_bytes in (sizes[0], sizes[0] + 1, 600, 1500):
+                read = await path.segments.read(path.node.shard, KEY, 0, max_bytes)
+                assert len(read.data) <= max_bytes
+                following = await path.segments.read(path.node.shard, KEY, read.next_offset, 0)
+                assert len(read.data) + len(following.data) > max_bytes
+
+    run(main)
+
+
+def test_leader_epochs_of_other_clusters_become_0_and_offsets_that_no_record_has_are_passed_over() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 6)
+            await path.tier(through=3, leader_epoch=7)
+            metadata = await path.tier(through=7, leader_epoch=9)
+            assert b"\x00\x00\x00\x09\x02" in path.storage.segments[metadata.segment_id].log
+            assert await read_all(path, 0, 150) == list(range(metadata.end_offset + 1))
+
+    run(main)
+
+
+def test_each_byte_is_fetched_once_however_many_read_it_at_once() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 40)
+            metadata = await path.tier(interval_bytes=0)
+            with small_chunks(700):
+                read = await asyncio.gather(*(read_all(path) for _ in range(5)))
+            assert all(offsets == read[0] for offsets in read)
+            assert path.storage.calls[Operation.FETCH_INDEX] == 1
+            assert path.metrics.remote_fetch_bytes._value.get() == metadata.segment_size_bytes + len(
+                path.storage.segments[metadata.segment_id].indexes[IndexType.OFFSET]
+            )
+
+    run(main)
+
+
+def test_what_does_not_fit_the_caches_is_read_again() -> None:
+    async def main() -> None:
+        async with TieredPath(chunk_cache_bytes=1500, index_cache_bytes=10) as path:
+            await fill(path, 40)
+            await path.tier(interval_bytes=0)
+            with small_chunks(700):
+                assert await read_all(path) == await read_all(path)
+            assert path.segments.indexes.size_bytes == 0
+            assert path.segments._chunks.size_bytes <= 1500
+            assert path.storage.calls[Operation.FETCH_INDEX] > 2
+
+    run(main)
+
+
+def test_who_reads_on_finds_the_next_chunk_loaded_across_segments() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 60)
+            await path.tier(through=40, interval_bytes=0)
+            await path.tier(interval_bytes=0)
+            with small_chunks(700):
+                offset, waited = 0, 0
+                while True:
+                    before = path.storage.calls[Operation.FETCH]
+                    read = await path.segments.read(path.node.shard, KEY, offset, 700)
+                    if not read.data:
+                        break
+                    waited += path.storage.calls[Operation.FETCH] > before and offset > 0
+                    offset = read.next_offset
+                    await asyncio.sleep(1)  # the consumer is busy with what it has
+            assert waited <= 1  # for the second chunk: nobody knew yet that it would go on
+
+    run(main)
+
+
+def test_who_jumps_about_reads_nothing_ahead() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 60)
+            await path.tier(interval_bytes=0)
+            with small_chunks(700):
+                for offset in (100, 50, 0):
+                    await path.segments.read(path.node.shard, KEY, offset, 100)
+                    fetched = path.storage.calls[Operation.FETCH]
+                    await asyncio.sleep(1)
+                    assert path.storage.calls[Operation.FETCH] == fetched
+
+    run(main)
+
+
+Damage = str
+
+
+async def damaged(path: TieredPath, metadata: RemoteLogSegmentMetadata, damage: Damage) -> None:
+    indexes = path.storage.segments[metadata.segment_id].indexes
+    whole = indexes[IndexType.OFFSET]
+    match damage:
+        case "missing":
+            del indexes[IndexType.OFFSET], indexes[IndexType.TIMESTAMP]
+        case "torn":
+            indexes[IndexType.OFFSET] = whole[:-3]
+        case "random":
+            indexes[IndexType.OFFSET] = random.Random(1).randbytes(len(whole))
+        case "shifted":  # as another segment's: it leads to the middle of batches
+            entries = bytearray(whole)
+            for at in range(7, len(entries), 8):
+                entries[at] ^= 3
+            indexes[IndexType.OFFSET] = bytes(entries)
+        case "sparse":
+            indexes[IndexType.OFFSET] = b""
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn", "random", "shifted"])
+def test_an_index_that_is_missing_or_damaged_is_built_again_from_the_log(damage: Damage) -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 40)
+            metadata = await path.tier(interval_bytes=100)
+            await damaged(path, metadata, damage)
+            with small_chunks(700):
+                for offset in (70, 0):
+                    found = await read_all(path, offset)
+                    assert found == list(range(found[0], metadata.end_offset + 1))
+                    assert found[0] <= offset
+
+    run(main)
+
+
+def test_an_index_with_too_few_entries_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 40, size=3000)
+            metadata = await path.tier()
+            await damaged(path, metadata, "sparse")
+            with small_chunks(1000):
+                monkeypatch.setattr("diskless_core.tiering.segment_reader.MAX_CHUNK_BYTES", 20_000)
+                assert await read_all(path) == list(range(metadata.end_offset + 1))
+            assert max(chunk.size_bytes for chunk in path.segments._chunks._values.values()) < 20_000
+
+    run(main)
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+@pytest.mark.parametrize("what", ["checksum", "length", "offset", "magic", "end"])
+def test_what_comes_before_a_damaged_batch_is_read_and_then_comes_an_error(what: str, rebuilt: bool) -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 40)
+            metadata = await path.tier(interval_bytes=100)
+            stored = path.storage.segments[metadata.segment_id]
+            position, header = list(record_batch.walk(stored.log))[25]
+            sound = stored.log
+            log = bytearray(sound)
+            match what:
+                case "checksum":
+                    log[position + 70] ^= 1
+                case "length":
+                    log[position + 10] ^= 0x7F
+                case "offset":
+                    log[position + 7] ^= 0x40
+                case "magic":
+                    log[position + 16] = 1
+                case "end":
+                    del log[position + 5 :]
+            stored.log = bytes(log)
+            if rebuilt:
+                await damaged(path, metadata, "missing")
+            with small_chunks(700):
+                offset = 0
+                while offset < header.base_offset:
+                    offset = (await path.segments.read(path.node.shard, KEY, offset, 400)).next_offset
+                assert offset == header.base_offset
+                with pytest.raises(CorruptBatchError):
+                    await path.segments.read(path.node.shard, KEY, offset, 400)
+                stored.log = sound
+                if not rebuilt and what == "checksum":  # what came damaged is not kept
+                    assert await read_all(path) == list(range(metadata.end_offset + 1))
+
+    run(main)
+
+
+async def swapped(path: TieredPath, metadata: RemoteLogSegmentMetadata) -> None:
+    """Another copy of the same records in its place, under an id that the coordinator knows."""
+    stored = path.storage.segments.pop(metadata.segment_id)
+    path.storage.segments[metadata.segment_id._replace(id=path.clock.new_uuid())] = stored
+
+
+def test_a_segment_that_vanished_is_looked_up_anew_once_before_it_is_an_error() -> None:
+    async def main() -> None:
+        async with TieredPath(chunk_cache_bytes=0, index_cache_bytes=0) as path:
+            await fill(path, 10)
+            metadata = await path.tier()
+            await read_all(path)
+            path.metadata.calls.clear()
+            await swapped(path, metadata)
+            with pytest.raises(RemoteResourceNotFoundError):
+                await path.segments.read(path.node.shard, KEY, 0, 100)
+            assert path.metadata.calls[MetadataOperation.FIND] == 1
+
+    run(main)
+
+
+def test_copies_that_nobody_took_are_not_read() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 20)
+            data = await path.batches_from(0, 0, 100)
+            indexer = SegmentIndexer(0)
+            for _, header in record_batch.walk(data):
+                indexer.add(header)
+            taken = await path.tier(through=15)
+            other = await path.copy(0, bytes(len(data)), indexer)
+            found = await path.metadata.find(other.segment_id.topic_id_partition, 0, 3)
+            assert found is not None
+            assert found.segment_id == other.segment_id
+            assert await read_all(path) == list(range(taken.end_offset + 1))
+            await path.note(taken, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+
+    run(main)
+
+
+def test_beyond_the_limits_reads_wait_and_then_are_refused() -> None:
+    async def main() -> None:
+        async with TieredPath(at_once=2, max_waiting=3) as path:
+            for partition in range(4):
+                await fill(path, 3, partition=partition)
+                any_segment = await path.tier(partition)
+
+            async def read(partition: int) -> Sequence[int]:
+                return await read_all(path, key=key_of(partition))
+
+            with path.storage.hold(Operation.FETCH_INDEX) as hold:
+                reads = [asyncio.create_task(read(partition)) for partition in range(4)]
+                await hold.reached(2)
+                await asyncio.sleep(1)
+                assert hold.waiting == 2
+                assert path.metrics.remote_reader_queue._value.get() == 2
+                more = asyncio.create_task(path.reads.fetch(any_segment, 0, 1))
+                await asyncio.sleep(1)
+                with pytest.raises(ReaderBusyError):
+                    await path.reads.fetch(any_segment, 0, 1)
+                assert path.metrics.remote_fetch_refusals._value.get() == 1
+            assert all(await asyncio.gather(*reads))
+            await more
+            assert path.metrics.remote_reader_queue._value.get() == 0
+
+    run(main)
+
+
+def test_who_gives_up_leaves_the_read_to_the_others_and_errors_come_to_all() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 10)
+            await path.tier()
+            with path.storage.hold(Operation.FETCH) as hold:
+                reads = [asyncio.create_task(read_all(path)) for _ in range(3)]
+                await hold.reached()
+                reads[0].cancel()
+                await asyncio.sleep(0)
+            assert (await asyncio.gather(*reads[1:]))[0]
+            assert path.storage.calls[Operation.FETCH] == 1
+        async with TieredPath() as path:
+            await fill(path, 10)
+            await path.tier()
+            path.storage.fail_next(Operation.FETCH)
+            outcomes = await asyncio.gather(*(read_all(path) for _ in range(3)), return_exceptions=True)
+            assert all(isinstance(outcome, RemoteStorageError) for outcome in outcomes)
+            assert path.metrics.remote_fetch_errors._value.get() == 1
+            assert await read_all(path)
+
+    run(main)
