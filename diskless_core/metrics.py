@@ -65,7 +65,9 @@ class Metrics:
         self._declare_network()
         self._declare_produce()
         self._declare_fetch()
+        self._declare_remote_fetch()
         self._declare_files()
+        self._declare_segment_copies()
         self._declare_coordinator()
 
     def exposition(self) -> bytes:
@@ -143,7 +145,9 @@ class Metrics:
 
     def _declare_fetch(self) -> None:
         self.fetch_bytes = self._counter(
-            "fetch_bytes", "Bytes of batches sent to consumers, by where they came from.", "source"
+            "fetch_bytes",
+            "Bytes of batches sent to consumers, by where they came from: cache, store or segments.",
+            "source",
         )
         self.fetch_waiting = self._gauge("fetch_waiting", "Fetch requests that wait for more data.")
         self.store_reads = self._counter("store_reads", "Ranged reads of the object store.")
@@ -153,6 +157,30 @@ class Metrics:
         self.cache_hits = self._counter("cache_hits", "Lookups that found a WAL object in the cache.")
         self.cache_misses = self._counter("cache_misses", "Lookups that did not.")
         self.cache_bytes = self._gauge("cache_bytes", "Bytes of WAL objects held in the cache.")
+
+    def _declare_remote_fetch(self) -> None:
+        self.remote_fetch_requests = self._counter(
+            "remote_fetch_requests",
+            "Reads of segments and indexes from remote storage for consumers. Kafka's RemoteFetchRequestsPerSec.",
+        )
+        self.remote_fetch_bytes = self._counter(
+            "remote_fetch_bytes", "Bytes read from remote storage for consumers. Kafka's RemoteFetchBytesPerSec."
+        )
+        self.remote_fetch_errors = self._counter(
+            "remote_fetch_errors",
+            "Reads of remote storage that failed, segments that are gone not counted. Kafka's RemoteFetchErrorsPerSec.",
+        )
+        self.remote_fetch_seconds = self._histogram("remote_fetch_seconds", "Time of one read of remote storage.")
+        self.remote_fetch_refusals = self._counter(
+            "remote_fetch_refusals", "Reads of remote storage put off because remote.log.reader.max.pending.tasks wait."
+        )
+        self.remote_fetch_timeouts = self._counter(
+            "remote_fetch_timeouts", "Partitions of Fetch requests answered empty after remote.fetch.max.wait.ms."
+        )
+        self.remote_reader_queue = self._gauge(
+            "remote_reader_queue",
+            "Reads that wait for one of remote.log.reader.threads. Kafka's RemoteLogReaderTaskQueueSize.",
+        )
 
     def _declare_files(self) -> None:
         self.wal_objects_deleted = self._counter(
@@ -165,6 +193,48 @@ class Metrics:
         )
         self.wal_delete_failures = self._counter(
             "wal_delete_failures", "Rounds of deleting WAL objects that failed and were put off."
+        )
+
+    def _declare_segment_copies(self) -> None:
+        self.remote_copy_bytes = self._counter(
+            "remote_copy_bytes", "Bytes of segments copied to remote storage. Kafka's RemoteCopyBytesPerSec."
+        )
+        self.remote_copy_requests = self._counter(
+            "remote_copy_requests", "Copies of a segment that were begun. Kafka's RemoteCopyRequestsPerSec."
+        )
+        self.remote_copy_errors = self._counter(
+            "remote_copy_errors", "Copies of a segment that failed. Kafka's RemoteCopyErrorsPerSec."
+        )
+        self.remote_copy_lag_bytes = self._gauge(
+            "remote_copy_lag_bytes",
+            "Bytes of full segments that are still to be copied, at the last look. Kafka's RemoteCopyLagBytes.",
+        )
+        self.remote_copy_lag_segments = self._gauge(
+            "remote_copy_lag_segments",
+            "Full segments that are still to be copied, at the last look. Kafka's RemoteCopyLagSegments.",
+        )
+        self.remote_delete_requests = self._counter(
+            "remote_delete_requests",
+            "Deletions of a segment from remote storage. Kafka's RemoteDeleteRequestsPerSec.",
+        )
+        self.remote_delete_errors = self._counter(
+            "remote_delete_errors",
+            "Of those, deletions that failed and were put off. Kafka's RemoteDeleteErrorsPerSec.",
+        )
+        self.remote_delete_lag_bytes = self._gauge(
+            "remote_delete_lag_bytes", "Bytes of segments that wait for their deletion. Kafka's RemoteDeleteLagBytes."
+        )
+        self.remote_delete_lag_segments = self._gauge(
+            "remote_delete_lag_segments", "Segments that wait for their deletion. Kafka's RemoteDeleteLagSegments."
+        )
+        self.compaction_jobs = self._counter(
+            "compaction_jobs", "Compactions that had anything to do, by outcome.", "outcome"
+        )
+        self.compaction_store_reads = self._counter(
+            "compaction_store_reads", "Ranged reads of WAL objects by compactions."
+        )
+        self.compaction_store_bytes_read = self._counter(
+            "compaction_store_bytes_read", "Bytes of WAL objects read by compactions."
         )
 
     def _declare_coordinator(self) -> None:

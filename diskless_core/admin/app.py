@@ -11,7 +11,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from diskless_core.admin import models
-from diskless_core.admin.sources import OrphanScan, PluginSource, ReadinessCheck, ShardSource, Sources
+from diskless_core.admin.compaction import add_compaction
+from diskless_core.admin.remote_log import add_remote_log
+from diskless_core.admin.sources import (
+    OrphanScan,
+    PluginSource,
+    ReadinessCheck,
+    ShardSource,
+    Sources,
+)
 from diskless_core.admin.validation import validate_plugin
 from diskless_core.config.describe import describe_settings
 from diskless_core.coordinator.errors import CoordinatorError
@@ -24,6 +32,7 @@ from diskless_core.plugin.errors import PluginError, PluginNotFoundError
 from diskless_core.plugin.hookspecs import NOUNS
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 
@@ -65,10 +74,13 @@ def build_app(sources: Sources) -> FastAPI:
     app.add_exception_handler(CoordinatorError, _unavailable)
     app.add_exception_handler(WalObjectStoreError, _unavailable)
     app.add_exception_handler(OrphanDetectionError, _unavailable)
+    app.add_exception_handler(RemoteLogMetadataError, _unavailable)
     app.add_exception_handler(RequestValidationError, _malformed)
     _add_observation(app, sources.metrics, sources.readiness)
     _add_plugins(app, sources.plugins)
     _add_coordinators(app, sources.shards, sources.orphans)
+    add_remote_log(app, sources.remote_log)
+    add_compaction(app, sources.compactor)
     return app
 
 

@@ -2,7 +2,38 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+import base64
+import uuid
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, PlainSerializer
+
+from diskless_core.clock import uuid_text
+from diskless_core.remote_log.metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+
+
+def _uuid_of(value: Any) -> Any:
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(f"{value}==")) if isinstance(value, str) else value
+
+
+def _bytes_of(value: Any) -> Any:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+KafkaUuid = Annotated[uuid.UUID, BeforeValidator(_uuid_of), PlainSerializer(uuid_text, return_type=str)]
+"""An id in Kafka's text form, 22 characters."""
+
+Base64Text = Annotated[
+    bytes,
+    BeforeValidator(_bytes_of),
+    PlainSerializer(lambda value: base64.b64encode(value).decode(), return_type=str),
+]
+"""Bytes in base64."""
 
 
 class Readiness(BaseModel):
@@ -62,3 +93,60 @@ class ValidationAnswer(BaseModel):
     type: str
     error_count: int
     configs: list[SettingValidation]
+
+
+class RemoteSegment(BaseModel):
+    """A copy of a segment in remote storage. Its state has KIP-405's name; leader epochs have their start offsets."""
+
+    topic_id: KafkaUuid
+    topic: str
+    partition: int
+    segment_id: KafkaUuid
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    leader_epochs: dict[int, int]
+    state: str
+    broker_id: int
+    event_timestamp_ms: int
+    custom_metadata: Base64Text | None
+    txn_index_empty: bool
+
+    @classmethod
+    def of(cls, metadata: RemoteLogSegmentMetadata) -> Self:
+        """What is shown of a segment: all that is known."""
+        topic_id, topic, partition = metadata.segment_id.topic_id_partition
+        return cls(
+            topic_id=topic_id,
+            topic=topic,
+            partition=partition,
+            segment_id=metadata.segment_id.id,
+            start_offset=metadata.start_offset,
+            end_offset=metadata.end_offset,
+            size_bytes=metadata.segment_size_bytes,
+            max_timestamp_ms=metadata.max_timestamp_ms,
+            leader_epochs=dict(sorted(metadata.segment_leader_epochs.items())),
+            state=metadata.state.name,
+            broker_id=metadata.broker_id,
+            event_timestamp_ms=metadata.event_timestamp_ms,
+            custom_metadata=metadata.custom_metadata,
+            txn_index_empty=metadata.txn_index_empty,
+        )
+
+    def metadata(self) -> RemoteLogSegmentMetadata:
+        """The segment back."""
+        partition = TopicIdPartition(self.topic_id, self.topic, self.partition)
+        return RemoteLogSegmentMetadata(
+            segment_id=RemoteLogSegmentId(partition, self.segment_id),
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            max_timestamp_ms=self.max_timestamp_ms,
+            broker_id=self.broker_id,
+            event_timestamp_ms=self.event_timestamp_ms,
+            segment_size_bytes=self.size_bytes,
+            segment_leader_epochs=self.leader_epochs,
+            state=RemoteLogSegmentState[self.state],
+            custom_metadata=self.custom_metadata,
+            txn_index_empty=self.txn_index_empty,
+        )

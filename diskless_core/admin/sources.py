@@ -11,6 +11,8 @@ from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.loading import LoadedPlugin
 from diskless_core.plugin.manager import Catalogue
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
+from diskless_core.tiering.compaction import Compactor
 
 ReadinessCheck = Callable[[], Sequence[str]]
 """Says why the broker can't serve clients yet, a sentence for each reason; empty when it can."""
@@ -36,6 +38,29 @@ class OrphanScan(Protocol):
         ...
 
 
+class RemoteLogSource(Protocol):
+    """Knows the segments in remote storage."""
+
+    async def segments(self, *, topic: str | None, partition: int | None) -> Sequence[RemoteLogSegmentMetadata]:
+        """Those that are not deleted, by topic, partition and start offset; of one topic, or partition number, or all.
+
+        Raises:
+            RemoteLogMetadataError: who keeps that did not answer.
+        """
+        ...
+
+    async def adopt(
+        self, topic: str, partition: int, log_start_offset: int, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> None:
+        """Let an empty partition have segments that lie in its remote storage.
+
+        Raises:
+            AdoptionError: it cannot have them.
+            CoordinatorError, RemoteLogMetadataError: no answer; it can be asked again.
+        """
+        ...
+
+
 class PluginSource(Protocol):
     """The part of `PluginManager` that is shown."""
 
@@ -46,10 +71,16 @@ class PluginSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """All that is shown or done over HTTP. `readiness` is called on the event loop and must not block."""
+    """All that is shown or done over HTTP. `readiness` is called on the event loop and must not block.
+
+    Attributes:
+        compactor, remote_log: raise CoordinatorError while there is none.
+    """
 
     metrics: Metrics
     readiness: ReadinessCheck
     plugins: PluginSource
     shards: ShardSource
     orphans: OrphanScan
+    compactor: Callable[[], Compactor]
+    remote_log: Callable[[], RemoteLogSource]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -17,9 +16,11 @@ from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
 from diskless_core.broker.listening import Listening
+from diskless_core.broker.part_settings import quota_window, retention_rules, snapshot_rules, writer_settings
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Endpoint, Services
 from diskless_core.broker.shard_watch import ShardWatch
+from diskless_core.broker.tiered_storage import NodeParts, TieredStorage, start_tiered_storage
 from diskless_core.clock import Clock, uuid_text
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
@@ -27,16 +28,14 @@ from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.placements import shards_in_use
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.topics import Topics
-from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.load import LoadedConfig
 from diskless_core.config.placement import may_lead
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.directory import Directory
 from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.peers import PeerAddress, PeerMap
 from diskless_core.coordinator.runtime import ShardServices
-from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
+from diskless_core.coordinator.snapshotter import Snapshotter
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
@@ -47,8 +46,7 @@ from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, ScanReport
-from diskless_core.files.retention import RetentionRules
-from diskless_core.files.retention_worker import RetentionSchedule, RulesOf
+from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.files.service import FileMaintenance, for_ever
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
@@ -65,9 +63,8 @@ from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
-from diskless_core.produce.writer import WalWriter, WriterSettings
+from diskless_core.produce.writer import WalWriter
 from diskless_core.quotas.managers import QuotaManagers
-from diskless_core.quotas.rate import Window
 
 COMMIT_S = 30.0
 """How long a clean shutdown waits for what was produced to be committed: the object store may be down for ever."""
@@ -95,6 +92,7 @@ class Node:
         self._is_serving = False
         self._uploader: Uploader | None = None
         self._orphans: OrphanScanner | None = None
+        self._tiered: TieredStorage | None = None
 
     async def start(self) -> None:
         """Start everything, the listeners last.
@@ -131,6 +129,16 @@ class Node:
         if self._orphans is None:
             raise CoordinatorLoadingError("the broker is starting or stopping")
         return await self._orphans.scan(dry_run=dry_run)
+
+    def tiered_storage(self) -> TieredStorage:
+        """Compaction, and what is known of segments.
+
+        Raises:
+            CoordinatorLoadingError: the broker is starting or stopping.
+        """
+        if self._tiered is None or not self._is_serving:
+            raise CoordinatorLoadingError("the broker is starting or stopping")
+        return self._tiered
 
     # --- starting ------------------------------------------------------------------------------------------------
 
@@ -180,7 +188,7 @@ class Node:
         await coordinators.start()
         self._run_until_stopped(ShardWatch(coordinators, self.metrics).run, "figures of shards")
         for shard in coordinators.all():
-            snapshotter = Snapshotter(shard, log, snapshots, _snapshot_rules(self.config), self._clock)
+            snapshotter = Snapshotter(shard, log, snapshots, snapshot_rules(self.config), self._clock)
             self._run_until_stopped(snapshotter.run, f"{shard.id} snapshots")
         self._coordinators = coordinators
         return coordinators
@@ -213,16 +221,18 @@ class Node:
                 f"change cluster.id or log.dirs"
             )
         configs = Configs(coordinators.cluster, BrokerSettings.of(config))
-        quotas = QuotaManagers(_quota_window(config), clock)
+        quotas = QuotaManagers(quota_window(config), clock)
         topics = Topics(coordinators.cluster, coordinators.diskless, directory.coordinators, configs, clock)
         self._stack.push_async_callback(topics.stop)
         reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
         read_ahead = ReadAhead(reader, config.diskless_fetch_cache_max_bytes // _READ_AHEAD_PART)
         self._stack.push_async_callback(read_ahead.stop)
-        purgatory = Purgatory()
+        purgatory, positions = Purgatory(), Positions(topics.coordinator_of)
+        tiered = await self._start_tiered_storage(cluster_id, coordinators, objects, topics, reader, positions)
+        lookup = OffsetLookup(reader, tiered.reads.times, tiered.is_tiered)
         for shard in coordinators.diskless.values():
             shard.on_commit(purgatory.wake)
-            shard.find_offsets_with(OffsetLookup(reader).list)
+            shard.find_offsets_with(lookup.list)
         committer = Committer(
             CommitterServices(
                 node_id=config.node_id,
@@ -234,7 +244,7 @@ class Node:
         )
         uploader = self._uploader = Uploader(objects, config.diskless_append_upload_parallelism, clock, metrics)
         writer = WalWriter(
-            _writer_settings(config, objects),
+            writer_settings(config, objects),
             uploader,
             committer,
             clock,
@@ -259,7 +269,7 @@ class Node:
             producer_ids=ProducerIds(coordinators.cluster, config.node_id),
             writer=writer,
             fetcher=Fetcher(
-                topics.replica_of, Positions(topics.coordinator_of), reader, read_ahead, purgatory, clock, metrics
+                topics.replica_of, positions, reader, read_ahead, purgatory, clock, metrics, tiered.reads.fetcher
             ),
             groups=groups,
             endpoints=self.endpoints,
@@ -288,7 +298,7 @@ class Node:
             initial_delay_ms=self.config.log_initial_task_delay_ms,
             interval_ms=self.config.log_retention_check_interval_ms,
         )
-        maintenance = FileMaintenance(services, _retention_rules(topics), schedule)
+        maintenance = FileMaintenance(services, retention_rules(topics), schedule)
         maintenance.start()
         self._stack.push_async_callback(maintenance.stop)
         orphans = self._orphans = OrphanScanner(
@@ -306,6 +316,33 @@ class Node:
             self.config.diskless_coordinator_orphan_scan_interval_ms,
         )
         self._run_until_stopped(orphans.run, "orphan scan")
+
+    async def _start_tiered_storage(
+        self,
+        cluster_id: str,
+        coordinators: Coordinators,
+        objects: WalObjectStore,
+        topics: Topics,
+        reader: ObjectReader,
+        positions: Positions,
+    ) -> TieredStorage:
+        parts = NodeParts(
+            loaded=self._loaded,
+            plugins=self._plugins,
+            context=self._context,
+            cluster_id=cluster_id,
+            shards=coordinators.diskless,
+            topics=topics,
+            objects=objects,
+            reader=reader,
+            positions=positions,
+            clock=self._clock,
+            metrics=self.metrics,
+        )
+        tiered = self._tiered = await start_tiered_storage(parts, self._stack)
+        for name, loop in tiered.loops.items():
+            self._run_until_stopped(loop, name)
+        return tiered
 
     # --- serving -------------------------------------------------------------------------------------------------
 
@@ -339,37 +376,3 @@ class Node:
             _log.warning("what could not be stored in time is given up: its producers have no answer and send it again")
             services.writer.abort()
         await self._listening.end_clients()
-
-
-def _writer_settings(config: BrokerConfig, objects: WalObjectStore) -> WriterSettings:
-    return WriterSettings(
-        commit_interval_ms=config.diskless_append_commit_interval_ms,
-        linger_ms=config.append_linger_ms(requests_are_billed=objects.requests_are_billed),
-        buffer_max_bytes=config.diskless_append_buffer_max_bytes,
-        inflight_max_bytes=config.diskless_append_inflight_max_bytes,
-        object_prefix=config.diskless_wal_object_prefix,
-    )
-
-
-def _retention_rules(topics: Topics) -> RulesOf:
-    def rules_of(partition: PartitionKey) -> RetentionRules | None:
-        info = topics.by_id(uuid.UUID(bytes=partition.topic_id))
-        if info is None:
-            return None
-        settings = info.effective_configs
-        return RetentionRules(
-            retention_ms=int(settings["retention.ms"]), retention_bytes=int(settings["retention.bytes"])
-        )
-
-    return rules_of
-
-
-def _quota_window(config: BrokerConfig) -> Window:
-    return Window(samples=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000)
-
-
-def _snapshot_rules(config: BrokerConfig) -> SnapshotRules:
-    return SnapshotRules(
-        max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
-        max_age_ms=config.metadata_log_max_snapshot_interval_ms,
-    )

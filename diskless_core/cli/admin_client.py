@@ -44,8 +44,11 @@ def configured_url(config: Path | None, override: Sequence[str] | None) -> str:
     return url_of(common.load_or_exit(config, override, common.discover_plugins()).broker.admin_listener)
 
 
-def ask(method: str, url: str, path: str) -> Any:
+def ask(method: str, url: str, path: str, body: Any = None) -> Any:
     """The JSON that `url` answers to a request of `path`.
+
+    Args:
+        body: what is sent as JSON; None sends nothing.
 
     Raises:
         AdminClientError: nobody answers, or with an error.
@@ -56,9 +59,9 @@ def ask(method: str, url: str, path: str) -> Any:
     connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = connection_class(parts.hostname, parts.port, timeout=TIMEOUT_S)
     try:
-        connection.request(method, parts.path.rstrip("/") + path)
+        connection.request(method, parts.path.rstrip("/") + path, *_json_body(body))
         response = connection.getresponse()
-        body = response.read()
+        answer = response.read()
     except TimeoutError as error:
         raise AdminClientError(
             f"{url} gave no answer within {TIMEOUT_S:.0f} s: it may be at work still, its log tells"
@@ -69,7 +72,11 @@ def ask(method: str, url: str, path: str) -> Any:
         ) from error
     finally:
         connection.close()
-    return _content(url, f"{method} {path}", response.status, body)
+    return _content(url, f"{method} {path}", response.status, answer)
+
+
+def _json_body(body: Any) -> tuple[str | None, dict[str, str]]:
+    return (None, {}) if body is None else (json.dumps(body), {"Content-Type": "application/json"})
 
 
 def _content(url: str, request: str, status: int, body: bytes) -> Any:

@@ -16,7 +16,11 @@ COMMANDS: Mapping[str, str] = {
     "wal": "diskless_core.cli.wal",
     "coordinator": "diskless_core.cli.coordinator",
     "orphans": "diskless_core.cli.orphans",
+    "compact": "diskless_core.cli.compact",
     "gateways": "diskless_core.cli.gateways",
+    "remote-log": "diskless_core.cli.remote_log",
+    "export": "diskless_core.cli.export",
+    "import": "diskless_core.cli.import_kafka",
 }
 """Commands and the modules whose `app` they are, in the order of `diskless --help`. An `app` is a `typer.Typer` with
 `add_completion=False`; of a single function it is a command, of several functions a group."""

@@ -28,6 +28,8 @@ from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
+from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 PROFILE_VARIABLE = "DISKLESS_PROFILE"
@@ -39,6 +41,8 @@ _START_ERRORS = (
     CoordinatorError,
     CoordinatorLogError,
     CoordinatorStoreError,
+    RemoteLogMetadataError,
+    RemoteStorageError,
     WalObjectStoreError,
 )
 
@@ -113,6 +117,8 @@ async def _start_admin(node: Node, plugins: PluginManager, stack: AsyncExitStack
         plugins=plugins,
         shards=node.shard_status,
         orphans=node.scan_for_orphans,
+        compactor=lambda: node.tiered_storage().compactor,
+        remote_log=lambda: node.tiered_storage().remote_log,
     )
     server = AdminServer(listener, sources)
     await server.start()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from diskless_core.cluster import topic_configs
+from diskless_core.cluster import tiering_configs, topic_configs
 from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.cluster.config_model import ConfigType
 from diskless_core.cluster.machine import CONFIGS, TOPIC_IDS
@@ -81,8 +81,23 @@ def _check_broker(alteration: Alteration, node_id: int) -> Refusal | None:
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSide:
+    """What the broker's own settings say.
+
+    Attributes:
+        properties: the names of all of them.
+        topic_defaults: what holds for a topic without settings of its own.
+        tiering_is_enabled: `remote.log.storage.system.enable`.
+    """
+
+    properties: Collection[str]
+    topic_defaults: Mapping[str, str]
+    tiering_is_enabled: bool
+
+
 def alter(
-    command: ClusterCommand, alteration: Alteration, broker_properties: Collection[str], *, validate_only: bool
+    command: ClusterCommand, alteration: Alteration, broker: BrokerSide, *, validate_only: bool
 ) -> Refusal | None:
     """Change the settings of a resource, all as asked or none. `alteration` has passed `check_alteration`."""
     resource_type, name = ResourceType(alteration.resource_type), alteration.resource_name
@@ -93,10 +108,12 @@ def alter(
     set_here = [change.name for change in alteration.changes if change.operation != AlterOperation.DELETE]
     strange = [name for name in set_here if name not in {*known, *current}]
     if strange:
-        fixed = [] if resource_type is ResourceType.TOPIC else [one for one in strange if one in broker_properties]
+        fixed = [] if resource_type is ResourceType.TOPIC else [one for one in strange if one in broker.properties]
         return _strange(strange, fixed, resource_type)
     try:
         changed = _changed(current, alteration, known)
+        if resource_type is ResourceType.TOPIC:
+            _check_together(current, changed, broker)
     except InvalidTopicConfigError as error:
         is_topic = resource_type is ResourceType.TOPIC  # Apache Kafka tells a broker's bad values so
         return Refusal(code=ErrorCode.INVALID_CONFIG if is_topic else ErrorCode.INVALID_REQUEST, message=str(error))
@@ -104,6 +121,15 @@ def alter(
         for key, value in changed.items():
             command.emit(ConfigSet(resource_type=resource_type, resource_name=name, name=key, value=value))
     return None
+
+
+def _check_together(current: Mapping[str, str], changed: Mapping[str, str | None], broker: BrokerSide) -> None:
+    own = {name: value for name, value in {**current, **changed}.items() if value is not None}
+    tiering_configs.check_tiering(
+        {**broker.topic_defaults, **own},
+        was_tiered=tiering_configs.is_on({**broker.topic_defaults, **current}, topic_configs.STORAGE_ENABLE),
+        is_enabled=broker.tiering_is_enabled,
+    )
 
 
 def _strange(strange: Sequence[str], fixed: Sequence[str], resource_type: ResourceType) -> Refusal:

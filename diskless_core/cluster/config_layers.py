@@ -24,11 +24,13 @@ class BrokerSettings:
     Attributes:
         described: all its settings by property, with their defaults.
         static: those that were configured; None where the value is secret.
+        tiering_is_enabled: `remote.log.storage.system.enable`.
     """
 
     node_id: int
     described: Mapping[str, SettingDescription]
     static: Mapping[str, str | None]
+    tiering_is_enabled: bool = False
 
     @classmethod
     def of(cls, config: BrokerConfig) -> BrokerSettings:
@@ -36,6 +38,7 @@ class BrokerSettings:
             node_id=config.node_id,
             described={setting.name: setting for setting in describe_settings(BrokerConfig)},
             static=configured(config),
+            tiering_is_enabled=config.remote_log_storage_system_enable,
         )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from diskless_core.cluster import config_changes, config_layers
+from diskless_core.cluster import config_changes, config_layers, tiering_configs
 from diskless_core.cluster.broker_configs import MAX_CONNECTIONS
-from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration
+from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, BrokerSide
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings
 from diskless_core.cluster.config_model import ConfigEntry
 from diskless_core.cluster.machine import CONFIGS
@@ -61,9 +61,7 @@ class Configs:
         if refusal is not None:
             return refusal
         refusal = await self._cluster.submit(
-            lambda command: config_changes.alter(
-                command, alteration, self._settings.described, validate_only=validate_only
-            )
+            lambda command: config_changes.alter(command, alteration, self._broker_side(), validate_only=validate_only)
         )
         if refusal is None and not validate_only:
             _log.info(
@@ -73,6 +71,24 @@ class Configs:
                 settings=[change.name for change in alteration.changes],
             )
         return refusal
+
+    def check_new_topic(self, own: Mapping[str, str]) -> None:
+        """Check that a topic can have these settings of its own, each of which has passed its check, together.
+
+        Raises:
+            InvalidTopicConfigError: it cannot.
+        """
+        broker = self._broker_side()
+        tiering_configs.check_tiering(
+            {**broker.topic_defaults, **own}, was_tiered=False, is_enabled=broker.tiering_is_enabled
+        )
+
+    def _broker_side(self) -> BrokerSide:
+        return BrokerSide(
+            properties=self._settings.described,
+            topic_defaults=self.topic_defaults(),
+            tiering_is_enabled=self._settings.tiering_is_enabled,
+        )
 
     def _layers(self) -> BrokerLayers:
         state = self._cluster.state

@@ -18,6 +18,11 @@ MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
+COPY_DISABLE = "remote.log.copy.disable"
+STORAGE_ENABLE = "remote.storage.enable"
+FOLLOWS_RETENTION = -2
+"""What `local.retention.*` are where retention alone counts."""
+
 _NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 _TIMESTAMP_TYPES = {
     "CreateTime": TimestampType.CREATE_TIME,
@@ -79,6 +84,11 @@ def _one_of(*values: str) -> Callable[[str], None]:
     return check
 
 
+def _boolean(value: str) -> None:
+    if value.strip().lower() not in ("true", "false"):
+        raise InvalidTopicConfigError("Expected value to be either true or false")
+
+
 def _only(wanted: str, reason: str) -> Callable[[str], None]:
     def check(value: str) -> None:
         if value != wanted:
@@ -99,6 +109,26 @@ CONFIGS: Mapping[str, TopicConfig] = {
         help="How batches are stored: always as the producer compressed them.",
         check=_only("producer", "batches are stored as the producer compressed them"),
         default="producer",
+    ),
+    "index.interval.bytes": TopicConfig(
+        type=ConfigType.INT,
+        help="Distance between two entries of a segment's offset index, in bytes.",
+        check=number(0, MAX_INT),
+        follows=(BrokerSynonym("log.index.interval.bytes"),),
+    ),
+    "local.retention.bytes": TopicConfig(
+        type=ConfigType.LONG,
+        help="Size of a partition's part in WAL objects above which its records go into segments, in bytes, also if "
+        "that makes a segment that is not full; -2 is retention.bytes, that is, full ones only, and -1 no limit.",
+        check=number(FOLLOWS_RETENTION, _MAX_LONG),
+        follows=(BrokerSynonym("log.local.retention.bytes"),),
+    ),
+    "local.retention.ms": TopicConfig(
+        type=ConfigType.LONG,
+        help="Age of records from which on they are in segments, in milliseconds, also if that makes a segment that is "
+        "not full; -2 is retention.ms, that is, full ones only, and -1 no limit.",
+        check=number(FOLLOWS_RETENTION, _MAX_LONG),
+        follows=(BrokerSynonym("log.local.retention.ms"),),
     ),
     "max.message.bytes": TopicConfig(
         type=ConfigType.INT,
@@ -124,6 +154,18 @@ CONFIGS: Mapping[str, TopicConfig] = {
         check=_one_of(*_TIMESTAMP_TYPES),
         follows=(BrokerSynonym("log.message.timestamp.type"),),
     ),
+    COPY_DISABLE: TopicConfig(
+        type=ConfigType.BOOLEAN,
+        help="Whether no more segments are made without being asked for, although remote.storage.enable is true.",
+        check=_boolean,
+        default="false",
+    ),
+    STORAGE_ENABLE: TopicConfig(
+        type=ConfigType.BOOLEAN,
+        help="Whether older records go into segments in remote storage by and by. It can't be taken back.",
+        check=_boolean,
+        default="false",
+    ),
     "retention.bytes": TopicConfig(
         type=ConfigType.LONG,
         help="Size of a partition above which its oldest batches go, in bytes; -1 is no limit.",
@@ -144,13 +186,13 @@ CONFIGS: Mapping[str, TopicConfig] = {
         type=ConfigType.INT,
         help="Size of the segments that compaction makes, in bytes.",
         check=number(1024 * 1024, MAX_INT),
-        default=str(1024**3),
+        follows=(BrokerSynonym("log.segment.bytes"),),
     ),
     "segment.ms": TopicConfig(
         type=ConfigType.LONG,
         help="Longest time that one segment made by compaction covers, in milliseconds.",
         check=number(1, _MAX_LONG),
-        default=str(7 * 24 * _HOUR_MS),
+        follows=(BrokerSynonym("log.roll.ms"), BrokerSynonym("log.roll.hours", _HOUR_MS)),
     ),
 }
 """All settings of a topic by name."""
@@ -166,18 +208,13 @@ ONLY_IN_KAFKA = frozenset(
         "flush.messages",
         "flush.ms",
         "follower.replication.throttled.replicas",
-        "index.interval.bytes",
         "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
         "max.compaction.lag.ms",
         "min.cleanable.dirty.ratio",
         "min.compaction.lag.ms",
         "min.insync.replicas",
         "preallocate",
-        "remote.copy.disable",
         "remote.log.delete.on.disable",
-        "remote.storage.enable",
         "segment.index.bytes",
         "segment.jitter.ms",
         "unclean.leader.election.enable",

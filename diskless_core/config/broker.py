@@ -6,41 +6,28 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from diskless_core.config.limits import at_least, at_most
-from diskless_core.config.listeners import (
-    DEFAULT_PROTOCOL_MAP,
-    Listener,
-    check_advertised,
-    check_inter_broker,
-    check_protocols,
-)
+from diskless_core.config.log import LogConfig
+from diskless_core.config.node import NodeConfig
 from diskless_core.config.placement import Placement, check_shards
+from diskless_core.config.tiering import TieringConfig
 from diskless_core.config.types import (
     HOUR_MS,
     MAX_INT,
-    MAX_LONG,
     MIB,
     MINUTE_MS,
-    AdminListener,
     ConsumerAssignor,
     ConsumerAssignors,
-    Folders,
     Int,
-    Listeners,
     LogFormat,
     LogLevel,
     Long,
-    OptionalText,
     Placements,
-    ProtocolMap,
-    TimestampType,
 )
-from diskless_core.plugin.config import Settings
 
 _OBJECT_PREFIX = re.compile(r"[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*")
 
@@ -49,125 +36,8 @@ def _lower_case(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-class BrokerConfig(Settings):
-    """All settings of a broker but those of its plugins. Field `node_id` is the property `node.id`."""
-
-    node_id: Int = Field(
-        default=1, ge=0, description="Id of this broker. Unique in the cluster and kept across restarts."
-    )
-    broker_rack: OptionalText = Field(
-        default=None,
-        description="Rack or availability zone of this broker, shown to clients.",
-    )
-    cluster_id: OptionalText = Field(
-        default=None,
-        description="Id of the cluster. Unset, one is drawn when the cluster is first started, and remembered.",
-    )
-    log_dirs: Folders = Field(
-        default=(Path("diskless-data"),),
-        min_length=1,
-        description="Folder of this broker's local state. Of a list, as Kafka allows it, the first one is used.",
-    )
-
-    listener_security_protocol_map: ProtocolMap = Field(
-        default=DEFAULT_PROTOCOL_MAP,
-        description="Protocol of each listener by its name, as <name>:<protocol>. Until there is security, listeners "
-        "are served whose protocol is PLAINTEXT.",
-    )
-    listeners: Listeners = Field(
-        default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
-        min_length=1,
-        description="Addresses to listen on, as <name>://<host>:<port>. An empty host means all interfaces, "
-        "port 0 any free port. Names are those of listener.security.protocol.map.",
-    )
-    advertised_listeners: Listeners = Field(
-        default=(),
-        description="Addresses that clients are told to connect to. Unset, those of listeners, which is refused "
-        "where one listens on all interfaces. Port 0 stands for the port that was really bound.",
-    )
-    inter_broker_listener_name: OptionalText = Field(
-        default=None,
-        description="Name of the listener for other brokers, which serves the Diskless coordinators of this one. It is "
-        "not for clients: until there is security, whoever reaches it may do what a broker may. Unset, there is none, "
-        "which is right for a single broker.",
-    )
-    admin_listener: AdminListener = Field(
-        default=Listener("http", "127.0.0.1", 9644),
-        description="Address of the HTTP interface for health, metrics and plugins. Empty, there is none.",
-    )
-    socket_request_max_bytes: Int = Field(
-        default=100 * MIB, ge=1, description="Size of the largest request accepted, in bytes."
-    )
-    connections_max_idle_ms: Long = Field(
-        default=600_000, ge=1, description="Time after which an idle connection is closed, in milliseconds."
-    )
-    max_connections: Int = Field(
-        default=MAX_INT, ge=1, description="How many client connections the broker accepts at the same time."
-    )
-
-    num_partitions: Int = Field(
-        default=1, ge=1, description="Partitions of a topic that is created without saying how many."
-    )
-    default_replication_factor: Annotated[int, Field(le=2**15 - 1)] = Field(
-        default=1,
-        ge=1,
-        description="Replication factor of a topic that is created without one. It is kept and shown; "
-        "how often data is stored is up to the object store.",
-    )
-    auto_create_topics_enable: bool = Field(
-        default=True, description="Whether a client's question for an unknown topic may create it."
-    )
-    message_max_bytes: Int = Field(
-        default=MIB + 12, ge=0, description="Size of the largest record batch accepted, in bytes, compressed as sent."
-    )
-    log_message_timestamp_type: TimestampType = Field(
-        default=TimestampType.CREATE_TIME,
-        description="Whether a record has the producer's timestamp or that of its commit.",
-    )
-    log_message_timestamp_before_max_ms: Long = Field(
-        default=MAX_LONG,
-        ge=0,
-        description="How far a CreateTime may lie in the past when the broker gets it, in milliseconds.",
-    )
-    log_message_timestamp_after_max_ms: Long = Field(
-        default=HOUR_MS,
-        ge=0,
-        description="How far a CreateTime may lie in the future when the broker gets it, in milliseconds.",
-    )
-    log_retention_ms: Annotated[Long | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
-        default=None,
-        ge=-1,
-        description="How long records are kept, in milliseconds; -1 is for ever. Unset, log.retention.minutes decides.",
-    )
-    log_retention_minutes: Annotated[Int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
-        default=None,
-        ge=-1,
-        description="How long records are kept, in minutes; -1 is for ever. Unset, log.retention.hours decides.",
-    )
-    log_retention_hours: Int = Field(
-        default=168, ge=-1, description="How long records are kept, in hours; -1 is for ever."
-    )
-    log_retention_bytes: Long = Field(
-        default=-1,
-        ge=-1,
-        description="Size of a partition above which its oldest batches go, in bytes; -1 is no limit.",
-    )
-    log_retention_check_interval_ms: Long = Field(
-        default=300_000,
-        ge=1,
-        description="How often is looked for records that retention removes, in milliseconds.",
-    )
-    log_initial_task_delay_ms: Long = Field(
-        default=30_000,
-        ge=0,
-        description="Time from the broker's start to its first look for what retention removes, in milliseconds.",
-    )
-    producer_id_expiration_ms: Int = Field(
-        default=86_400_000,
-        ge=1,
-        description="Time after a producer's last batch in a partition when its sequence numbers are forgotten, "
-        "in milliseconds.",
-    )
+class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
+    """All settings of a broker but those of its plugins."""
 
     quota_window_num: Int = Field(
         default=11,
@@ -303,48 +173,11 @@ class BrokerConfig(Settings):
         default=LogLevel.INFO, description="Least severe message in the broker's own log."
     )
 
-    @property
-    def data_dir(self) -> Path:
-        """The folder of `log.dirs` that is used."""
-        return self.log_dirs[0]
-
-    @property
-    def retention_ms(self) -> int:
-        """How long records are kept by default, in milliseconds, by the finest of three settings; -1 is for ever."""
-        if self.log_retention_ms is not None:
-            return self.log_retention_ms
-        if self.log_retention_minutes is not None:
-            return _times(self.log_retention_minutes, MINUTE_MS)
-        return _times(self.log_retention_hours, HOUR_MS)
-
     def append_linger_ms(self, *, requests_are_billed: bool) -> int:
         """The linger time that holds for an object store whose requests are, or are not, billed, in milliseconds."""
         if self.diskless_append_linger_ms >= 0:
             return self.diskless_append_linger_ms
         return self.diskless_append_commit_interval_ms if requests_are_billed else 0
-
-    @field_validator("listeners")
-    @classmethod
-    def _served(cls, value: tuple[Listener, ...], info: ValidationInfo) -> tuple[Listener, ...]:
-        check_protocols(value, info.data.get("listener_security_protocol_map", DEFAULT_PROTOCOL_MAP))
-        return value
-
-    @field_validator("inter_broker_listener_name")
-    @classmethod
-    def _for_brokers(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and "listeners" in info.data:
-            check_inter_broker(value, info.data["listeners"], info.data.get("advertised_listeners", ()))
-        return value
-
-    @field_validator("advertised_listeners")
-    @classmethod
-    def _reachable(cls, value: tuple[Listener, ...], info: ValidationInfo) -> tuple[Listener, ...]:
-        listeners = info.data.get("listeners")
-        if listeners is None:
-            return value
-        advertised = value or listeners
-        check_advertised(advertised, listeners)
-        return tuple(advertised)
 
     @field_validator("group_max_session_timeout_ms")
     @classmethod
@@ -386,7 +219,3 @@ class BrokerConfig(Settings):
         if not _OBJECT_PREFIX.fullmatch(value) or ".." in value.split("/"):
             raise ValueError("it has to be a relative path of letters, digits, '_', '-', '.' and '=', such as wal/prod")
         return value
-
-
-def _times(value: int, unit_ms: int) -> int:
-    return -1 if value < 0 else value * unit_ms

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.architecture.source_files import ROOT, imported_modules, python_files
 
-PURE_PACKAGES = ("diskless_core/log", "diskless_core/protocol", "diskless_core/wal")
+PURE_PACKAGES = ("diskless_core/log", "diskless_core/protocol", "diskless_core/remote_log", "diskless_core/wal")
 PURE_MODULES = {
     "diskless_core/coordinator": (
         "commands",
@@ -22,6 +22,8 @@ PURE_MODULES = {
         "snapshot_format",
         "state",
         "tables",
+        "tiered",
+        "tiering_operations",
     ),
     "diskless_core/cluster": (
         "broker_configs",
@@ -39,6 +41,7 @@ PURE_MODULES = {
     "diskless_core/fetch": ("planner",),
     "diskless_core/groups": ("classic", "cycle", "effects", "machine", "model", "offsets", "roster"),
     "diskless_core/produce": ("active_file", "validation"),
+    "diskless_core/tiering": ("leftovers", "planning"),
     "diskless_core/quotas": ("entities", "limits", "rate"),
 }
 WORLD = (
@@ -55,8 +58,15 @@ WORLD = (
 )
 """What gives a module time, chance, waiting or the outside."""
 
-PLUGINS = ("diskless_fsspec", "diskless_local_log", "diskless_policies", "diskless_sqlite")
-AUTHOR_API = ("plugin", "log", "protocol", "wal", "clock", "pages")
+PLUGINS = (
+    "diskless_fsspec",
+    "diskless_kafka",
+    "diskless_local_log",
+    "diskless_policies",
+    "diskless_sqlite",
+    "diskless_tiering",
+)
+AUTHOR_API = ("plugin", "log", "protocol", "remote_log", "wal", "clock", "pages")
 """Parts of the core that a plugin may import; of `clock` only what a `PluginContext` hands out."""
 
 

@@ -11,17 +11,18 @@ import io
 import pstats
 import resource
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
 from diskless_core.cli.broker_process import BrokerProcess
 from diskless_core.clock import SystemClock
-from tests.benchmarks import beside_kafka, coordinator, load, machine
+from tests.benchmarks import beside_kafka, coordinator, load, machine, tiering
 from tests.benchmarks.machine import GIB, MIB
 from tests.benchmarks.meter import Meter
 
@@ -35,7 +36,20 @@ SMALL_CONNECTIONS = 64
 IDLE_CONNECTIONS = 1_000
 PACE_BYTES_S = MIB
 PROFILE_LINES = 15
-COORDINATOR_HEADING = "## The coordinator"
+
+
+class Section(NamedTuple):
+    """A part of the page that can be measured alone. `measure` gets where figures go, and how many bytes to move."""
+
+    heading: str
+    about: str
+    measure: Callable[[Callable[[str, str], None], int], None]
+
+
+SECTIONS = {
+    "coordinator": Section("## The coordinator", coordinator.ABOUT, lambda add, _: coordinator.measure(add)),
+    "tiering": Section("## Tiered storage", tiering.ABOUT, tiering.measure),
+}
 
 
 @dataclass(slots=True)
@@ -46,13 +60,17 @@ class Report:
     rows: list[tuple[str, str]] = field(default_factory=list)
     comparison: str = ""
     profile: str = ""
-    coordinator: list[tuple[str, str]] = field(default_factory=list)
+    sections: list[str] = field(default_factory=list)
 
     def add(self, name: str, value: str) -> None:
         self._show(self.rows, name, value)
 
-    def add_of_coordinator(self, name: str, value: str) -> None:
-        self._show(self.coordinator, name, value)
+    def measure(self, section: Section, total: int) -> str:
+        """Measure a section, and return it as it stands on the page."""
+        rows: list[tuple[str, str]] = []
+        section.measure(lambda name, value: self._show(rows, name, value), total)
+        self.sections.append(f"{section.heading}\n\n{section.about}\n\n{_table(rows)}")
+        return self.sections[-1]
 
     def _show(self, rows: list[tuple[str, str]], name: str, value: str) -> None:
         rows.append((name, value))
@@ -65,8 +83,8 @@ class Report:
             f"{machine.describe()}; {datetime.now(UTC):%Y-%m-%d}. One broker with its default backends, fsync on, and "
             "its clients on the same cores.\n\n"
             f"{_table(self.rows)}\n{self.comparison}\n"
-            f"{COORDINATOR_HEADING}\n\n{coordinator.ABOUT}\n\n{_table(self.coordinator)}\n"
-            f"## Small requests: where the broker's time goes\n\n```text\n{self.profile}\n```\n"
+            + "\n".join([*self.sections, ""])
+            + f"## Small requests: where the broker's time goes\n\n```text\n{self.profile}\n```\n"
         )
 
 
@@ -74,11 +92,11 @@ def _table(rows: Sequence[tuple[str, str]]) -> str:
     return "| What | Figure |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in rows)
 
 
-def with_new_coordinator_section(page: str, rows: Sequence[tuple[str, str]]) -> str:
-    """The page with other figures of the coordinator, and everything else as it was."""
-    before, _, after = page.partition(f"{COORDINATOR_HEADING}\n")
-    _, heading, following = after.partition("\n## ")
-    return f"{before.rstrip()}\n\n{COORDINATOR_HEADING}\n\n{coordinator.ABOUT}\n\n{_table(rows)}{heading}{following}"
+def replaced(page: str, heading: str, section: str) -> str:
+    """The page with another section of this heading, and everything else as it was."""
+    before, _, after = page.partition(f"{heading}\n")
+    _, next_heading, following = after.partition("\n## ")
+    return f"{before.rstrip()}\n\n{section}{next_heading}{following}"
 
 
 @contextmanager
@@ -199,17 +217,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15, help="how long to measure latency")
     parser.add_argument("--alone", action="store_true", help="leave out the comparison with Apache Kafka")
     parser.add_argument("--beside-mib", type=int, default=1024, help="how much each contender writes and reads")
-    parser.add_argument("--only", choices=["coordinator"], help="measure this part only, and write only its section")
+    parser.add_argument("--only", choices=sorted(SECTIONS), help="measure this part only, and write only its section")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
     arguments = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * IDLE_CONNECTIONS)), hard))
 
     report = Report(Console())
-    if arguments.only == "coordinator":
-        coordinator.measure(report.add_of_coordinator)
-        page = with_new_coordinator_section(arguments.out.read_text(encoding="utf-8"), report.coordinator)
-        arguments.out.write_text(page, encoding="utf-8")
+    if arguments.only:
+        section = SECTIONS[arguments.only]
+        page = arguments.out.read_text(encoding="utf-8")
+        new = replaced(page, section.heading, report.measure(section, arguments.mib * MIB))
+        arguments.out.write_text(new, encoding="utf-8")
         report.console.print(f"wrote a section of {arguments.out}")
         return
     disk, loopback = measure_baselines(report)
@@ -220,7 +239,8 @@ def main() -> None:
         measure_latency(report, interval_ms, arguments.seconds)
     if not arguments.alone:
         report.comparison = beside_kafka.compare(report.console, arguments.beside_mib * MIB)
-    coordinator.measure(report.add_of_coordinator)
+    for section in SECTIONS.values():
+        report.measure(section, arguments.mib * MIB)
     arguments.out.write_text(report.markdown(), encoding="utf-8")
     report.console.print(f"wrote {arguments.out}")
 

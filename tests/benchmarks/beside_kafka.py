@@ -90,9 +90,9 @@ def compare(console: Console, total_bytes: int) -> str:
     columns: list[dict[str, str]] = []
     for name, contender in CONTENDERS.items():
         console.print(f"[bold]{name}[/bold]")
-        with tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder, _running(contender, folder) as running:
-            figures = {"start to first record": f"{running.seconds_to_first_record:.1f} s"}
-            figures |= _measure(running, total_bytes)
+        with running(contender) as started:
+            figures = {"start to first record": f"{started.seconds_to_first_record:.1f} s"}
+            figures |= _measure(started, total_bytes)
         for what, figure in figures.items():
             console.print(f"  {what}: [bold]{figure}[/bold]", highlight=False)
         columns.append(figures)
@@ -100,11 +100,13 @@ def compare(console: Console, total_bytes: int) -> str:
 
 
 @contextmanager
-def _running(contender: Contender, folder: str) -> Iterator[Running]:
-    life = contender(Path(folder))
-    yield next(life)
-    for _ in life:
-        raise RuntimeError("a contender runs once")
+def running(contender: Contender) -> Iterator[Running]:
+    """A contender on a folder of its own, ended in the end."""
+    with tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder:
+        life = contender(Path(folder))
+        yield next(life)
+        for _ in life:
+            raise RuntimeError("a contender runs once")
 
 
 def _section(columns: Sequence[dict[str, str]], total_bytes: int) -> str:

@@ -117,7 +117,7 @@ def delete_the_store(broker: BrokerProcess) -> None:
 
 
 def leave_half_an_object(broker: BrokerProcess) -> None:
-    [incoming] = (broker.folder / "data").rglob(".incoming")
+    incoming = broker.folder / "data" / "wal-objects" / ".incoming"
     for folder in incoming.iterdir():
         (folder / "half-of-an-object").write_bytes(b"DSKLSWAL half")
 

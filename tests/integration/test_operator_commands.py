@@ -48,10 +48,6 @@ def dumped(shard, *options, data):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def admin_url(broker):
-    return json.loads((broker.folder / "ready.json").read_text())["admin"]
-
-
 def fill(broker):
     """Make a topic of two partitions, two batches in the one and one in the other."""
     with broker.connect() as wire:
@@ -181,8 +177,8 @@ def test_a_shard_that_is_not_there_is_an_error(left_behind, shard, message):
 def test_the_status_of_a_running_broker_is_shown(running):
     broker, _ = running
     data = data_of(broker)
-    shards = as_json("coordinator", "status", "--count", "--url", admin_url(broker), data=data)
-    text = diskless("coordinator", "status", "--url", admin_url(broker), data=data).stdout
+    shards = as_json("coordinator", "status", "--count", "--url", broker.admin, data=data)
+    text = diskless("coordinator", "status", "--url", broker.admin, data=data).stdout
     nobody = diskless("coordinator", "status", "-o", "admin.listener=http://127.0.0.1:1", data=data)
 
     by_name = {shard["shard"]: shard for shard in shards}
@@ -200,7 +196,7 @@ def test_the_status_of_a_running_broker_is_shown(running):
 
 def test_the_metrics_of_a_running_broker_follow_its_coordinators(running):
     broker, _ = running
-    exposed = httpx.get(f"{admin_url(broker)}/metrics").text
+    exposed = httpx.get(f"{broker.admin}/metrics").text
     families = text_string_to_metric_families(exposed)
     found = {
         sample.name.removeprefix("diskless_coordinator_"): sample.value
@@ -233,7 +229,7 @@ def test_stores_are_rebuilt_from_the_log_but_not_under_a_running_broker(new_brok
         assert append(wire, TOPIC, batch_of(b"more")) == [3]
     (diskless_shard,) = (
         shard
-        for shard in as_json("coordinator", "status", "--count", "--url", admin_url(broker), data=data)
+        for shard in as_json("coordinator", "status", "--count", "--url", broker.admin, data=data)
         if shard["shard"] == "__diskless_metadata-0"
     )
     assert diskless_shard["objects"]["live"] == len(as_json("wal", "ls", data=data))
@@ -313,7 +309,7 @@ def test_an_orphan_is_shown_by_a_dry_run_and_deleted_by_a_scan(running):
     key = "wal/ab/0000000000001-of-nobody"
     (data_of(broker) / "wal-objects" / key).parent.mkdir(parents=True, exist_ok=True)
     (data_of(broker) / "wal-objects" / key).write_bytes(b"left over")
-    scan = ("orphans", "scan", "--url", admin_url(broker))
+    scan = ("orphans", "scan", "--url", broker.admin)
     assert as_json(*scan, "--dry-run", data=data_of(broker))["orphans"] == [key]
     told = diskless(*scan, data=data_of(broker))
     assert told.exit_code == 0, told.output

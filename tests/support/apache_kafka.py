@@ -23,6 +23,7 @@ from tests.support.downloads import CHECKOUT, filled_once
 REQUIRED_VARIABLE = "DISKLESS_REQUIRE_KAFKA"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 FETCH_TIMEOUT_S = 600.0
 
 _POM = CHECKOUT / "tests/kafka/pom.xml"
@@ -159,6 +160,15 @@ class ApacheKafka:
             raise AssertionError(f"Apache Kafka ended with code {code} instead of starting\n{self.log_tail()}")
         return self
 
+    def stop(self) -> None:
+        """SIGTERM: it ends by itself and leaves its log folder in order."""
+        assert self._process is not None, "Apache Kafka is not running"
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        finally:
+            self.end()
+
     def end(self) -> None:
         """Make sure that no process is left; its data stays."""
         if self._process is not None:
@@ -208,6 +218,32 @@ class ApacheKafka:
             timeout=START_TIMEOUT_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+class TieredKafka(ApacheKafka):
+    """One that keeps segments in a folder, as `LocalTieredStorage` does, and copies and drops them every half second.
+
+    Attributes:
+        storage: the folder, the storage's `dir`. Kafka deletes nothing in it.
+    """
+
+    def __init__(self, jars: Path, folder: Path) -> None:
+        self.storage = folder / "tiered"
+        super().__init__(jars, folder, self._tiered(), options=(*QUICK_START, "-Xmx256m"))
+
+    def _tiered(self) -> dict[str, str]:
+        return {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.manager.class.name": ("org.apache.kafka.server.log.remote.storage.LocalTieredStorage"),
+            "rsm.config.dir": str(self.storage),
+            "rsm.config.delete.enable": "false",
+            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+            "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+            "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+            "remote.log.manager.task.interval.ms": "500",
+            "log.retention.check.interval.ms": "500",
+            "log.initial.task.delay.ms": "500",
+        }
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ class BrokerProcess:
         return urls[listener]
 
     @property
+    def admin(self) -> str:
+        """Where its HTTP interface is, if it has one; known after a start."""
+        address: str = json.loads(self._ready_file.read_text())["admin"]
+        return address
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

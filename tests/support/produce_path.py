@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diskless_core.coordinator.commands import BatchResult, PartitionKey, TimestampType
-from diskless_core.fetch.fetcher import FetchedPartition, Fetcher, FetchPartition, FetchQuery
+from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.positions import Positions
 from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment

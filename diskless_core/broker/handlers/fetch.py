@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers import topic_ids
-from diskless_core.fetch.fetcher import FetchedPartition, FetchPartition, FetchQuery
+from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import FetchResponse
 

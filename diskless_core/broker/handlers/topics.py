@@ -63,6 +63,7 @@ async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -
     count = _partition_count(topic, context)
     try:
         configs = topic_configs.check({entry.name: entry.value for entry in topic.configs})
+        context.services.configs.check_new_topic(configs)
         return await context.services.topics.create(topic.name, count, configs, validate_only=validate_only)
     except InvalidTopicConfigError as error:
         return Refusal(code=ErrorCode.INVALID_CONFIG, message=str(error))

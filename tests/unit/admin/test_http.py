@@ -11,9 +11,10 @@ import pytest
 from pydantic import Field, SecretStr, field_validator
 
 from diskless_core.admin.http import AdminServer
+from diskless_core.admin.models import RemoteSegment
 from diskless_core.admin.sources import Sources
 from diskless_core.config.listeners import Listener
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
@@ -25,7 +26,10 @@ from diskless_core.plugin.errors import PluginLoadError, PluginNotFoundError
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin.manager import Catalogue
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError, WalObjectStorePlugin
+from diskless_core.testing.remote_log_metadata_tools import PARTITION, segment
+from diskless_core.tiering.adoption import AdoptionError
 
 ANY_PORT = Listener("http", "127.0.0.1", 0)
 
@@ -123,6 +127,33 @@ class StubOrphans:
         return ScanReport(threshold_ms=7, listed=9, candidates=4, orphans=["a", "b"], deleted=0 if dry_run else 2)
 
 
+class StubRemoteLog:
+    """One segment of each of two topics, or an error."""
+
+    def __init__(self):
+        self.error = None
+        self.known = [segment(1, 0, 9), segment(2, 0, 9, partition=PARTITION._replace(topic="other"))]
+
+    async def segments(self, *, topic, partition):
+        if self.error is not None:
+            raise self.error
+        return [
+            one
+            for one in self.known
+            if topic in (None, one.segment_id.topic_id_partition.topic)
+            and partition in (None, one.segment_id.topic_id_partition.partition)
+        ]
+
+    async def adopt(self, topic, partition, log_start_offset, segments):
+        if self.error is not None:
+            raise self.error
+        self.adopted = topic, partition, log_start_offset, segments
+
+
+def no_compactor():
+    raise CoordinatorLoadingError("the broker is starting or stopping")
+
+
 def sources(**given):
     return Sources(
         **{
@@ -131,6 +162,8 @@ def sources(**given):
             "plugins": StubPlugins(),
             "shards": StubShards(),
             "orphans": StubOrphans(),
+            "compactor": no_compactor,
+            "remote_log": StubRemoteLog,
             **given,
         }
     )
@@ -284,6 +317,9 @@ async def test_the_openapi_document_describes_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
 
     assert sorted(paths) == [
+        "/compaction",
+        "/compaction/plan",
+        "/compaction/{job_id}",
         "/coordinator/shards",
         "/health/live",
         "/health/ready",
@@ -292,6 +328,8 @@ async def test_the_openapi_document_describes_every_route(client):
         "/plugins",
         "/plugins/{noun}/{name}/config",
         "/plugins/{noun}/{name}/config/validate",
+        "/remote-log",
+        "/remote-log/adopt",
     ]
 
 
@@ -349,3 +387,74 @@ async def test_stopping_does_not_wait_for_idle_connections():
         await http.get("/health/live")
         async with asyncio.timeout(5):
             await server.stop()
+
+
+@pytest.fixture
+async def remote_log_client():
+    remote_log = StubRemoteLog()
+    server = AdminServer(ANY_PORT, sources(remote_log=lambda: remote_log))
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        yield http, remote_log
+    await server.stop()
+
+
+async def test_remote_segments_are_shown_with_all_that_is_known_of_them(remote_log_client):
+    client, remote_log = remote_log_client
+    remote_log.known = [segment(1, 5, 9, epochs={4: 7, 0: 5}, custom_metadata=b"\xff\x00")]
+
+    (shown,) = (await client.get("/remote-log")).json()
+
+    assert (shown["topic_id"], shown["segment_id"]) == ("bwuKHFTESw6aLg9dHRx-AQ", "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert (shown["topic"], shown["partition"], shown["state"]) == ("orders", 3, "COPY_SEGMENT_STARTED")
+    assert (shown["start_offset"], shown["end_offset"], shown["size_bytes"]) == (5, 9, 500)
+    assert list(shown["leader_epochs"].items()) == [("0", 5), ("4", 7)]
+    assert shown["custom_metadata"] == "/wA="
+    assert RemoteSegment.model_validate(shown).metadata() == remote_log.known[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "topics"),
+    [
+        ("", ["orders", "other"]),
+        ("?topic=other", ["other"]),
+        ("?partition=3", ["orders", "other"]),
+        ("?topic=orders&partition=4", []),
+    ],
+)
+async def test_remote_segments_can_be_asked_for_by_topic_and_partition(remote_log_client, query, topics):
+    client, _ = remote_log_client
+
+    assert [shown["topic"] for shown in (await client.get(f"/remote-log{query}")).json()] == topics
+
+
+async def test_a_keeper_of_remote_segments_that_does_not_answer_is_unavailable(remote_log_client):
+    client, remote_log = remote_log_client
+    remote_log.error = RemoteLogMetadataError("the leader is gone")
+
+    answer = await client.get("/remote-log")
+
+    assert (answer.status_code, answer.json()["message"]) == (503, "the leader is gone")
+
+
+async def test_segments_that_were_made_elsewhere_are_adopted_or_refused(remote_log_client):
+    client, remote_log = remote_log_client
+    shown = (await client.get("/remote-log?topic=orders")).json()
+    body = {"topic": "orders", "partition": 3, "log_start_offset": 2, "segments": shown}
+
+    assert (await client.post("/remote-log/adopt", json=body)).json() == {"segments": 1}
+    assert remote_log.adopted == ("orders", 3, 2, remote_log.known[:1])
+    remote_log.error = AdoptionError("orders-3 is not empty")
+    refused = await client.post("/remote-log/adopt", json=body)
+    assert (refused.status_code, refused.json()["message"]) == (409, "orders-3 is not empty")
+
+
+async def test_a_partition_that_is_no_number_is_refused(remote_log_client):
+    client, _ = remote_log_client
+
+    answer = await client.get("/remote-log?partition=x")
+
+    assert (answer.status_code, answer.json()["message"]) == (
+        422,
+        "the parameter partition has a value that it can't have",
+    )

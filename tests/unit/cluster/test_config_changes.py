@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from diskless_core.cluster import config_changes
-from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, AlterOperation, ConfigChange
+from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, AlterOperation, BrokerSide, ConfigChange
+from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings, topic_defaults
 from diskless_core.cluster.records import ResourceType
+from diskless_core.config.broker import BrokerConfig
 from diskless_core.protocol.errors import ErrorCode
 from tests.unit.cluster.cluster_state import ClusterState
 
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 NODE_ID = 1
-BROKER_PROPERTIES = ("log.retention.ms", "message.max.bytes", "listeners", "log.retention.hours")
+BROKER = BrokerSide(
+    properties=("log.retention.ms", "message.max.bytes", "listeners", "log.retention.hours"),
+    topic_defaults=topic_defaults(
+        BrokerLayers(settings=BrokerSettings.of(BrokerConfig()), dynamic={}, dynamic_default={})
+    ),
+    tiering_is_enabled=True,
+)
 
 
 @pytest.fixture
@@ -22,7 +32,7 @@ def cluster():
     return state
 
 
-def alter(cluster, *changes, kind=ResourceType.TOPIC, name="t", replace=False, validate_only=False):
+def alter(cluster, *changes, kind=ResourceType.TOPIC, name="t", replace=False, validate_only=False, broker=None):
     alteration = Alteration(
         resource_type=int(kind),
         resource_name=name,
@@ -31,7 +41,7 @@ def alter(cluster, *changes, kind=ResourceType.TOPIC, name="t", replace=False, v
     )
     refusal = config_changes.check_alteration(alteration, NODE_ID)
     return refusal or cluster.run(
-        lambda command: config_changes.alter(command, alteration, BROKER_PROPERTIES, validate_only=validate_only)
+        lambda command: config_changes.alter(command, alteration, broker or BROKER, validate_only=validate_only)
     )
 
 
@@ -175,3 +185,33 @@ def test_resources_that_are_not_here_are_refused(cluster, kind, name, hint):
 
 def test_a_name_that_no_topic_can_have_is_told_from_one_that_none_has(cluster):
     assert alter(cluster, ("retention.ms", SET, "1"), name="bad name").code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"remote.storage.enable": "true", "local.retention.ms": "8"}, "must not be more than retention.ms"),
+        ({"remote.storage.enable": "true", "local.retention.ms": "-1"}, "must not be -1 as retention.ms"),
+        ({"remote.storage.enable": "true", "remote.log.copy.disable": "true", "local.retention.ms": "3"}, "identical"),
+        ({"remote.storage.enable": "yes"}, "Expected value to be either true or false"),
+        ({"remote.storage.enable": "true", "local.retention.ms": "7"}, None),
+        ({"remote.storage.enable": "true", "local.retention.ms": "-2"}, None),
+        ({"local.retention.ms": "8"}, None),
+    ],
+)
+def test_settings_of_tiered_storage_have_to_go_together(cluster, settings, message):
+    refusal = alter(cluster, *((name, SET, value) for name, value in settings.items()))
+    if message is None:
+        assert refusal is None
+    else:
+        assert refusal.code is ErrorCode.INVALID_CONFIG
+        assert message in refusal.message
+
+
+def test_tiered_storage_needs_the_brokers_consent_and_cannot_be_taken_back(cluster):
+    disabled = replace(BROKER, tiering_is_enabled=False)
+    refusal = alter(cluster, ("remote.storage.enable", SET, "true"), broker=disabled)
+    assert "Tiered Storage functionality is disabled in the broker" in refusal.message
+    assert alter(cluster, ("remote.storage.enable", SET, "true")) is None
+    for change in (("remote.storage.enable", SET, "false"), ("remote.storage.enable", DELETE, None)):
+        assert "invalid to disable remote storage" in alter(cluster, change).message

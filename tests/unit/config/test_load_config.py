@@ -55,6 +55,9 @@ def test_without_any_source_everything_has_its_default(load):
         "offset_assignment": "sequential",
         "gateway_placement": "kip1164",
         "orphan_detection": "listing",
+        "remote_storage": "fsspec",
+        "remote_log_metadata": "coordinator",
+        "segment_compaction": "inline",
     }
 
 

@@ -1,0 +1,93 @@
+"""The HTTP interface's routes for compaction: begin a job, follow it, or see what it would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Self
+
+from fastapi import FastAPI, Query, status
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+
+from diskless_core.admin.models import ErrorAnswer
+from diskless_core.tiering.compaction import CompactionRequest, Compactor, UnknownTopicError
+from diskless_core.tiering.report import JobReport, JobState, PlannedSegment, TopicReport
+
+_UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer}, 503: {"model": ErrorAnswer}}
+
+
+class CompactionBody(BaseModel):
+    """What is to be compacted: some topics, or all. `engine` null is the configured one.
+
+    With `everything` the last segments are made too although they are not full, up to the high watermark.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    topics: list[str] = []
+    all: bool = False
+    engine: str | None = None
+    everything: bool = False
+
+    def request(self) -> CompactionRequest:
+        """As the compactor takes it."""
+        return CompactionRequest(
+            topics=None if self.all else self.topics, engine=self.engine, everything=self.everything
+        )
+
+
+class CompactionAnswer(BaseModel):
+    """A compaction as it is now; see `JobReport`."""
+
+    id: str
+    state: JobState
+    engine: str
+    begun_at_ms: int
+    ended_at_ms: int | None
+    bytes_expected: int
+    bytes_planned: int
+    bytes_copied: int
+    segments: int
+    skipped: int
+    topics: dict[str, TopicReport]
+    failures: list[str]
+
+    @classmethod
+    def of(cls, report: JobReport) -> Self:
+        """What a report says."""
+        return cls(**{name: getattr(report, name) for name in cls.model_fields})
+
+
+def add_compaction(app: FastAPI, compactor: Callable[[], Compactor]) -> None:
+    """The routes. `compactor` raises CoordinatorError while there is none."""
+    app.add_exception_handler(UnknownTopicError, _unknown)
+
+    @app.post("/compaction", responses=_UNKNOWN)
+    async def begin(body: CompactionBody) -> CompactionAnswer:
+        """Begin to compact partitions whose coordinators this broker leads."""
+        return CompactionAnswer.of(compactor().begin(body.request()))
+
+    @app.get("/compaction/plan", responses=_UNKNOWN)
+    async def plan(
+        topic: Annotated[list[str] | None, Query()] = None, everything: bool = False
+    ) -> list[PlannedSegment]:
+        """The segments that a compaction would make now, of some topics or all."""
+        request = CompactionRequest(topics=topic, everything=everything)
+        return [segment async for segment in compactor().plan(request)]
+
+    @app.get("/compaction/{job_id}", response_model=CompactionAnswer, responses=_UNKNOWN)
+    async def follow(job_id: str) -> CompactionAnswer | JSONResponse:
+        """How far a compaction is. A broker forgets old ones, and all when it is started anew."""
+        report = compactor().report(job_id)
+        if report is None:
+            return _not_found(f"there is no compaction {job_id}")
+        return CompactionAnswer.of(report)
+
+
+async def _unknown(_request: object, error: Exception) -> JSONResponse:
+    return _not_found(str(error))
+
+
+def _not_found(message: str) -> JSONResponse:
+    code = status.HTTP_404_NOT_FOUND
+    return JSONResponse(ErrorAnswer(error_code=code, message=message).model_dump(), status_code=code)

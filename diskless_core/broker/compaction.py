@@ -1,0 +1,93 @@
+"""Makes a node's compactor from its configuration and plugins."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from diskless_core.broker.tiering import TieringServices
+from diskless_core.clock import Clock
+from diskless_core.cluster import tiering_configs
+from diskless_core.cluster.topics import Topics
+from diskless_core.config.load import LoadedConfig
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
+from diskless_core.plugin.manager import ContextFactory, PluginManager, SelectedPlugin
+from diskless_core.plugin.segment_compaction import SegmentCompaction
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.tiering.compaction import CompactionServices, Compactor, TopicTiering
+from diskless_core.tiering.copies import CopyServices
+from diskless_core.tiering.retries import Retries
+
+EngineSource = Callable[[str | None], tuple[str, SegmentCompaction]]
+"""The engine of a name, or the chosen one, with its name. Raises PluginError where there is none."""
+
+
+def compaction_engines(loaded: LoadedConfig, plugins: PluginManager, context: ContextFactory) -> EngineSource:
+    """Makes engines when they are asked for, each once; the chosen one with its settings, others with defaults."""
+    made: dict[str, SegmentCompaction] = {}
+
+    def engine_of(name: str | None) -> tuple[str, SegmentCompaction]:
+        chosen = loaded.plugins[SEGMENT_COMPACTION.name]
+        wanted = name or chosen.descriptor.name
+        if wanted not in made:
+            if wanted != chosen.descriptor.name:
+                descriptor = plugins.get(SEGMENT_COMPACTION.name, wanted).descriptor
+                chosen = SelectedPlugin(descriptor, descriptor.settings())
+            made[wanted] = plugins.create(SEGMENT_COMPACTION, {SEGMENT_COMPACTION.name: chosen}, context)
+        return wanted, made[wanted]
+
+    return engine_of
+
+
+def build_compactor(
+    loaded: LoadedConfig,
+    tiering: TieringServices,
+    engine_of: EngineSource,
+    *,
+    shards: Mapping[int, DisklessShard],
+    topics: Topics,
+    objects: WalObjectStore,
+    clock: Clock,
+    metrics: Metrics,
+) -> Compactor:
+    """The compactor of a node; whoever makes it stops it."""
+    config = loaded.broker
+    copies = CopyServices(
+        node_id=config.node_id,
+        clock=clock,
+        shards=shards,
+        metadata=tiering.metadata,
+        remote_storage=tiering.remote_storage,
+        retries=Retries(tiering.settings, clock),
+        metrics=metrics,
+    )
+    return Compactor(
+        CompactionServices(
+            copies=copies,
+            objects=objects,
+            topic_of=topic_of(topics),
+            engine_of=engine_of,
+            parallel_partitions=tiering.settings.remote_log_manager_copier_thread_pool_size,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+    )
+
+
+def topic_of(topics: Topics) -> Callable[[PartitionKey], TopicTiering | None]:
+    """What a partition's topic says of its segments; None when there is no such topic."""
+
+    def tiering_of(partition: PartitionKey) -> TopicTiering | None:
+        info = topics.by_id(uuid.UUID(bytes=partition.topic_id))
+        if info is None:
+            return None
+        configs = info.effective_configs
+        return TopicTiering(
+            topic=info.name,
+            rules=tiering_configs.segment_rules(configs),
+            is_tiered=tiering_configs.is_tiered(configs),
+        )
+
+    return tiering_of

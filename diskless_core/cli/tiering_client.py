@@ -1,0 +1,136 @@
+"""What commands ask of a running Diskless about its topics' segments: over HTTP, and by Kafka's protocol."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+from tenacity import Retrying, retry_if_result, wait_fixed
+
+from diskless_core.admin.models import RemoteSegment
+from diskless_core.cli import admin_client, kafka_cluster
+from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.cli.kafka_cluster import KafkaCluster, KafkaClusterError, Topic
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.listeners import WILDCARD_HOSTS
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from diskless_core.tiering import coverage
+from diskless_core.tiering.coverage import GapError
+from diskless_core.tiering.kafka_export import ExportError, SourcePartition
+from diskless_core.tiering.report import JobState
+
+_POLL_S = 0.5
+_DEFAULT_REPLICATION = -1
+
+
+class TieringClient:
+    """A running Diskless. Every method raises `AdminClientError` or `KafkaClusterError` where it does not answer."""
+
+    def __init__(self, cluster: KafkaCluster, url: str) -> None:
+        self._cluster = cluster
+        self._url = url
+
+    @classmethod
+    @contextmanager
+    def connected(cls, config: BrokerConfig, bootstrap: str | None, url: str | None) -> Iterator[TieringClient]:
+        """The broker of a configuration, or one at other addresses.
+
+        Raises:
+            AdminClientError, KafkaClusterError: an address is not known, or nobody answers there.
+        """
+        address = url or admin_client.url_of(config.admin_listener)
+        with closing(KafkaCluster(bootstrap or _bootstrap_of(config))) as cluster:
+            yield cls(cluster, address)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has, which has to exist."""
+        return len(self._topic(topic).leaders)
+
+    def config(self, topic: str) -> Mapping[str, str]:
+        """What is set for a topic itself."""
+        return self._cluster.own_config(topic)
+
+    def ensure_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> Topic:
+        """The topic, created if it is not there."""
+        found = self._cluster.topic(name)
+        return found or self._cluster.create_topic(name, partitions, _DEFAULT_REPLICATION, config)
+
+    def compact(self, topics: Sequence[str]) -> None:
+        """Have all records of topics moved into segments, and wait for it."""
+        job = admin_client.ask("POST", self._url, "/compaction", {"topics": list(topics), "everything": True})
+        waiting = Retrying(
+            retry=retry_if_result(lambda report: report["state"] not in (JobState.FINISHED, JobState.FAILED)),
+            wait=wait_fixed(_POLL_S),
+        )
+        report: Any = waiting(admin_client.ask, "GET", self._url, f"/compaction/{job['id']}")
+        if report["state"] == JobState.FAILED:
+            raise AdminClientError(f"the compaction of {', '.join(topics)} failed: {'; '.join(report['failures'])}")
+
+    def partitions(self, topic: str) -> list[SourcePartition]:
+        """The partitions of a topic, and the segments that hold their records.
+
+        Raises:
+            ExportError: some records are in no segment.
+        """
+        found = self._topic(topic)
+        starts = self._cluster.offsets(found, kafka_cluster.EARLIEST)
+        ends = self._cluster.offsets(found, kafka_cluster.LATEST)
+        segments = self.segments(found)
+        return [
+            _covered(found.partition(partition), starts[partition], ends[partition], segments.get(partition, ()))
+            for partition in sorted(found.leaders)
+        ]
+
+    def segments(self, topic: Topic) -> Mapping[int, Sequence[RemoteLogSegmentMetadata]]:
+        """The complete segments of a topic by partition, in the order of their start offsets."""
+        answer = admin_client.ask("GET", self._url, f"/remote-log?{urlencode({'topic': topic.name})}")
+        found = defaultdict(list)
+        for one in answer:
+            metadata = RemoteSegment.model_validate(one).metadata()
+            partition = metadata.segment_id.topic_id_partition
+            if partition.topic_id == topic.topic_id and metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                found[partition.partition].append(metadata)
+        return found
+
+    def adopt(
+        self, partition: TopicIdPartition, log_start_offset: int, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> None:
+        """Let an empty partition have segments that lie in its remote storage."""
+        body = {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "log_start_offset": log_start_offset,
+            "segments": [RemoteSegment.of(segment).model_dump(mode="json") for segment in segments],
+        }
+        admin_client.ask("POST", self._url, "/remote-log/adopt", body)
+
+    def _topic(self, name: str) -> Topic:
+        found = self._cluster.topic(name)
+        if found is None:
+            raise KafkaClusterError(f"there is no topic {name} at {self._cluster.bootstrap}")
+        return found
+
+
+def _covered(
+    partition: TopicIdPartition, start: int, end: int, segments: Sequence[RemoteLogSegmentMetadata]
+) -> SourcePartition:
+    try:
+        chain = coverage.chain(segments, start, end)
+    except GapError as error:
+        raise ExportError(
+            f"the records of {partition.topic}-{partition.partition} from offset {error.offset} to {end - 1} are not "
+            "all in segments: end all producers and try again; if that does not help, see the log of the broker"
+        ) from error
+    return SourcePartition(partition=partition.partition, log_start_offset=start, next_offset=end, segments=chain)
+
+
+def _bootstrap_of(config: BrokerConfig) -> str:
+    clients = [one for one in config.listeners if one.name != config.inter_broker_listener_name] or config.listeners
+    listener = clients[0]
+    if listener.port == 0:
+        raise AdminClientError("listeners names no port to reach the broker at: give its address with --diskless")
+    host = "127.0.0.1" if listener.host in WILDCARD_HOSTS else listener.host
+    return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"

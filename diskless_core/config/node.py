@@ -1,0 +1,112 @@
+"""The settings that say what a broker is called and where it is reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from diskless_core.config.listeners import (
+    DEFAULT_PROTOCOL_MAP,
+    Listener,
+    check_advertised,
+    check_inter_broker,
+    check_protocols,
+)
+from diskless_core.config.types import (
+    MAX_INT,
+    MIB,
+    AdminListener,
+    Folders,
+    Int,
+    Listeners,
+    Long,
+    OptionalText,
+    ProtocolMap,
+)
+from diskless_core.plugin.config import Settings
+
+
+class NodeConfig(Settings):
+    """Identity, folders, listeners and connections. Field `node_id` is the property `node.id`."""
+
+    node_id: Int = Field(
+        default=1, ge=0, description="Id of this broker. Unique in the cluster and kept across restarts."
+    )
+    broker_rack: OptionalText = Field(
+        default=None,
+        description="Rack or availability zone of this broker, shown to clients.",
+    )
+    cluster_id: OptionalText = Field(
+        default=None,
+        description="Id of the cluster. Unset, one is drawn when the cluster is first started, and remembered.",
+    )
+    log_dirs: Folders = Field(
+        default=(Path("diskless-data"),),
+        min_length=1,
+        description="Folder of this broker's local state. Of a list, as Kafka allows it, the first one is used.",
+    )
+
+    listener_security_protocol_map: ProtocolMap = Field(
+        default=DEFAULT_PROTOCOL_MAP,
+        description="Protocol of each listener by its name, as <name>:<protocol>. Until there is security, listeners "
+        "are served whose protocol is PLAINTEXT.",
+    )
+    listeners: Listeners = Field(
+        default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
+        min_length=1,
+        description="Addresses to listen on, as <name>://<host>:<port>. An empty host means all interfaces, "
+        "port 0 any free port. Names are those of listener.security.protocol.map.",
+    )
+    advertised_listeners: Listeners = Field(
+        default=(),
+        description="Addresses that clients are told to connect to. Unset, those of listeners, which is refused "
+        "where one listens on all interfaces. Port 0 stands for the port that was really bound.",
+    )
+    inter_broker_listener_name: OptionalText = Field(
+        default=None,
+        description="Name of the listener for other brokers, which serves the Diskless coordinators of this one. It is "
+        "not for clients: until there is security, whoever reaches it may do what a broker may. Unset, there is none, "
+        "which is right for a single broker.",
+    )
+    admin_listener: AdminListener = Field(
+        default=Listener("http", "127.0.0.1", 9644),
+        description="Address of the HTTP interface for health, metrics and plugins. Empty, there is none.",
+    )
+    socket_request_max_bytes: Int = Field(
+        default=100 * MIB, ge=1, description="Size of the largest request accepted, in bytes."
+    )
+    connections_max_idle_ms: Long = Field(
+        default=600_000, ge=1, description="Time after which an idle connection is closed, in milliseconds."
+    )
+    max_connections: Int = Field(
+        default=MAX_INT, ge=1, description="How many client connections the broker accepts at the same time."
+    )
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder of `log.dirs` that is used."""
+        return self.log_dirs[0]
+
+    @field_validator("listeners")
+    @classmethod
+    def _served(cls, value: tuple[Listener, ...], info: ValidationInfo) -> tuple[Listener, ...]:
+        check_protocols(value, info.data.get("listener_security_protocol_map", DEFAULT_PROTOCOL_MAP))
+        return value
+
+    @field_validator("inter_broker_listener_name")
+    @classmethod
+    def _for_brokers(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and "listeners" in info.data:
+            check_inter_broker(value, info.data["listeners"], info.data.get("advertised_listeners", ()))
+        return value
+
+    @field_validator("advertised_listeners")
+    @classmethod
+    def _reachable(cls, value: tuple[Listener, ...], info: ValidationInfo) -> tuple[Listener, ...]:
+        listeners = info.data.get("listeners")
+        if listeners is None:
+            return value
+        advertised = value or listeners
+        check_advertised(advertised, listeners)
+        return tuple(advertised)

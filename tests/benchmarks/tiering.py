@@ -1,0 +1,188 @@
+"""Tiered storage: what a compaction costs beside a copy of the same bytes, and what a replay from segments gives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import psutil
+
+from diskless_core.cli.broker_process import BrokerProcess
+from diskless_core.clock import SystemClock
+from tests.benchmarks import beside_kafka, load
+from tests.benchmarks.machine import GIB, MIB
+from tests.benchmarks.meter import Meter
+
+ABOUT = (
+    "All records of a topic are compacted by the engine `inline` in a broker that is bound to one core, and its WAL "
+    "objects are copied by one process, each with its `fsync`, on one core and the same disk. Both find them in the "
+    "page cache. Then the topic is read from its segments."
+)
+PARTITIONS = (64, 1_000)
+SEGMENT_BYTES = 64 * MIB
+RECORD_BYTES = 1024
+PACE_BYTES_S = MIB
+LATENCY_S = 10.0
+COMPACT_TIMEOUT_S = 900
+
+Add = Callable[[str, str], None]
+
+
+class Counted(NamedTuple):
+    """What the broker says that a compaction has read."""
+
+    reads: float
+    bytes_read: float
+
+
+def measure(add: Add, total: int) -> None:
+    """Everything, `total` bytes of records at a time."""
+    for partitions in PARTITIONS:
+        with _broker() as (broker, folder):
+            _compaction(add, broker, folder, total, partitions)
+    _replay(add, total)
+
+
+@contextmanager
+def _broker() -> Iterator[tuple[BrokerProcess, Path]]:
+    with tempfile.TemporaryDirectory(prefix="diskless-bench-") as name:
+        overrides = {"diskless.file.delete.delay.ms": "3600000", "log.segment.bytes": str(SEGMENT_BYTES)}
+        with BrokerProcess(Path(name), SystemClock(), overrides=overrides) as broker:
+            broker.start()
+            yield broker, Path(name)
+            broker.stop()
+
+
+def _compaction(add: Add, broker: BrokerProcess, folder: Path, total: int, partitions: int) -> None:
+    topic = load.create_topic(broker.bootstrap, partitions)
+    load.produce_bulk(broker.bootstrap, topic, total, RECORD_BYTES, partitions)
+    with _on_one_core(os.getpid()):
+        copied = _copy_mb_s(broker.objects, folder / "copied")
+    meter, process = Meter(broker.pid), broker.pid
+    before, cpu, memory = _counted(broker), meter.cpu_s(), meter.peak_rss_mib()
+    with _on_one_core(process):
+        seconds = _compact(broker, topic)
+    size = sum(path.stat().st_size for path in folder.rglob("*.log") if "kafka-tiered-storage" in path.parts)
+    rate, counted = size / seconds / 1e6, _counted(broker)
+    name = f"compaction, {partitions:,} partitions"
+    add(name, f"{rate:,.0f} MB/s ({rate / copied:.2f} of copying)")
+    add(f"{name}, CPU of the broker", f"{(meter.cpu_s() - cpu) / (size / GIB):.2f} s/GiB")
+    add(
+        f"{name}, read for each byte",
+        f"{(counted.bytes_read - before.bytes_read) / size:.2f} bytes, "
+        f"{(counted.reads - before.reads) / (size / GIB):,.0f} requests a GiB",
+    )
+    add(f"{name}, peak resident memory", f"{meter.peak_rss_mib():,.0f} MiB ({memory:,.0f} before it)")
+
+
+def _compact(broker: BrokerProcess, topic: str) -> float:
+    """Seconds until all of a topic is in segments."""
+    began = time.perf_counter()
+    subprocess.run(
+        [_diskless(), "compact", "--topic", topic, "--everything", "--url", broker.admin],
+        check=True,
+        timeout=COMPACT_TIMEOUT_S,
+        stdout=subprocess.DEVNULL,
+    )
+    return time.perf_counter() - began
+
+
+def _diskless() -> str:
+    return str(Path(sys.executable).with_name("diskless"))
+
+
+def _counted(broker: BrokerProcess) -> Counted:
+    figures = dict(
+        line.rsplit(" ", 1)
+        for line in httpx.get(f"{broker.admin}/metrics").text.splitlines()
+        if line and not line.startswith("#")
+    )
+    return Counted(
+        float(figures["diskless_compaction_store_reads_total"]),
+        float(figures["diskless_compaction_store_bytes_read_total"]),
+    )
+
+
+def _copy_mb_s(source: Path, target: Path) -> float:
+    """A copy of all files, each made durable, in MB/s. The first one only warms the page cache."""
+    rate = 0.0
+    for _ in range(2):
+        target.mkdir()
+        began, size = time.perf_counter(), 0
+        for path in source.rglob("*"):
+            if path.is_file():
+                copy = target / path.name
+                shutil.copyfile(path, copy)
+                with copy.open("rb") as file:
+                    os.fsync(file.fileno())
+                size += path.stat().st_size
+        rate = size / (time.perf_counter() - began) / 1e6
+        shutil.rmtree(target)
+    return rate
+
+
+@contextmanager
+def _on_one_core(pid: int) -> Iterator[None]:
+    process = psutil.Process(pid)
+    threads = [psutil.Process(thread.id) for thread in process.threads()]
+    before = process.cpu_affinity()
+    for one in (process, *threads):
+        one.cpu_affinity([before[0]])
+    try:
+        yield
+    finally:
+        for one in (process, *threads):
+            one.cpu_affinity(before)
+
+
+# --- reading back ----------------------------------------------------------------------------------------------------
+
+
+def _replay(add: Add, total: int) -> None:
+    """A consumer from the beginning, from segments here and from Apache Kafka's log; and a producer beside it."""
+    records = total // RECORD_BYTES // 1_000 * 1_000
+    with _broker() as (broker, _):
+        topic = load.create_topic(broker.bootstrap)
+        load.produce_bulk(broker.bootstrap, topic, total, RECORD_BYTES)
+        _compact(broker, topic)
+        seconds = load.consume_bulk(broker.bootstrap, topic, records)
+        ours = records * RECORD_BYTES / seconds / 1e6
+        alone, beside = _latency_beside(broker.bootstrap, topic, records)
+    with beside_kafka.running(beside_kafka.apache_kafka({})) as kafka:
+        topic = load.create_topic(kafka.bootstrap)
+        load.produce_bulk(kafka.bootstrap, topic, total, RECORD_BYTES)
+        seconds = load.consume_bulk(kafka.bootstrap, topic, records)
+        theirs = records * RECORD_BYTES / seconds / 1e6
+    add("replay from segments, one librdkafka consumer", f"{ours:,.0f} MB/s ({ours / theirs:.2f} of Kafka's local log)")
+    add(
+        "produce latency at 1 MiB/s, without and with that replay beside it",
+        f"p99 {alone.p99_ms:.0f} and {beside.p99_ms:.0f} ms ({beside.p99_ms / alone.p99_ms:.2f})",
+    )
+
+
+def _latency_beside(bootstrap: str, topic: str, records: int) -> tuple[load.Latency, load.Latency]:
+    written = load.create_topic(bootstrap)
+    load.produce_paced(bootstrap, written, PACE_BYTES_S, RECORD_BYTES, 1)
+    alone = load.produce_paced(bootstrap, written, PACE_BYTES_S, RECORD_BYTES, LATENCY_S)
+    is_over = threading.Event()
+
+    def replay() -> None:
+        while not is_over.is_set():
+            load.consume_bulk(bootstrap, topic, records)
+
+    reader = threading.Thread(target=replay)
+    reader.start()
+    beside = load.produce_paced(bootstrap, written, PACE_BYTES_S, RECORD_BYTES, LATENCY_S)
+    is_over.set()
+    reader.join()
+    return alone, beside

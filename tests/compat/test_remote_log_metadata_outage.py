@@ -1,0 +1,106 @@
+"""`remote_log_metadata=kafka` with a Kafka that asks for a password, goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError, RemoteLogMetadataServices
+from diskless_core.remote_log.metadata import RemoteLogSegmentState
+from diskless_core.testing.fakes.remote_log_metadata import MemoryLedger
+from diskless_core.testing.remote_log_metadata_tools import PARTITION, copies_found, copies_listed, segment, update
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.metadata_topic import node, topic_settings
+
+PASSWORD = "open-sesame"
+SERVICES = RemoteLogMetadataServices(cluster_id="ours", ledger=MemoryLedger())
+LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'username="kafka" password="{PASSWORD}" user_kafka="{PASSWORD}" user_diskless="{PASSWORD}";'
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_is_kept_by_what_was_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    for when in ("setup", "call"):
+        caplog.get_records(when).clear()
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def guarded_kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """A Kafka of the module's own, whose clients need a password."""
+    properties = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": LOGIN,
+    }
+    kafka = ApacheKafka(kafka_jars, tmp_path_factory.mktemp("guarded-kafka"), properties)
+    try:
+        yield kafka.start()
+    finally:
+        kafka.end()
+
+
+def settings_of(kafka: ApacheKafka, **further: Any) -> Any:
+    login = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "diskless",
+        "sasl_password": PASSWORD,
+    }
+    return topic_settings(kafka.bootstrap, "segments", **{**login, **further})
+
+
+async def test_a_wrong_password_is_an_error_that_does_not_show_it(
+    guarded_kafka: ApacheKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    wrong = "closed-sesame"
+    metadata = node(
+        settings_of(guarded_kafka, sasl_password=wrong, initialization_retry_max_timeout_ms=0), tmp_path / "node"
+    )
+    with pytest.raises(RemoteLogMetadataError, match=guarded_kafka.bootstrap) as error:
+        await metadata.start(SERVICES)
+    assert wrong not in f"{error.value}{caplog.text}"
+
+
+async def test_while_kafka_is_away_segments_are_found_and_changes_fail_and_can_be_made_later(
+    guarded_kafka: ApacheKafka, tmp_path: Path
+) -> None:
+    metadata = node(settings_of(guarded_kafka), tmp_path / "node")
+    await metadata.start(SERVICES)
+    try:
+        begun, other = segment(1, 0, 9), segment(2, 10, 19)
+        await metadata.add(begun)
+        await metadata.update(update(begun, RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
+        await asyncio.to_thread(guarded_kafka.end)
+
+        assert await copies_found(metadata, PARTITION, 0, [5]) == [1]
+        with pytest.raises(RemoteLogMetadataError) as error:
+            await metadata.add(other)
+        assert error.value.retriable
+        assert await copies_listed(metadata, PARTITION) == [1]
+        impatient = node(settings_of(guarded_kafka, initialization_retry_max_timeout_ms=0), tmp_path / "impatient")
+        with pytest.raises(RemoteLogMetadataError, match=guarded_kafka.bootstrap) as error:
+            await impatient.start(SERVICES)
+        assert error.value.retriable
+
+        late = node(settings_of(guarded_kafka), tmp_path / "late")
+        starting = asyncio.create_task(late.start(SERVICES))
+        await asyncio.to_thread(guarded_kafka.start)
+        await metadata.add(other)
+        await metadata.update(update(other, RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
+        assert await copies_found(metadata, PARTITION, 0, [5, 15]) == [1, 2]
+        await starting
+        assert await copies_found(late, PARTITION, 0, [5]) == [1]
+        await late.stop()
+    finally:
+        await metadata.stop()

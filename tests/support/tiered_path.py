@@ -1,0 +1,198 @@
+"""The way of a batch with two tiers, in one process: `ProducePath`, and segments in a fake remote storage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from diskless_core.coordinator.tiered import TieredSegment
+from diskless_core.fetch.fetcher import Fetcher
+from diskless_core.fetch.offsets import OffsetLookup
+from diskless_core.fetch.positions import Positions
+from diskless_core.fetch.read_ahead import ReadAhead
+from diskless_core.fetch.segments import SegmentFetcher
+from diskless_core.log import leader_epochs, producer_snapshot
+from diskless_core.log.segment_indexer import SegmentIndexer
+from diskless_core.plugin.remote_storage import IndexType, LogSegmentData
+from diskless_core.protocol import record_batch
+from diskless_core.remote_log.metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+)
+from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
+from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.tiering import chunks, index_cache, segment_reader
+from diskless_core.tiering.index_cache import IndexCache
+from diskless_core.tiering.partitions import topic_id_partition
+from diskless_core.tiering.remote_reads import RemoteReads
+from diskless_core.tiering.segment_reader import SegmentReader
+from diskless_core.tiering.time_lookup import SegmentTimes
+from tests.support.produce_path import ProducePath, key_of
+
+WAIT_MS = 500
+
+
+class TieredPath(ProducePath):
+    """Use it as an asynchronous context manager. `tier` moves records from WAL objects to a segment."""
+
+    def __init__(
+        self,
+        *,
+        chunk_cache_bytes: int = 1 << 20,
+        index_cache_bytes: int = 1 << 20,
+        at_once: int = 10,
+        max_waiting: int = 100,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.storage = MemoryRemoteStorage()
+        self.metadata = MemoryRemoteLogMetadata()
+        self.reads = RemoteReads(self.storage, at_once=at_once, max_waiting=max_waiting, metrics=self.metrics)
+        self.segments = SegmentReader(
+            self.metadata, self.reads, IndexCache(self.reads, index_cache_bytes), chunk_cache_bytes
+        )
+        positions = Positions(lambda _: self.node.shard)
+        self.fetcher = Fetcher(
+            lambda key: self.node.shard if self.node.shard.head(key) is not None else None,
+            positions,
+            self.reader,
+            ReadAhead(self.reader, 0),
+            self.purgatory,
+            self.clock,
+            self.metrics,
+            SegmentFetcher(self.segments, self.reader, positions, max_wait_ms=WAIT_MS, metrics=self.metrics),
+        )
+        self.lookup = OffsetLookup(self.reader, SegmentTimes(self.segments))
+
+    async def __aenter__(self) -> TieredPath:
+        await super().__aenter__()
+        self.node.shard.find_offsets_with(self.lookup.list)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.segments.stop()
+        await super().__aexit__(*exception)
+
+    async def tier(
+        self,
+        partition: int = 0,
+        through: int | None = None,
+        *,
+        interval_bytes: int = 4096,
+        leader_epoch: int = 0,
+    ) -> RemoteLogSegmentMetadata:
+        """Move the batches from where WAL objects begin to the one with the offset `through`, or all, to a segment."""
+        metadata = await self.copied(partition, through, interval_bytes=interval_bytes, leader_epoch=leader_epoch)
+        await self.take(metadata)
+        return metadata
+
+    async def copied(
+        self,
+        partition: int = 0,
+        through: int | None = None,
+        *,
+        interval_bytes: int = 4096,
+        leader_epoch: int = 0,
+    ) -> RemoteLogSegmentMetadata:
+        """The complete copy that `tier` makes; no coordinator has taken it yet."""
+        head = self.node.shard.head(key_of(partition))
+        assert head is not None
+        begin = head.local_start_offset
+        data = await self.batches_from(partition, begin, head.next_offset - 1 if through is None else through)
+        # The log start may lie within the first batch, which is copied whole.
+        indexer = SegmentIndexer(min(begin, record_batch.read_header(data).base_offset), interval_bytes=interval_bytes)
+        for position, header in record_batch.walk(data):
+            record_batch.patch_base_offset(data, position, header.base_offset, leader_epoch)
+            indexer.add(header)
+        return await self.copy(partition, bytes(data), indexer, leader_epoch=leader_epoch)
+
+    async def take(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Let the coordinator forget the batches that a copy has."""
+        segment = TieredSegment(
+            metadata.segment_id.id.bytes,
+            metadata.start_offset,
+            metadata.end_offset,
+            metadata.segment_size_bytes,
+            metadata.max_timestamp_ms,
+        )
+        key = key_of(metadata.segment_id.topic_id_partition.partition)
+        head = self.node.shard.head(key)
+        assert head is not None
+        assert await self.node.shard.tier(key, segment, expected=head.local_start_offset)
+
+    async def batches_from(self, partition: int, begin: int, through: int) -> bytearray:
+        """The batches of WAL objects as consumers get them, up to the one that contains `through`."""
+        data, key = bytearray(), key_of(partition)
+        while begin <= through and (runs := await self.node.shard.runs_from(key, begin)):
+            for run, read in zip(runs, await self.reader.read(runs), strict=True):
+                assert read.failure is None
+                for position, header in record_batch.walk(read.data):
+                    if begin <= header.last_offset and header.base_offset <= through:
+                        data += read.data[position : position + header.size]
+                begin = run.last_offset + 1
+        return data
+
+    async def copy(
+        self,
+        partition: int,
+        data: bytes,
+        indexer: SegmentIndexer,
+        *,
+        leader_epoch: int = 0,
+        end_offset: int | None = None,
+    ) -> RemoteLogSegmentMetadata:
+        """A complete copy of these batches, as compaction makes it.
+
+        Args:
+            end_offset: where it ends, if that is behind the last record: offsets that no record has belong to it too.
+        """
+        place = topic_id_partition(self.node.shard, key_of(partition))
+        assert place is not None
+        indexes = indexer.finish()
+        metadata = RemoteLogSegmentMetadata(
+            segment_id=RemoteLogSegmentId(place, self.clock.new_uuid()),
+            start_offset=indexer.base_offset,
+            end_offset=indexes.end_offset if end_offset is None else end_offset,
+            max_timestamp_ms=indexes.max_timestamp,
+            broker_id=1,
+            event_timestamp_ms=self.clock.now_ms(),
+            segment_size_bytes=len(data),
+            segment_leader_epochs={leader_epoch: indexer.base_offset},
+        )
+
+        async def log() -> AsyncIterator[bytes]:
+            yield data
+
+        await self.metadata.add(metadata)
+        files = {
+            IndexType.OFFSET: indexes.offset_index,
+            IndexType.TIMESTAMP: indexes.time_index,
+            IndexType.PRODUCER_SNAPSHOT: producer_snapshot.encode(indexer.producers.values()),
+            IndexType.LEADER_EPOCH: leader_epochs.encode({leader_epoch: indexer.base_offset}),
+        }
+        await self.storage.copy(metadata, LogSegmentData(log=log, indexes=lambda: files))
+        await self.note(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        return metadata
+
+    async def note(self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
+        """Let a copy come into another state."""
+        await self.metadata.update(
+            RemoteLogSegmentMetadataUpdate(
+                segment_id=metadata.segment_id, event_timestamp_ms=self.clock.now_ms(), state=state, broker_id=1
+            )
+        )
+
+
+@contextmanager
+def small_chunks(chunk_bytes: int) -> Iterator[None]:
+    """Chunks so small that a few batches make several."""
+    with (
+        patch.object(chunks, "CHUNK_BYTES", chunk_bytes),
+        patch.object(index_cache, "CHUNK_BYTES", chunk_bytes),
+        patch.object(segment_reader, "MAX_CHUNK_BYTES", 1 << 20),
+    ):
+        yield

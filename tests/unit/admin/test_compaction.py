@@ -1,0 +1,156 @@
+"""Compaction over HTTP, and the command that uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from diskless_core.admin.http import AdminServer
+from diskless_core.cli import compact as command
+from diskless_core.cli.main import main
+from diskless_core.plugin.errors import PluginNotFoundError
+from diskless_core.tiering.compaction import CompactionRequest, UnknownTopicError
+from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
+from tests.unit.admin.test_http import ANY_PORT, sources
+
+SEGMENT = PlannedSegment(topic="t", partition=1, start_offset=2, end_offset=5, size_bytes=70, ranges=3)
+
+
+class StubCompactor:
+    """A job that is at its end when it is asked for the second time."""
+
+    def __init__(self) -> None:
+        self.requests: list[CompactionRequest] = []
+        self.failures: list[str] = []
+        self.job = JobReport(id="job", engine="inline", begun_at_ms=1000)
+
+    def begin(self, request: CompactionRequest) -> JobReport:
+        self._check(request)
+        topic = self.job.of("t")
+        topic.partitions, topic.segments, topic.size_bytes = 4, 2, 70
+        return self.job
+
+    def report(self, job_id: str) -> JobReport | None:
+        if job_id != "job":
+            return None
+        self.job.bytes_copied, self.job.ended_at_ms, self.job.skipped = 70, 3000, 1
+        self.job.state = JobState.FAILED if self.failures else JobState.FINISHED
+        self.job.failures = self.failures
+        return self.job
+
+    async def plan(self, request: CompactionRequest):
+        self._check(request)
+        yield SEGMENT
+
+    def _check(self, request: CompactionRequest) -> None:
+        self.requests.append(request)
+        if request.topics and "missing" in request.topics:
+            raise UnknownTopicError("there is no topic missing")
+        if request.engine == "missing":
+            raise PluginNotFoundError("there is no segment_compaction 'missing'")
+
+
+@pytest.fixture
+def compactor() -> StubCompactor:
+    return StubCompactor()
+
+
+@pytest.fixture
+async def server(compactor):
+    server = AdminServer(ANY_PORT, sources(compactor=lambda: compactor))
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def client(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        yield http
+
+
+async def test_a_job_is_begun_and_followed(client, compactor):
+    answer = await client.post("/compaction", json={"topics": ["t"], "everything": True})
+    assert (answer.status_code, answer.json()["id"], answer.json()["state"]) == (200, "job", "waiting")
+    assert compactor.requests == [CompactionRequest(topics=["t"], everything=True)]
+    answer = await client.get("/compaction/job")
+    assert answer.json() == {
+        "id": "job",
+        "state": "finished",
+        "engine": "inline",
+        "begun_at_ms": 1000,
+        "ended_at_ms": 3000,
+        "bytes_expected": 0,
+        "bytes_planned": 0,
+        "bytes_copied": 70,
+        "segments": 2,
+        "skipped": 1,
+        "topics": {"t": {"partitions": 4, "segments": 2, "size_bytes": 70, "segments_lost": 0}},
+        "failures": [],
+    }
+
+
+async def test_all_topics_are_asked_for_by_name_of_none(client, compactor):
+    await client.post("/compaction", json={"all": True, "engine": "other"})
+    assert compactor.requests == [CompactionRequest(topics=None, engine="other")]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [({"topics": ["missing"]}, "no topic missing"), ({"all": True, "engine": "missing"}, "segment_compaction")],
+)
+async def test_what_is_not_there_is_not_found(client, body, message):
+    answer = await client.post("/compaction", json=body)
+    assert (answer.status_code, message in answer.json()["message"]) == (404, True)
+
+
+async def test_an_unknown_job_is_not_found(client):
+    assert (await client.get("/compaction/other")).status_code == 404
+
+
+async def test_a_plan_is_a_list_of_segments(client, compactor):
+    answer = await client.get("/compaction/plan?topic=t&topic=u&everything=true")
+    assert answer.json() == [
+        {"topic": "t", "partition": 1, "start_offset": 2, "end_offset": 5, "size_bytes": 70, "ranges": 3}
+    ]
+    assert compactor.requests == [CompactionRequest(topics=["t", "u"], everything=True)]
+
+
+async def run(server, *arguments):
+    return await asyncio.to_thread(CliRunner().invoke, main, ["compact", "--url", server.url, *arguments])
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(command, "POLL_S", 0.01)
+
+
+async def test_the_command_waits_for_the_end_and_shows_what_was_made(server, compactor):
+    result = await run(server, "--topic", "t", "--everything")
+    assert result.exit_code == 0, result.output
+    assert "2 segments of 70 bytes in 2.0 s, engine inline" in result.output
+    assert "1 partitions are led by other brokers" in result.output
+    assert compactor.requests == [CompactionRequest(topics=["t"], everything=True)]
+
+
+async def test_the_command_fails_when_the_job_does(server, compactor):
+    compactor.failures = ["t-1 at offset 2: the disk is full"]
+    result = await run(server, "--all")
+    assert result.exit_code == 1
+    assert "the disk is full" in result.output
+
+
+async def test_the_command_can_answer_in_json_and_show_a_plan(server):
+    assert json.loads((await run(server, "--all", "--json")).stdout)["segments"] == 2
+    [segment] = json.loads((await run(server, "--topic", "t", "--plan", "--json")).stdout)
+    assert segment["end_offset"] == 5
+    assert "1 segments of 70 bytes" in (await run(server, "--all", "--plan")).output
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all", "--topic", "t"]])
+async def test_the_command_wants_topics_or_all(server, arguments):
+    assert (await run(server, *arguments)).exit_code == 2
