@@ -29,6 +29,7 @@ from diskless_core.remote_log.states import RemoteLogStateError
 
 _EMPTY = PartitionLog()
 _NO_SHARD = -1
+_FIRST_SHARD = 0
 
 
 class CoordinatorLedger:
@@ -63,8 +64,12 @@ class CoordinatorLedger:
         return [deletion for shard in self._shards.values() for _, deletion in shard.shard.state.rows(REMOTE_DELETIONS)]
 
     def leads(self, partition: TopicIdPartition) -> bool:
-        """Whether this node leads the coordinator that has, or had, the partition."""
-        shard = self._shards.get(self._coordinator_of(partition))
+        """Whether this node sees to the segments of a partition that is deleted.
+
+        It does if it leads the coordinator that has the last traces of it, or the first one where there are none.
+        """
+        index = self._coordinator_of(partition)
+        shard = self._shards.get(_FIRST_SHARD if index == _NO_SHARD else index)
         return shard is not None and shard.shard.leading
 
     def _coordinator_of(self, partition: TopicIdPartition) -> int:

@@ -34,6 +34,9 @@ async def adopt(
 ) -> None:
     """Let an empty partition have the records of segments, from `log_start_offset` on; again, it changes nothing.
 
+    They become COPY_SEGMENT_FINISHED when the coordinator has taken them: before, a compaction would take such a copy
+    for one of its own, with records that others have written meanwhile at the same offsets.
+
     Args:
         shard: the partition's, led by this node.
         segments: in order, each beginning where the one before ended. All of them have been copied.
@@ -54,18 +57,21 @@ async def adopt(
     for segment in segments:
         if segment.segment_id not in known:
             await metadata.add(replace(segment, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED))
-        await metadata.update(
-            RemoteLogSegmentMetadataUpdate(
-                segment_id=segment.segment_id,
-                event_timestamp_ms=clock.now_ms(),
-                state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-                broker_id=segment.broker_id,
-                custom_metadata=segment.custom_metadata,
-            )
-        )
     error = await shard.adopt(key, log_start_offset, tiered)
     if error is not ErrorCode.NONE:
         raise AdoptionError(f"the segments do not make a log that begins at {log_start_offset}: {error.name}")
+    for segment in segments:
+        await metadata.update(_finished(segment, clock.now_ms()))
+
+
+def _finished(segment: RemoteLogSegmentMetadata, now_ms: int) -> RemoteLogSegmentMetadataUpdate:
+    return RemoteLogSegmentMetadataUpdate(
+        segment_id=segment.segment_id,
+        event_timestamp_ms=now_ms,
+        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        broker_id=segment.broker_id,
+        custom_metadata=segment.custom_metadata,
+    )
 
 
 def _tiered(segment: RemoteLogSegmentMetadata) -> TieredSegment:

@@ -139,3 +139,19 @@ def test_without_a_leader_an_event_can_be_added_again_later() -> None:
         await node.stop()
 
     run(main)
+
+
+def test_somebody_sees_to_a_deleted_partition_that_no_coordinator_knows() -> None:
+    """Where the events are kept elsewhere, nothing is left here of a topic that is gone."""
+
+    async def main() -> None:
+        shared, clock = SharedLog(), VirtualClock(asyncio.get_running_loop())
+        leader, follower = ShardNode(shared, clock), ShardNode(shared, clock, node_id=2)
+        await leader.start()
+        await follower.start(lead=False)
+        seen = [CoordinatorLedger({0: node.shard}, lambda _: None).leads(PARTITION) for node in (leader, follower)]
+        assert seen == [True, False]
+        for node in (leader, follower):
+            await node.stop()
+
+    run(main)
