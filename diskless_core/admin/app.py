@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request, Response, status
@@ -34,6 +35,8 @@ from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+
+_WORDS_OF_VALIDATORS = ("value_error", "assertion_error")
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -80,7 +83,7 @@ def build_app(sources: Sources) -> FastAPI:
     _add_plugins(app, sources.plugins)
     _add_coordinators(app, sources.shards, sources.orphans)
     add_remote_log(app, sources.remote_log)
-    add_compaction(app, sources.compactor)
+    add_compaction(app, sources.compactor, sources.plugins)
     return app
 
 
@@ -189,7 +192,15 @@ async def _malformed(_request: Request, error: Exception) -> JSONResponse:
     parameters = [problem["loc"][1] for problem in problems if problem["loc"][0] == "query"]
     if parameters:
         return _error_answer(422, f"the parameter {parameters[0]} has a value that it can't have")
-    return _error_answer(422, "the body has to be a JSON object whose values are strings")
+    return _error_answer(422, f"the body is not what it has to be: {'; '.join(map(_body_problem, problems))}")
+
+
+def _body_problem(problem: dict[str, Any]) -> str:
+    """What is wrong where, in pydantic's words, as long as these cannot have the value in them."""
+    if problem["type"] == "json_invalid":
+        return "it is no JSON"
+    place = ".".join(map(str, problem["loc"][1:])) or "all of it"
+    return f"{place}: {'it is not valid' if problem['type'] in _WORDS_OF_VALIDATORS else problem['msg']}"
 
 
 def _error_answer(code: int, message: str) -> JSONResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, Self
 
@@ -10,6 +11,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from diskless_core.admin.models import ErrorAnswer
+from diskless_core.admin.sources import PluginSource
+from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
 from diskless_core.tiering.compaction import CompactionRequest, Compactor, UnknownTopicError
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment, TopicReport
 
@@ -58,7 +61,7 @@ class CompactionAnswer(BaseModel):
         return cls(**{name: getattr(report, name) for name in cls.model_fields})
 
 
-def add_compaction(app: FastAPI, compactor: Callable[[], Compactor]) -> None:
+def add_compaction(app: FastAPI, compactor: Callable[[], Compactor], plugins: PluginSource) -> None:
     """The routes. `compactor` raises CoordinatorError while there is none."""
     app.add_exception_handler(UnknownTopicError, _unknown)
 
@@ -69,10 +72,12 @@ def add_compaction(app: FastAPI, compactor: Callable[[], Compactor]) -> None:
 
     @app.get("/compaction/plan", responses=_UNKNOWN)
     async def plan(
-        topic: Annotated[list[str] | None, Query()] = None, everything: bool = False
+        topic: Annotated[list[str] | None, Query()] = None, engine: str | None = None, everything: bool = False
     ) -> list[PlannedSegment]:
-        """The segments that a compaction would make now, of some topics or all."""
-        request = CompactionRequest(topics=topic, everything=everything)
+        """The segments that a compaction would make now, of some topics or all. They are the same for any engine."""
+        if engine is not None:
+            await asyncio.to_thread(plugins.get, SEGMENT_COMPACTION.name, engine)
+        request = CompactionRequest(topics=topic, engine=engine, everything=everything)
         return [segment async for segment in compactor().plan(request)]
 
     @app.get("/compaction/{job_id}", response_model=CompactionAnswer, responses=_UNKNOWN)

@@ -17,6 +17,7 @@ from diskless_core.tiering.adoption import AdoptionError
 
 _SEGMENTS = TypeAdapter(list[RemoteSegment])
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer}}
+_UNKNOWN = _UNAVAILABLE | {404: {"model": ErrorAnswer}}
 
 
 class AdoptionBody(BaseModel):
@@ -33,7 +34,7 @@ class AdoptionBody(BaseModel):
 def add_remote_log(app: FastAPI, source: Callable[[], RemoteLogSource]) -> None:
     """Add the routes. `source` raises CoordinatorError while there is none."""
 
-    @app.get("/remote-log", response_model=list[RemoteSegment], responses=_UNAVAILABLE)
+    @app.get("/remote-log", response_model=list[RemoteSegment], responses=_UNKNOWN)
     async def list_segments(topic: str | None = None, partition: int | None = None) -> Response:
         """The segments in remote storage that are not deleted, by topic, partition and start offset."""
         segments = await source().segments(topic=topic, partition=partition)

@@ -45,6 +45,7 @@ class RemoteLogSource(Protocol):
         """Those that are not deleted, by topic, partition and start offset; of one topic, or partition number, or all.
 
         Raises:
+            UnknownTopicError: there is no such topic.
             RemoteLogMetadataError: who keeps that did not answer.
         """
         ...

@@ -13,8 +13,10 @@ from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
 from diskless_core.plugin.manager import ContextFactory, PluginManager, SelectedPlugin
+from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import SegmentCompaction
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.compaction import CompactionServices, Compactor, TopicTiering
@@ -22,14 +24,32 @@ from diskless_core.tiering.copies import CopyServices
 from diskless_core.tiering.retries import Retries
 
 EngineSource = Callable[[str | None], tuple[str, SegmentCompaction]]
-"""The engine of a name, or the chosen one, with its name. Raises PluginError where there is none."""
+"""The engine of a name, or the chosen one, with its name. Raises PluginError where there is none, or must not be."""
 
 
-def compaction_engines(loaded: LoadedConfig, plugins: PluginManager, context: ContextFactory) -> EngineSource:
-    """Makes engines when they are asked for, each once; the chosen one with its settings, others with defaults."""
+def compaction_obstacle(objects: WalObjectStore, remote_storage: RemoteStorage) -> str | None:
+    """Why nothing may be compacted: records would be less safe than they are. None if they would not."""
+    if not remote_storage.is_node_local or objects.is_node_local:
+        return None
+    return (
+        "a compaction would move records out of the WAL object store to the disk of this broker, where they are lost "
+        "with it and other brokers cannot read them: set remote_storage to a place that all brokers share, such as "
+        "remote_storage.fsspec.url=s3://bucket/prefix"
+    )
+
+
+def compaction_engines(
+    loaded: LoadedConfig, plugins: PluginManager, context: ContextFactory, *, obstacle: str | None
+) -> EngineSource:
+    """Makes engines when they are asked for, each once; the chosen one with its settings, others with defaults.
+
+    With an `obstacle` none is given.
+    """
     made: dict[str, SegmentCompaction] = {}
 
     def engine_of(name: str | None) -> tuple[str, SegmentCompaction]:
+        if obstacle is not None:
+            raise PluginError(obstacle)
         chosen = loaded.plugins[SEGMENT_COMPACTION.name]
         wanted = name or chosen.descriptor.name
         if wanted not in made:

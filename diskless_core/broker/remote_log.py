@@ -10,6 +10,7 @@ from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.adoption import AdoptionError, adopt
+from diskless_core.tiering.compaction import UnknownTopicError
 
 
 class RemoteLog:
@@ -24,8 +25,11 @@ class RemoteLog:
         """Those that are not deleted, by topic, partition and start offset; of one topic, or partition number, or all.
 
         Raises:
+            UnknownTopicError: there is no such topic.
             RemoteLogMetadataError: who keeps that did not answer.
         """
+        if topic is not None and self._topics.by_name(topic) is None:
+            raise UnknownTopicError(f"there is no topic {topic}")
         found: list[RemoteLogSegmentMetadata] = []
         for info in self._topics.all():
             if topic in (None, info.name):

@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from diskless_core.broker.compaction import build_compactor, compaction_engines, topic_of
+from diskless_core.broker.compaction import build_compactor, compaction_engines, compaction_obstacle, topic_of
+from diskless_core.broker.errors import StartError
 from diskless_core.broker.remote_log import RemoteLog
 from diskless_core.broker.segments import SegmentReads, segment_reads, segment_removal
 from diskless_core.broker.tiering import start_backends
@@ -66,20 +67,30 @@ async def start_tiered_storage(parts: NodeParts, stack: AsyncExitStack) -> Tiere
     """Start the backends and make everything on top of them; `stack` stops it.
 
     Raises:
+        StartError: topics are to be compacted by and by, and must not be.
         RemoteStorageError, RemoteLogMetadataError, PluginFactoryError: a backend cannot start.
     """
     config = parts.loaded.broker
     ledger = CoordinatorLedger(parts.shards, parts.topics.shard_of)
     services = await start_backends(
-        parts.loaded, parts.plugins, parts.context, cluster_id=parts.cluster_id, ledger=ledger, stack=stack
+        parts.loaded,
+        parts.plugins,
+        parts.context,
+        cluster_id=parts.cluster_id,
+        ledger=ledger,
+        clock=parts.clock,
+        stack=stack,
     )
+    obstacle = compaction_obstacle(parts.objects, services.remote_storage)
+    if obstacle is not None and config.remote_log_storage_system_enable:
+        raise StartError(f"remote.log.storage.system.enable=true: {obstacle}")
     marks = DeletionMarks(services.metadata, config.node_id, parts.clock)
     for shard in parts.shards.values():
         shard.before_deletion(partial(marks.mark, shard))
     compactor = build_compactor(
         parts.loaded,
         services,
-        compaction_engines(parts.loaded, parts.plugins, parts.context),
+        compaction_engines(parts.loaded, parts.plugins, parts.context, obstacle=obstacle),
         shards=parts.shards,
         topics=parts.topics,
         objects=parts.objects,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 from tenacity import Retrying, retry_if_result, wait_fixed
 
-from diskless_core.cli import admin_client, common
+from diskless_core.cli import admin_client, common, text
 
 app = typer.Typer(add_completion=False)
 
@@ -47,23 +48,28 @@ def compact(
     try:
         broker = url or admin_client.configured_url(config, override)
         if plan:
-            _show_plan(_planned(broker, topic, everything=everything), as_json=as_json)
-            return
-        body = {"topics": topic or [], "all": all_topics, "engine": engine, "everything": everything}
-        begun = admin_client.ask("POST", broker, "/compaction", body)
-        report = _follow(broker, begun, show=not as_json and sys.stderr.isatty())
+            planned = _planned(broker, topic, engine, everything=everything)
+            common.echo_json(planned) if as_json else _show_plan(planned)
+            made = len(planned)
+        else:
+            body = {"topics": topic or [], "all": all_topics, "engine": engine, "everything": everything}
+            begun = admin_client.ask("POST", broker, "/compaction", body)
+            report = _follow(broker, begun, show=not as_json and sys.stderr.isatty())
+            common.echo_json(report) if as_json else _show_report(report)
+            if report["state"] == "failed":
+                common.fail(*report["failures"])
+            made = report["segments"]
+        if not (made or everything or as_json):
+            with suppress(admin_client.AdminClientError):  # what was asked for is done
+                _say_what_waits(_planned(broker, topic, engine, everything=True))
     except admin_client.AdminClientError as error:
         common.fail(str(error))
-    if as_json:
-        common.echo_json(report)
-    else:
-        _show_report(report)
-    if report["state"] == "failed":
-        common.fail(*report["failures"])
 
 
-def _planned(broker: str, topics: list[str] | None, *, everything: bool) -> list[dict[str, Any]]:
+def _planned(broker: str, topics: list[str] | None, engine: str | None, *, everything: bool) -> list[dict[str, Any]]:
     asked = [*(("topic", one) for one in topics or ()), ("everything", str(everything).lower())]
+    if engine is not None:
+        asked.append(("engine", engine))
     segments: list[dict[str, Any]] = admin_client.ask("GET", broker, f"/compaction/plan?{urlencode(asked)}")
     return segments
 
@@ -95,16 +101,12 @@ def _follow(broker: str, report: dict[str, Any], *, show: bool) -> dict[str, Any
     return last
 
 
-def _show_plan(segments: list[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        common.echo_json(segments)
-        return
-    table = Table("topic", "partition", "start offset", "end offset", "bytes", "runs")
+def _show_plan(segments: list[dict[str, Any]]) -> None:
+    table = Table("topic", "partition", "start offset", "end offset", "bytes", "ranges")
     for segment in segments:
         table.add_row(*map(str, segment.values()))
     Console().print(table)
-    size_bytes = sum(segment["size_bytes"] for segment in segments)
-    typer.echo(f"{len(segments)} segments of {size_bytes} bytes")
+    typer.echo(f"{text.counted(len(segments), 'segment')} of {_size_bytes(segments)} bytes")
 
 
 def _show_report(report: dict[str, Any]) -> None:
@@ -115,7 +117,18 @@ def _show_report(report: dict[str, Any]) -> None:
     Console().print(table)
     seconds = (report["ended_at_ms"] - report["begun_at_ms"]) / 1000
     typer.echo(
-        f"{report['segments']} segments of {report['bytes_copied']} bytes in {seconds:.1f} s, engine {report['engine']}"
+        f"{text.counted(report['segments'], 'segment')} of {report['bytes_copied']} bytes in {seconds:.1f} s, "
+        f"engine {report['engine']}"
     )
     if report["skipped"]:
-        typer.echo(f"{report['skipped']} partitions are led by other brokers: ask those")
+        typer.echo(f"other brokers lead {text.counted(report['skipped'], 'partition')}: run `diskless compact` there")
+
+
+def _say_what_waits(segments: list[dict[str, Any]]) -> None:
+    if segments:
+        waiting = f"{_size_bytes(segments)} bytes wait in WAL objects"
+        typer.echo(f"nothing is full yet ({waiting}); --everything makes the rest")
+
+
+def _size_bytes(segments: list[dict[str, Any]]) -> int:
+    return sum(segment["size_bytes"] for segment in segments)

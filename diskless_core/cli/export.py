@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from diskless_core.cli import admin_client, common
+from diskless_core.cli import admin_client, common, text
 from diskless_core.cli.kafka_cluster import KafkaClusterError
 from diskless_core.cli.kafka_exporter import Exporter, ExportReport
 from diskless_core.cli.kafka_log_dir import LogDirError
@@ -107,7 +107,8 @@ def kafka(
 
 
 def _tell(report: ExportReport, topics: Sequence[str], place: str) -> None:
-    copied = f"{report.segments} segments with {report.size_bytes} bytes are in the tiered storage of the Kafka"
+    segments = f"{text.counted(report.segments, 'segment')} with {report.size_bytes} bytes"
+    copied = f"the Kafka has {segments} in its tiered storage"
     if report.step is Step.NOTHING:
         typer.echo(f"{copied}; it serves all records of {', '.join(topics)}")
         typer.echo("retention.ms and retention.bytes of the topics are -1: set there what you want")

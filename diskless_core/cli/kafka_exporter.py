@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from diskless_core.cli import kafka_cluster, kafka_log_dir
+from diskless_core.cli import kafka_cluster, kafka_log_dir, text
 from diskless_core.cli.kafka_cluster import KafkaCluster, Topic
 from diskless_core.cli.kafka_log_dir import LocalLog, LogDirError
 from diskless_core.cli.remote_storages import RemoteStorages
@@ -134,8 +134,8 @@ class Exporter:
                     await self.storages.retries.do(partial(ensure_copied, copy, own, storage))
                 if source.segments:
                     self.echo(
-                        f"{target.topic_id_partition.topic}-{source.partition}: copied {len(source.segments)} "
-                        f"segments, up to offset {source.next_offset - 1}"
+                        f"{target.topic_id_partition.topic}-{source.partition}: copied "
+                        f"{text.counted(len(source.segments), 'segment')}, up to offset {source.next_offset - 1}"
                     )
 
     def _publish(self, pairs: Sequence[tuple[SourcePartition, TargetPartition]], cluster: KafkaCluster) -> None:

@@ -34,7 +34,7 @@ class ImportTarget(Protocol):
     def adopt(
         self, partition: TopicIdPartition, log_start_offset: int, segments: Sequence[RemoteLogSegmentMetadata]
     ) -> None:
-        """Let an empty partition have segments that lie in its remote storage."""
+        """Let an empty partition have segments that lie in its remote storage; again, it changes nothing."""
         ...
 
 
@@ -135,17 +135,24 @@ class Importer:
         source: RemoteStorage,
         own: RemoteStorage,
     ) -> None:
-        ids = [segment.segment_id.id for segment in plan.segments]
-        if [segment.segment_id.id for segment in known.get(plan.partition, ())] == ids:
+        there = {segment.segment_id.id: segment for segment in known.get(plan.partition, ())}
+        if not plan.segments and not there:
             return
-        copied = []
-        for segment in plan.segments:
-            imported = kafka_import.imported_metadata(segment, partition)
-            copy = SegmentCopy(source=segment, target=imported)
-            custom_metadata = await self.storages.retries.do(partial(copy_segment, copy, source, own))
-            copied.append(replace(imported, custom_metadata=custom_metadata))
-        self.target.adopt(partition, plan.log_start_offset, copied)
-        self.echo(f"{partition.topic}-{partition.partition}: imported {len(copied)} segments")
+        segments = [
+            there.get(segment.segment_id.id) or await self._copied(segment, partition, source, own)
+            for segment in plan.segments
+        ]
+        # also where all are there: it is the coordinator that says whether the partition has them
+        self.target.adopt(partition, plan.log_start_offset, segments)
+        self.echo(f"{partition.topic}-{partition.partition}: imported {len(segments)} segments")
+
+    async def _copied(
+        self, segment: RemoteLogSegmentMetadata, partition: TopicIdPartition, source: RemoteStorage, own: RemoteStorage
+    ) -> RemoteLogSegmentMetadata:
+        imported = kafka_import.imported_metadata(segment, partition)
+        copy = SegmentCopy(source=segment, target=imported)
+        custom_metadata = await self.storages.retries.do(partial(copy_segment, copy, source, own))
+        return replace(imported, custom_metadata=custom_metadata)
 
 
 async def _importable(

@@ -24,6 +24,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     ]
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as "1 segment" and "2 segments"."""
+    return f"{number} {noun if number == 1 else f'{noun}s'}"
+
+
 def iso_time(time_ms: int) -> str:
     """A time in milliseconds since the epoch as ISO 8601, in UTC; `NONE` for a negative one."""
     if time_ms < 0:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from tenacity import Retrying, retry_if_result, wait_fixed
 
 from diskless_core.admin.models import RemoteSegment
-from diskless_core.cli import admin_client, kafka_cluster
+from diskless_core.cli import admin_client, kafka_cluster, text
 from diskless_core.cli.admin_client import AdminClientError
 from diskless_core.cli.kafka_cluster import KafkaCluster, KafkaClusterError, Topic
 from diskless_core.config.broker import BrokerConfig
@@ -32,6 +32,7 @@ class TieringClient:
     def __init__(self, cluster: KafkaCluster, url: str) -> None:
         self._cluster = cluster
         self._url = url
+        self._led_elsewhere = 0
 
     @classmethod
     @contextmanager
@@ -59,7 +60,7 @@ class TieringClient:
         return found or self._cluster.create_topic(name, partitions, _DEFAULT_REPLICATION, config)
 
     def compact(self, topics: Sequence[str]) -> None:
-        """Have all records of topics moved into segments, and wait for it."""
+        """Have all records of topics moved into segments, and wait for it. Partitions that others lead are left out."""
         job = admin_client.ask("POST", self._url, "/compaction", {"topics": list(topics), "everything": True})
         waiting = Retrying(
             retry=retry_if_result(lambda report: report["state"] not in (JobState.FINISHED, JobState.FAILED)),
@@ -68,6 +69,7 @@ class TieringClient:
         report: Any = waiting(admin_client.ask, "GET", self._url, f"/compaction/{job['id']}")
         if report["state"] == JobState.FAILED:
             raise AdminClientError(f"the compaction of {', '.join(topics)} failed: {'; '.join(report['failures'])}")
+        self._led_elsewhere = report["skipped"]
 
     def partitions(self, topic: str) -> list[SourcePartition]:
         """The partitions of a topic, and the segments that hold their records.
@@ -80,7 +82,7 @@ class TieringClient:
         ends = self._cluster.offsets(found, kafka_cluster.LATEST)
         segments = self.segments(found)
         return [
-            _covered(found.partition(partition), starts[partition], ends[partition], segments.get(partition, ()))
+            self._covered(found.partition(partition), starts[partition], ends[partition], segments.get(partition, ()))
             for partition in sorted(found.leaders)
         ]
 
@@ -107,24 +109,27 @@ class TieringClient:
         }
         admin_client.ask("POST", self._url, "/remote-log/adopt", body)
 
+    def _covered(
+        self, partition: TopicIdPartition, start: int, end: int, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> SourcePartition:
+        try:
+            chain = coverage.chain(segments, start, end)
+        except GapError as error:
+            advice = "end all producers and try again; if that does not help, see the log of the broker"
+            if self._led_elsewhere:
+                led = text.counted(self._led_elsewhere, "partition")
+                advice = f"other brokers lead {led}: run `diskless compact --everything` there first"
+            raise ExportError(
+                f"the records of {partition.topic}-{partition.partition} from offset {error.offset} to {end - 1} are "
+                f"not all in segments: {advice}"
+            ) from error
+        return SourcePartition(partition=partition.partition, log_start_offset=start, next_offset=end, segments=chain)
+
     def _topic(self, name: str) -> Topic:
         found = self._cluster.topic(name)
         if found is None:
             raise KafkaClusterError(f"there is no topic {name} at {self._cluster.bootstrap}")
         return found
-
-
-def _covered(
-    partition: TopicIdPartition, start: int, end: int, segments: Sequence[RemoteLogSegmentMetadata]
-) -> SourcePartition:
-    try:
-        chain = coverage.chain(segments, start, end)
-    except GapError as error:
-        raise ExportError(
-            f"the records of {partition.topic}-{partition.partition} from offset {error.offset} to {end - 1} are not "
-            "all in segments: end all producers and try again; if that does not help, see the log of the broker"
-        ) from error
-    return SourcePartition(partition=partition.partition, log_start_offset=start, next_offset=end, segments=chain)
 
 
 def _bootstrap_of(config: BrokerConfig) -> str:

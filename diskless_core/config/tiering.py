@@ -45,9 +45,9 @@ class TieringConfig(Settings):
     )
     diskless_segment_cache_max_bytes: Long = Field(
         default=128 * 1024 * 1024,
-        ge=0,
+        ge=16 * 1024 * 1024,
         description="Memory for parts of segments that consumers read, in bytes. Each that reads from beginning to end "
-        "needs some 8 MiB of it.",
+        "needs some 1 MiB of it, and makes use of 5 MiB where there is room.",
     )
     remote_log_reader_threads: Int = Field(
         default=10, ge=1, description="How many reads of segments go on at the same time."
@@ -59,6 +59,12 @@ class TieringConfig(Settings):
     )
     remote_fetch_max_wait_ms: Int = Field(
         default=500, ge=1, description="Longest time that a Fetch waits for a segment to be read, in milliseconds."
+    )
+    remote_list_offsets_request_timeout_ms: Long = Field(
+        default=30_000,
+        ge=1,
+        description="Longest time that ListOffsets looks for a timestamp, in milliseconds, where the request does not "
+        "say.",
     )
     remote_partition_remover_task_interval_ms: Long = Field(
         default=HOUR_MS,

@@ -34,6 +34,7 @@ class GivenUp(NamedTuple):
 
     error: ErrorCode
     cannot_wait: bool = False
+    starved: bool = False
 
 
 ShardFor = Callable[[PartitionKey], DisklessShard | None]
@@ -91,6 +92,8 @@ class Fetcher:
             starved = any(answer.starved for answer in answers) and not any(answer.records for answer in answers)
             if not starved or len(broken) == known:
                 return answers
+            if any(given_up.cannot_wait for given_up in broken.values()):
+                _leave_out_segments(found, query, broken)
 
     async def _read(
         self, found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int], broken: dict[int, GivenUp]
@@ -131,7 +134,7 @@ class Fetcher:
             if read and read[-1][1].is_cold:
                 self._begin_reading_ahead(wanted, read[-1][0].last_offset + 1, answer)
         for index, given_up in broken.items():
-            answers[index].error, answers[index].cannot_wait = given_up
+            answers[index].error, answers[index].cannot_wait, answers[index].starved = given_up
         return answers
 
     async def _of_both_tiers(
@@ -202,6 +205,13 @@ class Fetcher:
         )
         is_corrupt = isinstance(failure, CorruptBatchError)
         return GivenUp(ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _leave_out_segments(found: Sequence[FoundRuns], query: FetchQuery, broken: dict[int, GivenUp]) -> None:
+    """Give up what else is in segments: one wait for remote storage is enough for a request."""
+    for index, (wanted, answer) in enumerate(zip(query.partitions, found, strict=True)):
+        if answer.error is ErrorCode.NONE and wanted.offset < answer.local_start_offset:
+            broken.setdefault(index, GivenUp(ErrorCode.NONE, starved=True))
 
 
 async def _stored(shard: DisklessShard, wanted: FetchPartition, max_bytes: int) -> FoundRuns:

@@ -57,9 +57,17 @@ class OffsetLookup:
 
     async def list(self, shard: DisklessShard, partition: PartitionKey, timestamp: int) -> ListedOffset:
         """The offset for a timestamp in milliseconds, or for one of `SpecialTimestamp`."""
-        head = shard.head(partition)
-        if head is None:
-            return ListedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        while (head := shard.head(partition)) is not None:
+            listed = await self._list(shard, partition, head, timestamp)
+            now = shard.head(partition)
+            if now is None or now.local_start_offset == head.local_start_offset:
+                return listed
+            # Records went into a segment, perhaps after segments were asked and before WAL objects were.
+        return ListedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def _list(
+        self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead, timestamp: int
+    ) -> ListedOffset:
         has_segments = head.log_start_offset < head.local_start_offset
         match timestamp:
             case SpecialTimestamp.LATEST:

@@ -101,6 +101,9 @@ class SegmentFetcher:
             return FromSegment()
         except (RemoteStorageError, RemoteLogMetadataError, CorruptBatchError) as error:
             return FromSegment(error=await self._failed(part.shard, wanted, error))
+        head = part.shard.head(wanted.key)
+        if head is not None and wanted.offset < head.log_start_offset:
+            return FromSegment(error=ErrorCode.OFFSET_OUT_OF_RANGE)
         if not read.data:
             return await self._in_objects(part, read.next_offset)
         self._bytes.inc(len(read.data))

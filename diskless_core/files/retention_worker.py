@@ -104,6 +104,7 @@ class RetentionWorker:
     async def _new_log_start(
         self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead, rules: RetentionRules
     ) -> int:
+        """Where the partition has to begin, as far as that is known of the partition of this head."""
         offset, size_bytes, now_ms = head.log_start_offset, head.size_bytes, self._clock.now_ms()
         pieces = [piece_of_segment(segment, head.max_timestamp) for segment in shard.tiered(partition)]
         while True:
@@ -114,8 +115,11 @@ class RetentionWorker:
             if len(removed) < len(pieces):
                 self._oldest[partition] = pieces[len(removed)]
                 return offset
-            pieces = [
-                piece_of_run(run) for run in await shard.runs_from(partition, max(offset, head.local_start_offset))
-            ]
-            if not pieces:
-                return offset
+            runs = await shard.runs_from(partition, max(offset, head.local_start_offset))
+            if not runs or _begins(shard.head(partition)) != _begins(head):
+                return offset  # runs may be missing between those before and these: the next check sees what is there
+            pieces = [piece_of_run(run) for run in runs]
+
+
+def _begins(head: PartitionHead | None) -> tuple[int, int] | None:
+    return None if head is None else (head.log_start_offset, head.local_start_offset)

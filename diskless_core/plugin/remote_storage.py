@@ -58,9 +58,15 @@ class RemoteStorage(ABC):
     back-off. Time-outs are the storage's own matter.
     """
 
+    is_node_local: bool = False
+    """Whether only this node sees the segments, and they are lost with its disk or its process.
+
+    The broker does not move records there from WAL objects that are safer.
+    """
+
     @abstractmethod
     async def start(self) -> None:
-        """Connect, and find out whether the place can be used.
+        """Connect, and find out whether the place can be used. After a retriable error it is called again.
 
         Raises:
             RemoteStorageError: it can't; the message says what to do, without secrets.

@@ -47,6 +47,9 @@ class WalObjectStore(ABC):
     requests_are_billed: bool = True
     """Whether every put costs money or quota. Where it does not, the broker writes smaller objects sooner."""
 
+    is_node_local: bool = False
+    """Whether only this node sees the objects, and they are lost with its disk or its process."""
+
     @abstractmethod
     async def start(self) -> None:
         """Connect, and find out whether the place can be used.

@@ -17,10 +17,13 @@ from diskless_core.log.offset_index import CorruptIndexError
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import Buffer, CorruptBatchError, TornBatchError
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 960 << 10
+"""A Fetch takes a mebibyte of a partition by default: a whole chunk, unless its batches have more than 64 KiB."""
 
-MAX_CHUNK_BYTES = 4 * CHUNK_BYTES
+MAX_CHUNK_BYTES = 16 << 20
 """A chunk larger than this comes from an index with too few entries, or has a batch as large."""
+
+AHEAD_CHUNKS = 4
 
 SLICE_BATCHES = 128
 """So many batches are looked at before others have their turn: well below a millisecond."""
@@ -34,7 +37,8 @@ LEADER_EPOCH = 0
 class ChunkRange(NamedTuple):
     """Bytes `start` (inclusive) to `end` (exclusive) of a segment's log.
 
-    `first_last_offset` is where its first batch ends, in offsets, by the index; -1 at the beginning of the segment.
+    Its first batch ends at the offset `first_last_offset` or before it: an index entry of Apache Kafka before 4.0 is
+    of all batches of one append, and names the last offset of these. -1 at the beginning of the segment.
     """
 
     start: int
@@ -103,12 +107,27 @@ class Chunk:
     def cut(self, offset: int, max_bytes: int) -> tuple[memoryview, int]:
         """Whole batches from the one that contains `offset`, or the next one, on, and the offset behind them.
 
-        They have at most `max_bytes`, but one of them is there in any case. The chunk has one.
+        They have at most `max_bytes`, but one of them is there in any case. The chunk has one. What is less than half
+        of it is a copy, for a view keeps the whole chunk in memory.
         """
         first = bisect_left(self.last_offsets, offset)
         begin = self.ends[first - 1] if first else 0
         last = max(bisect_right(self.ends, begin + max_bytes) - 1, first)
-        return self.data[begin : self.ends[last]], self.last_offsets[last] + 1
+        found = self.data[begin : self.ends[last]]
+        return memoryview(bytes(found)) if 2 * len(found) < len(self.data) else found, self.last_offsets[last] + 1
+
+
+def worth_loading(chunk: Chunk, reads_between: int, *, at_once: int, cache_bytes: int) -> dict[int, int]:
+    """A byte of each chunk that somebody who has read `chunk` is going to want, by the chunk's number; maybe too many.
+
+    As many as are still there when they are wanted: each of the `reads_between` that there are from one read of the
+    same reader to the next brings another chunk into the cache, and half of that is for what is read already. Of the
+    loads that are possible `at_once`, each reader has its share.
+    """
+    count = min(AHEAD_CHUNKS, max(1, at_once // reads_between), cache_bytes // (2 * CHUNK_BYTES * reads_between))
+    following = chunk.end // CHUNK_BYTES
+    middles = {number: number * CHUNK_BYTES + CHUNK_BYTES // 2 for number in range(following, following + count)}
+    return middles | {following: chunk.end} if count else {}
 
 
 def check(
@@ -133,7 +152,7 @@ def check(
                 raise CorruptBatchError("its checksum is wrong")
             if not next_offset <= header.base_offset <= last_offset <= end_offset:
                 raise CorruptBatchError(f"it has the offsets {header.base_offset} to {last_offset}")
-            if position == 0 and wanted.first_last_offset not in (-1, last_offset):
+            if position == 0 and -1 < wanted.first_last_offset < last_offset:
                 raise CorruptBatchError(f"it ends with the offset {last_offset}, not {wanted.first_last_offset}")
             if header.partition_leader_epoch != LEADER_EPOCH:
                 if chunk.data.readonly:

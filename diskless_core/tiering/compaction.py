@@ -14,7 +14,7 @@ from diskless_core.clock import uuid_text
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.coordinator.schema import TOPICS
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.segment_compaction import SegmentCompaction, SegmentCompactionError
@@ -22,12 +22,15 @@ from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering.copies import Copies, CopyServices, key_of
 from diskless_core.tiering.job import PartitionWork, TieringJob, planned
-from diskless_core.tiering.planning import Rest, SegmentRules
+from diskless_core.tiering.planning import Pause, Rest, SegmentRules
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
 from diskless_core.tiering.retrying import ObjectsToRead, RetryingRemoteStorage
 
 REPORTS = 50
 """Reports of jobs that are kept."""
+
+PARTITIONS_AT_ONCE = 250
+"""Partitions that are looked at before others get their turn: about a millisecond."""
 
 _log = structlog.get_logger(__name__)
 
@@ -46,7 +49,7 @@ class CompactionServices:
     """What compactions need.
 
     Attributes:
-        topic_of: what holds for a partition; None where its topic is gone.
+        topic_of: what holds for a partition, which is the same for all of its topic; None where that is gone.
         engine_of: the engine of a name, None for the one that is configured, with its name. Raises PluginError.
     """
 
@@ -85,7 +88,7 @@ class Compactor:
         self._copies = Copies(services.copies)
         self._turn = asyncio.Lock()
         self._reports: dict[str, JobReport] = {}
-        self._rests: dict[TopicIdPartition, Rest] = {}
+        self._waits: dict[PartitionKey, Rest | Pause] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -145,6 +148,9 @@ class Compactor:
             try:
                 works, report.skipped = await self._works(request)
                 await self._compact(works, report, engine)
+                for work in works:
+                    if not work.has_failed:
+                        self._waits.pop(key_of(work.partition), None)
             except (CoordinatorError, CoordinatorStoreError) as error:
                 self._end(report, [str(error)])
 
@@ -159,56 +165,75 @@ class Compactor:
         if self._turn.locked():
             return None
         async with self._turn:
-            due = [work for work in self._tiered() if self._may_be_due(work)]
+            due = await self._due()
             if not due:
                 return None
             name, engine = self._services.engine_of(None)
             report = self._new_report(name)
             await self._compact(due, report, engine)
             for work in due:
-                self._rests.pop(work.partition, None)
-                if work.rest is not None:
-                    self._rests[work.partition] = work.rest
+                self._note(work)
             return report
 
-    def _tiered(self) -> Sequence[PartitionWork]:
-        """The partitions of tiered topics that this node compacts. Their lag is told, and others are forgotten."""
-        works, lag_bytes, lag_segments = [], 0, 0
-        for key, head, shard in self._led():
-            topic = self._services.topic_of(key)
-            if topic is None or not topic.is_tiered:
+    async def _due(self) -> Sequence[PartitionWork]:
+        """What may be due of tiered topics. Their lag is told."""
+        now_ms, metrics = self._services.copies.clock.now_ms(), self._services.copies.metrics
+        due, lag_bytes, lag_segments, waits, count = [], 0, 0, 0, 0
+        for topic_id, partitions, topic, shard in self._topics():
+            if not shard.shard.leading:
                 continue
-            works.append(_work(key, topic, shard))
-            full = (head.appended_bytes - head.local_start_bytes) // topic.rules.segment_bytes
-            lag_segments += full
-            lag_bytes += full * topic.rules.segment_bytes
-        self._services.copies.metrics.remote_copy_lag_bytes.set(lag_bytes)
-        self._services.copies.metrics.remote_copy_lag_segments.set(lag_segments)
-        seen = {work.partition for work in works}
-        self._rests = {partition: rest for partition, rest in self._rests.items() if partition in seen}
-        return works
+            for partition in partitions:
+                count += 1
+                if count % PARTITIONS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                key = PartitionKey(topic_id, partition)
+                head, wait = shard.head(key), self._waits.get(key)
+                if head is None:
+                    continue
+                waits += wait is not None
+                if not topic.is_tiered:
+                    continue
+                full = (head.appended_bytes - head.local_start_bytes) // topic.rules.segment_bytes
+                lag_segments += full
+                lag_bytes += full * topic.rules.segment_bytes
+                if wait is None or wait.may_be_due(head, topic.rules, now_ms):
+                    due.append(_work(key, topic, shard))
+        metrics.remote_copy_lag_bytes.set(lag_bytes)
+        metrics.remote_copy_lag_segments.set(lag_segments)
+        if waits < len(self._waits):
+            await self._forget_others()
+        return due
 
-    def _may_be_due(self, work: PartitionWork) -> bool:
-        head, rest = work.shard.head(key_of(work.partition)), self._rests.get(work.partition)
-        if head is None:
-            return False
-        return rest is None or rest.may_be_due(head, self._services.copies.clock.now_ms())
+    async def _forget_others(self) -> None:
+        """Forget partitions that have been deleted, or that other nodes compact now."""
+        for count, key in enumerate(list(self._waits), start=1):
+            if count % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            shards = self._services.copies.shards.values()
+            if not any(shard.shard.leading and shard.head(key) is not None for shard in shards):
+                del self._waits[key]
+
+    def _note(self, work: PartitionWork) -> None:
+        """Remember what a partition waits for, so that it need not be looked at."""
+        key = key_of(work.partition)
+        before = self._waits.pop(key, None)
+        if work.has_failed:
+            self._waits[key] = Pause.after(None if work.swapped else before, self._services.copies.clock.now_ms())
+        elif work.rest is not None:
+            self._waits[key] = work.rest
 
     # --- both ----------------------------------------------------------------------------------------------------
 
-    def _led(self) -> Iterable[tuple[PartitionKey, PartitionHead, DisklessShard]]:
-        for shard in self._services.copies.shards.values():
-            if shard.shard.leading:
-                for key, head in shard.heads().items():
-                    yield key, head, shard
+    def _topics(self) -> Iterable[tuple[bytes, Sequence[int], TopicTiering, DisklessShard]]:
+        """Ids and partitions of the topics of this node's shards."""
+        for shard in list(self._services.copies.shards.values()):
+            for (topic_id,), topic in shard.shard.state.rows(TOPICS):
+                tiering = self._services.topic_of(PartitionKey(topic_id, topic.partitions[0]))
+                if tiering is not None:
+                    yield topic_id, topic.partitions, tiering, shard
 
     def _require_topics(self, request: CompactionRequest) -> None:
-        known = {
-            topic.topic
-            for shard in self._services.copies.shards.values()
-            for key in shard.heads()
-            if (topic := self._services.topic_of(key)) is not None
-        }
+        known = {topic.topic for _, _, topic, _ in self._topics()}
         unknown = sorted(set(request.topics or ()) - known)
         if unknown:
             raise UnknownTopicError(f"there is no topic {', '.join(unknown)}")
@@ -217,16 +242,16 @@ class Compactor:
         """The partitions of a request that this node leads, with all that is committed by now; how many others do."""
         shards = self._services.copies.shards.values()
         await asyncio.gather(*(shard.barrier() for shard in shards if shard.shard.leading))
-        works, skipped = [], 0
-        for shard in shards:
-            for key in shard.heads():
-                topic = self._services.topic_of(key)
-                if topic is None or (request.topics is not None and topic.topic not in request.topics):
-                    continue
-                if shard.shard.leading:
-                    works.append(_work(key, topic, shard, everything=request.everything))
-                else:
-                    skipped += 1
+        works, skipped = list[PartitionWork](), 0
+        for topic_id, partitions, topic, shard in self._topics():
+            if request.topics is not None and topic.topic not in request.topics:
+                continue
+            await asyncio.sleep(0)
+            if shard.shard.leading:
+                keys = [PartitionKey(topic_id, partition) for partition in partitions]
+                works += [_work(key, topic, shard, everything=request.everything) for key in keys]
+            else:
+                skipped += len(partitions)
         return works, skipped
 
     async def _compact(self, works: Sequence[PartitionWork], report: JobReport, engine: SegmentCompaction) -> None:
@@ -256,6 +281,8 @@ class Compactor:
         except Exception as error:
             _log.error("a defect, of the segment_compaction plugin perhaps, ended a compaction", exc_info=True)
             failures.append(f"a defect: {type(error).__name__}: {error}")
+        finally:
+            job.end()
         failures += await self._clear(works)
         self._end(report, failures)
 
@@ -266,8 +293,11 @@ class Compactor:
             if work.swapped:
                 try:
                     await self._copies.clear(work.shard, work.partition)
-                except (CoordinatorError, RemoteLogMetadataError) as error:
+                except (CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError) as error:
                     failures.append(f"what was left of {work.partition.topic} is removed later: {error}")
+                except Exception as error:
+                    _log.error("a defect, of a storage perhaps, kept copies from being removed", exc_info=True)
+                    failures.append(f"a defect: {type(error).__name__}: {error}")
         return failures
 
     def _new_report(self, engine: str) -> JobReport:

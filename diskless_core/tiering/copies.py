@@ -6,7 +6,7 @@ coordinator takes it, which is when it forgets the batches. What is left lying, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -26,7 +26,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from diskless_core.tiering.leftovers import GRACE_MS, PartitionBounds, leftovers
+from diskless_core.tiering.leftovers import GRACE_MS, PartitionBounds, fits, leftovers
 from diskless_core.tiering.retries import Retries
 
 _EPOCH = 0
@@ -126,11 +126,15 @@ class Copies:
         finally:
             self._living.discard(metadata.segment_id)
 
+    def give_up(self, segment_ids: Iterable[RemoteLogSegmentId]) -> None:
+        """Nobody works on these copies any more: `clear` may remove what there is of them."""
+        self._living.difference_update(segment_ids)
+
     async def clear(self, shard: DisklessShard, partition: TopicIdPartition) -> None:
         """Finish or remove what was left of a partition. What cannot be done now, the next time does.
 
         Raises:
-            CoordinatorError, RemoteLogMetadataError: no answer.
+            CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError: no answer.
         """
         key, tried = key_of(partition), set[RemoteLogSegmentId]()
         while True:
@@ -142,6 +146,7 @@ class Copies:
                 taken={segment.segment_id for segment in shard.tiered(key)},
                 log_start_offset=head.log_start_offset,
                 local_start_offset=head.local_start_offset,
+                next_offset=head.next_offset,
             )
             found = leftovers(segments, bounds, self._is_given_up)
             for segment in found.remove:
@@ -150,11 +155,24 @@ class Copies:
                     await self._remove_if_possible(segment)
             if found.finish is None or found.finish.segment_id in tried:
                 return
+            is_ours = await self._fits(shard, found.finish, head.local_start_offset)
+            now = shard.head(key)
+            if now is None or now.local_start_offset != head.local_start_offset:
+                continue  # the runs that were looked at may not be those of `head`
             tried.add(found.finish.segment_id)
-            if await self._take(shard, found.finish, head.local_start_offset):
+            if not is_ours:
+                _log.warning("a complete copy has not what the partition has, and is removed", **_words(found.finish))
+                await self._remove_if_possible(found.finish)
+            elif await self._take(shard, found.finish, head.local_start_offset):
                 _log.info("a copy that an earlier compaction left is taken", **_words(found.finish))
 
     # --- steps ---------------------------------------------------------------------------------------------------
+
+    async def _fits(self, shard: DisklessShard, copy: RemoteLogSegmentMetadata, local_start_offset: int) -> bool:
+        key = key_of(copy.segment_id.topic_id_partition)
+        first = await shard.runs_from(key, local_start_offset, 1)
+        last = await shard.runs_from(key, copy.end_offset, 1)
+        return bool(first and last) and fits(copy, local_start_offset, first[0], last[0])
 
     async def _take(self, shard: DisklessShard, metadata: RemoteLogSegmentMetadata, expected: int) -> bool:
         segment = TieredSegment(

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 
 from diskless_core.clock import Clock
@@ -20,6 +22,9 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.tiering.partitions import topic_id_partition
+
+AT_ONCE = 16
+"""How many partitions are marked at once, so that the entries of a log share its writes."""
 
 
 class DeletionMarks:
@@ -39,13 +44,28 @@ class DeletionMarks:
         topic = shard.shard.state.committed(TOPICS, (topic_id.bytes,))
         if topic is None:
             return
-        for index in topic.partitions:
+        remaining = iter(topic.partitions)
+        failures: list[CoordinatorError] = []
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(AT_ONCE, len(topic.partitions))):
+                workers.create_task(self._mark_each(shard, topic_id, remaining, failures))
+        if failures:
+            raise failures[0]
+
+    async def _mark_each(
+        self, shard: DisklessShard, topic_id: uuid.UUID, remaining: Iterator[int], failures: list[CoordinatorError]
+    ) -> None:
+        for index in remaining:
             partition = topic_id_partition(shard, PartitionKey(topic_id.bytes, index))
-            if partition is not None:
-                try:
-                    await self._mark(partition)
-                except RemoteLogMetadataError as error:
-                    raise CoordinatorError(f"the segments of {topic.name}-{index} are not marked: {error}") from error
+            if partition is None:
+                continue
+            try:
+                await self._mark(partition)
+            except RemoteLogMetadataError as error:
+                failure = CoordinatorError(f"the segments of {partition.topic}-{index} are not marked: {error}")
+                failure.__cause__ = error
+                failures.append(failure)
+                return
 
     async def _mark(self, partition: TopicIdPartition) -> None:
         if not await self._metadata.list(partition):

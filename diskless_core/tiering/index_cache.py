@@ -20,9 +20,12 @@ from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import CorruptBatchError, TornBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
-from diskless_core.tiering.chunks import CHUNK_BYTES, SLICE_BATCHES
+from diskless_core.tiering.chunks import SLICE_BATCHES
 from diskless_core.tiering.loading_cache import LoadingCache
 from diskless_core.tiering.remote_reads import RemoteReads
+
+PART_BYTES = 4 << 20
+"""As much of a log is in memory while its indexes are built."""
 
 _log = structlog.get_logger(__name__)
 
@@ -95,6 +98,7 @@ class IndexCache:
             return await self._build(segment, reason)
 
         built = await self._rebuilds.get(segment_id, build)
+        self._rebuilds.discard(segment_id)
         indexes = {
             IndexType.OFFSET: LoadedIndex(built.offset_index, is_rebuilt=True),
             IndexType.TIMESTAMP: LoadedIndex(built.time_index, is_rebuilt=True),
@@ -115,8 +119,8 @@ class IndexCache:
         indexer = SegmentIndexer(segment.start_offset)
         rest = b""
         try:
-            for start in range(0, segment.segment_size_bytes, CHUNK_BYTES):
-                end = min(start + CHUNK_BYTES, segment.segment_size_bytes)
+            for start in range(0, segment.segment_size_bytes, PART_BYTES):
+                end = min(start + PART_BYTES, segment.segment_size_bytes)
                 data = rest + bytes(await self._reads.fetch(segment, start, end))
                 rest = data[await _index(indexer, data) :]
         except (CorruptBatchError, ValueError) as error:

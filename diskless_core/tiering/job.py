@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import structlog
 
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError
@@ -21,10 +23,12 @@ from diskless_core.plugin.remote_storage import (
 )
 from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import WalObjectStore
-from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.copies import Copies, key_of
 from diskless_core.tiering.planning import Rest, SegmentPlanner, SegmentRules
 from diskless_core.tiering.report import JobReport
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +40,9 @@ class PartitionWork:
         expected: where WAL objects begin, as far as this job has come.
         rest: what was too early; None when that is not known.
         swapped: whether any of its segments was taken.
+        is_planned: whether the engine has asked for all segments.
+        unfinished: segments that it has asked for and that have not been taken.
+        is_void: whether somebody else has moved or deleted the records meanwhile.
     """
 
     partition: TopicIdPartition
@@ -44,7 +51,15 @@ class PartitionWork:
     everything: bool = False
     expected: int = 0
     rest: Rest | None = None
-    swapped: bool = field(default=False)
+    swapped: bool = False
+    is_planned: bool = False
+    unfinished: int = 0
+    is_void: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a job that has ended should have done more of it."""
+        return not self.is_void and (not self.is_planned or self.unfinished > 0)
 
     @property
     def wal_bytes(self) -> int:
@@ -104,6 +119,11 @@ class TieringJob(CompactionJob):
         self._work = work
         self._copies = copies
         self._now_ms = now_ms
+        self._begun: list[RemoteLogSegmentId] = []
+
+    def end(self) -> None:
+        """The engine has ended, well or not: copies that it left are nobody's."""
+        self._copies.give_up(self._begun)
 
     async def segments(self, partition: TopicIdPartition) -> AsyncGenerator[SegmentPlan, None]:
         work = self._work[partition]
@@ -118,7 +138,9 @@ class TieringJob(CompactionJob):
                         report.bytes_planned += segment.size_bytes
                         report.bytes_expected -= segment.size_bytes
                         expected_bytes -= segment.size_bytes
+                        work.unfinished += 1
                         yield segment
+                work.is_planned = True
             finally:
                 report.bytes_expected -= expected_bytes
         except (CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError) as error:
@@ -126,23 +148,33 @@ class TieringJob(CompactionJob):
 
     async def producers_before(self, segment: SegmentPlan) -> ProducerState:
         """They are in the snapshot of the segment before, where there is one that has it."""
-        work = self._work[segment.partition]
-        before = [one for one in work.shard.tiered(key_of(segment.partition)) if one.end_offset < segment.start_offset]
+        shard, key = self._work[segment.partition].shard, key_of(segment.partition)
+        words = {"topic": segment.partition.topic, "partition": segment.partition.partition}
+        before = [one for one in shard.tiered(key) if one.end_offset < segment.start_offset]
         if not before:
+            head = shard.head(key)
+            if head is not None and head.log_start_offset > 0:
+                _log.info("snapshots begin without the producers of deleted records", **words)
             return {}
+        before_id = uuid.UUID(bytes=before[-1].segment_id)
         try:
             known = {one.segment_id.id: one for one in await self._copies.list(segment.partition)}
-            metadata = known.get(uuid.UUID(bytes=before[-1].segment_id))
-            if metadata is None:
-                return {}
-            snapshot = await self.remote_storage.fetch_index(metadata, IndexType.PRODUCER_SNAPSHOT)
-            return producer_snapshot.decode(bytes(snapshot))
+            if before_id in known:
+                snapshot = await self.remote_storage.fetch_index(known[before_id], IndexType.PRODUCER_SNAPSHOT)
+                return producer_snapshot.decode(bytes(snapshot))
         except RemoteResourceNotFoundError:
-            return {}
+            pass
         except (RemoteLogMetadataError, RemoteStorageError, CorruptSnapshotError) as error:
             raise SegmentCompactionError(
                 f"the producers of {_name(segment.partition)} before offset {segment.start_offset} are unknown: {error}"
             ) from error
+        _log.warning(
+            "the segment before has no snapshot of its producers: the next one begins without them",
+            segment=str(before_id),
+            start_offset=segment.start_offset,
+            **words,
+        )
+        return {}
 
     async def begin(self, segment: SegmentPlan) -> RemoteLogSegmentMetadata:
         try:
@@ -151,6 +183,7 @@ class TieringJob(CompactionJob):
             raise SegmentCompactionError(f"a segment of {_name(segment.partition)} cannot be noted: {error}") from error
         if metadata is None:
             raise SegmentCompactionError(f"{_name(segment.partition)} has been deleted")
+        self._begun.append(metadata.segment_id)
         return metadata
 
     async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
@@ -164,8 +197,10 @@ class TieringJob(CompactionJob):
             ) from error
         if not is_taken:
             topic.segments_lost += 1
+            work.is_void = True
             return False
         work.expected = metadata.end_offset + 1
+        work.unfinished -= 1
         work.swapped = True
         topic.segments += 1
         topic.size_bytes += metadata.segment_size_bytes

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import structlog
 
 from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.schema import TOPICS
-from diskless_core.coordinator.tables import Writes
+from diskless_core.coordinator.schema import TOPICS, Topic
+from diskless_core.coordinator.tables import Key, Writes
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering.retries import Retries
+
+SLICE_PARTITIONS = 1_000
+"""About how many partitions are told of before others have their turn on the event loop."""
 
 _log = structlog.get_logger(__name__)
 
@@ -26,57 +29,117 @@ class LeadershipNews:
     """Follows the shards of a node."""
 
     def __init__(self, shards: Iterable[DisklessShard], metadata: RemoteLogMetadata, retries: Retries) -> None:
-        self._news = {shard: asyncio.Event() for shard in shards}
-        for shard, news in self._news.items():
-            shard.shard.on_commit(partial(_committed, news))
-        self._metadata = metadata
+        self._followers = [_Follower(shard, metadata) for shard in shards]
         self._retries = retries
 
     async def run(self) -> None:
         """Tell what there is, and then what changes."""
-        async with asyncio.TaskGroup() as followers:
-            for shard, news in self._news.items():
-                followers.create_task(_watch_terms(shard, news))
-                followers.create_task(self._tell_all(shard, news))
+        async with asyncio.TaskGroup() as tasks:
+            for follower in self._followers:
+                tasks.create_task(follower.watch_terms())
+                tasks.create_task(self._tell_all(follower))
 
-    async def _tell_all(self, shard: DisklessShard, news: asyncio.Event) -> None:
-        told: set[TopicIdPartition] = set()
-        was_leading, failures = False, 0
-        news.set()
+    async def _tell_all(self, follower: _Follower) -> None:
+        failures = 0
         while True:
-            await news.wait()
-            news.clear()
-            present, is_leading = _partitions(shard), shard.shard.leading
-            new = present if is_leading is not was_leading else present - told
             try:
-                if new:
-                    await self._metadata.on_leadership_changes(new if is_leading else (), () if is_leading else new)
-                if told - present:
-                    await self._metadata.on_stop_partitions(told - present)
+                await follower.tell()
             except RemoteLogMetadataError as error:
                 failures += 1
-                _log.warning("remote_log_metadata did not take the news", shard=str(shard.shard.id), error=str(error))
+                shard = str(follower.shard.shard.id)
+                _log.warning("remote_log_metadata did not take the news", shard=shard, error=str(error))
                 await asyncio.sleep(self._retries.pause_s(failures))
-                news.set()
                 continue
-            told, was_leading, failures = present, is_leading, 0
+            failures = 0
+            await follower.news.wait()
 
 
-def _committed(news: asyncio.Event, writes: Writes) -> None:
-    if TOPICS in writes:
-        news.set()
+class _Told(NamedTuple):
+    is_leading: bool
+    topic: Topic
 
 
-async def _watch_terms(shard: DisklessShard, news: asyncio.Event) -> None:
-    term = shard.shard.term
-    while True:
-        term = await shard.shard.until_term_changes(term)
-        news.set()
+class _Follower:
+    """What is to be told of a shard: the topics that changed, or all of them when the node begins or ends to lead it.
+
+    Attributes:
+        news: set when there may be something to tell.
+    """
+
+    def __init__(self, shard: DisklessShard, metadata: RemoteLogMetadata) -> None:
+        self.shard = shard
+        self.news = asyncio.Event()
+        self._metadata = metadata
+        self._changed: set[Key] = set()
+        self._told: dict[Key, _Told] = {}
+        self._was_leading: bool | None = None
+        shard.shard.on_commit(self._committed)
+
+    async def watch_terms(self) -> None:
+        """Notice when somebody else may be leading."""
+        term = self.shard.shard.term
+        while True:
+            term = await self.shard.shard.until_term_changes(term)
+            self.news.set()
+
+    async def tell(self) -> None:
+        """Tell what has changed, in slices.
+
+        Raises:
+            RemoteLogMetadataError: a slice was not taken; it and those after it are still to be told.
+        """
+        self.news.clear()
+        is_leading = self.shard.shard.leading
+        if is_leading is not self._was_leading:
+            self._was_leading = is_leading
+            self._changed.update(key for key, _ in self.shard.shard.state.rows(TOPICS))
+        while self._changed:
+            topics = dict(self._next_slice())
+            # what changes from here on is told again
+            self._changed -= topics.keys()
+            try:
+                await self._tell(topics, is_leading)
+            except BaseException:
+                self._changed |= topics.keys()
+                raise
+            await asyncio.sleep(0)
+
+    async def _tell(self, topics: dict[Key, Topic | None], is_leading: bool) -> None:
+        new, gone = [], []
+        for key, topic in topics.items():
+            told = self._told.get(key)
+            known = set(told.topic.partitions) if told is not None else set()
+            present = set(topic.partitions) if topic is not None else set()
+            if topic is not None:
+                as_before = told is not None and told.is_leading is is_leading
+                new += _partitions(key, topic.name, present - known if as_before else present)
+            if told is not None:
+                gone += _partitions(key, told.topic.name, known - present)
+        if new:
+            await self._metadata.on_leadership_changes(new if is_leading else (), () if is_leading else new)
+        if gone:
+            await self._metadata.on_stop_partitions(gone)
+        for key, topic in topics.items():
+            if topic is not None:
+                self._told[key] = _Told(is_leading, topic)
+            else:
+                self._told.pop(key, None)
+
+    def _next_slice(self) -> Iterator[tuple[Key, Topic | None]]:
+        partitions = 0
+        for key in self._changed:
+            topic = self.shard.shard.state.committed(TOPICS, key)
+            yield key, topic
+            partitions += 1 if topic is None else len(topic.partitions)
+            if partitions >= SLICE_PARTITIONS:
+                return
+
+    def _committed(self, writes: Writes) -> None:
+        if TOPICS in writes:
+            self._changed.update(writes[TOPICS])
+            self.news.set()
 
 
-def _partitions(shard: DisklessShard) -> set[TopicIdPartition]:
-    return {
-        TopicIdPartition(uuid.UUID(bytes=topic_id), topic.name, partition)
-        for (topic_id,), topic in shard.shard.state.rows(TOPICS)
-        for partition in topic.partitions
-    }
+def _partitions(key: Key, name: str, partitions: Iterable[int]) -> list[TopicIdPartition]:
+    topic_id = uuid.UUID(bytes=key[0])
+    return [TopicIdPartition(topic_id, name, partition) for partition in partitions]

@@ -1,8 +1,9 @@
 """What the compactions before have left of a partition, and what is to be done with it. Pure.
 
 No copy is removed that some coordinator could still take. A copy can be taken only where WAL objects begin, which moves
-in one direction: what ends before that, and was not taken, never will be. What ends behind it is left alone, whoever
-made it: the next compaction passes it.
+in one direction: what ends before that, and was not taken, never will be. Nor will one that has WAL objects' first
+batches and ends where no run ends, or has another size: it was not made of this partition's runs, which never change.
+What else ends behind the beginning of WAL objects is left alone, whoever made it: the next compaction passes it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from diskless_core.coordinator.commands import Run
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 GRACE_MS = 24 * 3600 * 1000
@@ -21,7 +23,7 @@ class Leftovers:
     """What is to be done.
 
     Attributes:
-        finish: a complete copy of what WAL objects begin with, to be taken; None where there is none.
+        finish: a complete copy of what WAL objects begin with, to be taken if it `fits`; None where there is none.
         remove: copies that nobody will ever take.
     """
 
@@ -37,11 +39,13 @@ class PartitionBounds:
         taken: ids of the segments that have its older records.
         log_start_offset: segments below belong to the remover.
         local_start_offset: where its WAL objects begin.
+        next_offset: the high watermark, as far as this node knows.
     """
 
     taken: Collection[bytes]
     log_start_offset: int
     local_start_offset: int
+    next_offset: int
 
 
 def leftovers(
@@ -69,7 +73,22 @@ def leftovers(
                 remove.append(segment)
         elif (
             segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-            and segment.start_offset == bounds.local_start_offset
+            and segment.start_offset <= bounds.local_start_offset
+            and segment.end_offset < bounds.next_offset
         ):
             finish = segment
     return Leftovers(finish=finish, remove=remove)
+
+
+def fits(segment: RemoteLogSegmentMetadata, local_start_offset: int, first: Run, last: Run) -> bool:
+    """Whether a complete copy was made of a partition's runs.
+
+    Args:
+        first: the run that contains where WAL objects begin, or the next one.
+        last: the run that contains the end of the copy, or the next one.
+    """
+    return (
+        segment.start_offset == min(local_start_offset, first.base_offset)
+        and segment.end_offset == last.last_offset
+        and segment.segment_size_bytes == last.bytes_before + last.byte_size - first.bytes_before
+    )

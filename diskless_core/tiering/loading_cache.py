@@ -12,7 +12,9 @@ V = TypeVar("V")
 
 
 class LoadingCache(Generic[K, V]):
-    """Values by key, least recently used out first. A value larger than the whole cache is not kept.
+    """Values by key, least recently used out first. The newest one is kept whatever its size.
+
+    So who has no time to wait for one finds it when asking again.
 
     Args:
         size_of: bytes that a value counts for.
@@ -57,12 +59,9 @@ class LoadingCache(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep a value in place of another, and let go of the coldest ones until all fit."""
         self.discard(key)
-        size = self._size_of(value)
-        if size > self._max_bytes:
-            return
         self._values[key] = value
-        self.size_bytes += size
-        while self.size_bytes > self._max_bytes:
+        self.size_bytes += self._size_of(value)
+        while self.size_bytes > self._max_bytes and len(self._values) > 1:
             self.discard(next(iter(self._values)))
 
     def discard(self, key: K) -> None:

@@ -18,6 +18,9 @@ from diskless_core.remote_log.metadata import TopicIdPartition
 MAX_RANGES = 20_000
 """Ranges of a segment at most: a memory bound, about 8 MB. Tiny runs, of a topic that gets little, reach it."""
 
+FIRST_PAUSE_MS = 60_000
+MAX_PAUSE_MS = 3_600_000
+
 OFF = -1
 NEVER = 2**63
 
@@ -30,7 +33,7 @@ class SegmentRules:
         segment_bytes: size of a `.log` at most; a single larger run makes a segment of its own.
         segment_ms: how far the timestamps of a segment lie apart at most.
         index_interval_bytes: Kafka's `index.interval.bytes`.
-        local_retention_ms: age of its newest record from which on the last segment is made; -1 is never.
+        local_retention_ms: time since its latest commit after which the last segment is made; -1 is never.
         local_retention_bytes: size of the last segment above which it is made; -1 is never.
     """
 
@@ -52,6 +55,7 @@ class Rest(NamedTuple):
         due_bytes: the size that it must have.
         due_timestamp: a record behind this time begins another segment.
         due_records: so many records more can make too many runs.
+        rules: what the topic said when all this was found.
     """
 
     start_offset: int
@@ -61,16 +65,35 @@ class Rest(NamedTuple):
     due_bytes: int
     due_timestamp: int
     due_records: int
+    rules: SegmentRules
 
-    def may_be_due(self, head: PartitionHead, now_ms: int) -> bool:
+    def may_be_due(self, head: PartitionHead, rules: SegmentRules, now_ms: int) -> bool:
         """Whether planning can find anything in a partition that this was the rest of."""
         return (
-            head.local_start_offset != self.start_offset
+            rules != self.rules
+            or head.local_start_offset != self.start_offset
             or now_ms >= self.due_at_ms
             or head.appended_bytes - head.local_start_bytes >= self.due_bytes
             or (head.max_timestamp > self.max_timestamp and head.max_timestamp > self.due_timestamp)
             or head.next_offset - self.next_offset >= self.due_records
         )
+
+
+class Pause(NamedTuple):
+    """How long a partition is left alone whose segments could not be made."""
+
+    begun_at_ms: int
+    length_ms: int
+
+    def may_be_due(self, _head: PartitionHead, _rules: SegmentRules, now_ms: int) -> bool:
+        """Whether it has ended. A clock that is set back ends it too."""
+        return not 0 <= now_ms - self.begun_at_ms < self.length_ms
+
+    @classmethod
+    def after(cls, before: Rest | Pause | None, now_ms: int) -> Pause:
+        """The pause after one more failure: twice as long as the pause before, up to a limit."""
+        doubled_ms = 2 * before.length_ms if isinstance(before, Pause) else FIRST_PAUSE_MS
+        return cls(now_ms, min(doubled_ms, MAX_PAUSE_MS))
 
 
 class SegmentPlanner:
@@ -83,15 +106,16 @@ class SegmentPlanner:
         self._ranges: list[BatchRange] = []
         self._size_bytes = 0
         self._max_timestamp = NO_TIMESTAMP
-        self._first_ms = 0
-        self._newest_ms = 0
+        self._first_timestamp = 0
+        self._first_append_ms = 0
+        self._last_append_ms = 0
 
     def add(self, run: Run) -> SegmentPlan | None:
         """Take the next run. The segment that is full with what came before, if it is."""
         full = self._take() if self._ranges and not self._fits(run) else None
         if not self._ranges:
             self._start_offset = min(self._start_offset, run.base_offset)
-            self._first_ms = self._newest_ms = _time_of(run)
+            self._first_timestamp, self._first_append_ms, self._last_append_ms = _time_of(run), run.append_time, 0
         self._ranges.append(
             BatchRange(
                 base_offset=run.base_offset,
@@ -106,16 +130,19 @@ class SegmentPlanner:
         )
         self._size_bytes += run.byte_size
         self._max_timestamp = max(self._max_timestamp, run.max_timestamp)
-        self._newest_ms = max(self._newest_ms, _time_of(run))
+        self._last_append_ms = max(self._last_append_ms, run.append_time)
         return full
 
     def last(self, now_ms: int, *, everything: bool = False) -> SegmentPlan | None:
-        """The segment of what is left when all runs were given, if it is time for it, or `everything` is wanted."""
+        """The segment of what is left when all runs were given, if it is time for it, or `everything` is wanted.
+
+        Its age counts from commits: timestamps are the producers', and old ones would make a segment of every run.
+        """
         rules = self._rules
         is_due = (
             everything
-            or now_ms - self._first_ms > rules.segment_ms
-            or (rules.local_retention_ms != OFF and now_ms - self._newest_ms > rules.local_retention_ms)
+            or now_ms - self._first_append_ms > rules.segment_ms
+            or (rules.local_retention_ms != OFF and now_ms - self._last_append_ms > rules.local_retention_ms)
             or (rules.local_retention_bytes != OFF and self._size_bytes > rules.local_retention_bytes)
         )
         return self._take() if self._ranges and is_due else None
@@ -124,10 +151,10 @@ class SegmentPlanner:
         """What is left when `last` found that it is too early, of a partition with this head."""
         rules = self._rules
         if not self._ranges:
-            return Rest(head.local_start_offset, head.next_offset, head.max_timestamp, NEVER, NEVER, NEVER, 1)
-        due_at_ms = self._first_ms + rules.segment_ms + 1
+            return Rest(head.local_start_offset, head.next_offset, head.max_timestamp, NEVER, NEVER, NEVER, 1, rules)
+        due_at_ms = self._first_append_ms + rules.segment_ms + 1
         if rules.local_retention_ms != OFF:
-            due_at_ms = min(due_at_ms, self._newest_ms + rules.local_retention_ms + 1)
+            due_at_ms = min(due_at_ms, self._last_append_ms + rules.local_retention_ms + 1)
         due_bytes = rules.segment_bytes
         if rules.local_retention_bytes != OFF:
             due_bytes = min(due_bytes, rules.local_retention_bytes + 1)
@@ -137,15 +164,16 @@ class SegmentPlanner:
             max_timestamp=head.max_timestamp,
             due_at_ms=due_at_ms,
             due_bytes=due_bytes,
-            due_timestamp=self._first_ms + rules.segment_ms,
+            due_timestamp=self._first_timestamp + rules.segment_ms,
             due_records=MAX_RANGES - len(self._ranges),
+            rules=rules,
         )
 
     def _fits(self, run: Run) -> bool:
         return (
             self._size_bytes + run.byte_size <= min(self._rules.segment_bytes, MAX_OFFSETS)
             and run.last_offset - self._start_offset <= MAX_OFFSETS
-            and _time_of(run) - self._first_ms <= self._rules.segment_ms
+            and _time_of(run) - self._first_timestamp <= self._rules.segment_ms
             and len(self._ranges) < MAX_RANGES
         )
 
@@ -155,7 +183,7 @@ class SegmentPlanner:
             start_offset=self._start_offset,
             end_offset=self._ranges[-1].last_offset,
             size_bytes=self._size_bytes,
-            max_timestamp_ms=self._max_timestamp if self._max_timestamp >= 0 else self._newest_ms,
+            max_timestamp_ms=self._max_timestamp if self._max_timestamp >= 0 else self._last_append_ms,
             index_interval_bytes=self._rules.index_interval_bytes,
             ranges=self._ranges,
         )

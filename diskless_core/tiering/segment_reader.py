@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import structlog
@@ -28,18 +29,20 @@ from diskless_core.tiering.chunks import (
     ChunkRange,
     check,
     range_around,
+    worth_loading,
 )
 from diskless_core.tiering.index_cache import IndexCache, LoadedIndex
 from diskless_core.tiering.loading_cache import LoadingCache
 from diskless_core.tiering.partitions import topic_id_partition
 from diskless_core.tiering.remote_reads import ReaderBusyError, RemoteReads
 
-REMEMBERED_SEGMENTS = 10_000
-REMEMBERED_READERS = 10_000
+REMEMBERED = 10_000
+"""So many segments, so many readers and so many beginnings of chunks are known, the latest ones."""
 
 SegmentReadError = RemoteStorageError | RemoteLogMetadataError | CorruptBatchError
 """Why records of a segment cannot be read. RemoteResourceNotFoundError: the segment is not there (any more)."""
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
@@ -50,11 +53,16 @@ class SegmentRead(NamedTuple):
 
     Attributes:
         data: whole batches from the one that contains the offset, or the next one, on. It must not be written to.
-        next_offset: the offset behind them. Without data, the first offset that is in no segment.
+        next_offset: the offset behind them. Without data, the first one that is behind all segments that there are.
     """
 
     data: memoryview
     next_offset: int
+
+
+class _Found(NamedTuple):
+    segment: RemoteLogSegmentMetadata
+    chunk: Chunk
 
 
 class SegmentReader:
@@ -68,12 +76,15 @@ class SegmentReader:
         self.indexes = indexes
         self._metadata = metadata
         self._reads = reads
+        self._max_bytes = max_bytes
         self._chunks: LoadingCache[tuple[uuid.UUID, ChunkRange], Chunk] = LoadingCache(
             max_bytes, lambda chunk: chunk.size_bytes
         )
         self._segments: OrderedDict[bytes, RemoteLogSegmentMetadata] = OrderedDict()
-        self._expected: OrderedDict[tuple[PartitionKey, int], None] = OrderedDict()
-        self._ahead: set[asyncio.Task[None]] = set()
+        self._reads_begun = 0
+        self._expected: OrderedDict[tuple[PartitionKey, int], int] = OrderedDict()
+        self._beginnings: OrderedDict[tuple[uuid.UUID, int], int] = OrderedDict()
+        self._ahead: dict[tuple[uuid.UUID, int], asyncio.Task[None]] = {}
 
     async def read(self, shard: DisklessShard, partition: PartitionKey, offset: int, max_bytes: int) -> SegmentRead:
         """Batches from `offset` on: at most `max_bytes`, at least one, not more than one chunk has.
@@ -84,25 +95,27 @@ class SegmentReader:
             RemoteStorageError, RemoteLogMetadataError, CorruptBatchError: they cannot be read.
             ReaderBusyError: too many reads wait already.
         """
-        is_sequential = self._expected.pop((partition, offset), self) is None
-        found = await self.anew_if_vanished(lambda: self._read(shard, partition, offset))
-        if found is None:
-            head = shard.head(partition)
-            return SegmentRead(memoryview(b""), offset if head is None else max(offset, head.local_start_offset))
-        read = SegmentRead(*found.cut(offset, max_bytes))
-        self._expect(partition, read.next_offset)
-        if is_sequential:
-            self._begin_ahead(shard, partition, found)
+        self._reads_begun += 1
+        expected_since = self._expected.pop((partition, offset), None)
+        found = await self.anew_if_vanished(lambda: self._find(shard, partition, offset))
+        if isinstance(found, int):
+            return SegmentRead(memoryview(b""), found)
+        read = SegmentRead(*found.chunk.cut(offset, max_bytes))
+        _remember(self._expected, (partition, read.next_offset), self._reads_begun)
+        if expected_since is not None:
+            self._begin_ahead(shard, partition, found, self._reads_begun - expected_since)
         return read
 
-    async def _read(self, shard: DisklessShard, partition: PartitionKey, offset: int) -> Chunk | None:
-        """The chunk that has `offset`, or else what comes next; None where no segment has."""
-        for tiered in from_offset(shard.tiered(partition), offset):
-            segment = await self.segment(shard, partition, tiered.segment_id, tiered.start_offset)
-            chunk = await self._chunk_with(segment, offset)
-            if chunk is not None:
-                return chunk
-        return None
+    async def _find(self, shard: DisklessShard, partition: PartitionKey, offset: int) -> _Found | int:
+        """The chunk that has `offset`, or else what comes next; the offset behind all segments where none has."""
+        while tiered_log := from_offset(shard.tiered(partition), offset):
+            for tiered in tiered_log:
+                segment = await self.segment(shard, partition, tiered.segment_id, tiered.start_offset)
+                chunk = await self._chunk_with(segment, offset)
+                if chunk is not None:
+                    return _Found(segment, chunk)
+            offset = tiered_log[-1].end_offset + 1  # there may be more of them by now
+        return offset
 
     async def anew_if_vanished(self, look_up: Callable[[], Awaitable[T]]) -> T:
         """What is found; if a segment vanishes meanwhile, what is found anew, without all that was known of segments.
@@ -140,9 +153,7 @@ class SegmentReader:
             raise RemoteResourceNotFoundError(
                 f"nothing is known of the segment {uuid.UUID(bytes=segment_id)} of {place.topic}-{place.partition}"
             )
-        self._segments[segment_id] = found
-        if len(self._segments) > REMEMBERED_SEGMENTS:
-            self._segments.popitem(last=False)
+        _remember(self._segments, segment_id, found)
         return found
 
     async def batches(
@@ -159,9 +170,10 @@ class SegmentReader:
 
     async def stop(self) -> None:
         """End what is under way."""
-        for task in self._ahead:
+        ahead = list(self._ahead.values())
+        for task in ahead:
             task.cancel()
-        await asyncio.gather(*self._ahead, return_exceptions=True)
+        await asyncio.gather(*ahead, return_exceptions=True)
         await self._chunks.stop()
         await self.indexes.stop()
 
@@ -178,7 +190,9 @@ class SegmentReader:
         return await self._search(segment, await self.indexes.rebuilt_offsets(segment), offset)
 
     async def _search(self, segment: RemoteLogSegmentMetadata, index: LoadedIndex, offset: int) -> Chunk | None:
-        position = offset_index.lookup(index.data, segment.start_offset, offset).position
+        # By the index alone it could be in the chunk before, which would be loaded to find that it is not.
+        known = self._beginnings.get((segment.segment_id.id, offset))
+        position = offset_index.lookup(index.data, segment.start_offset, offset).position if known is None else known
         while position < segment.segment_size_bytes:
             chunk = await self._chunk(segment, index, position)
             if chunk.last_offset >= offset:
@@ -207,25 +221,49 @@ class SegmentReader:
         chunk = Chunk(wanted.start, memoryview(data))
         for _ in check(chunk, wanted, segment.start_offset, segment.end_offset, index_is_rebuilt=index_is_rebuilt):
             await asyncio.sleep(0)
+        if chunk.failure is None:
+            _remember(self._beginnings, (segment.segment_id.id, chunk.last_offset + 1), chunk.end)
         return chunk
 
     # --- reading ahead -------------------------------------------------------------------------------------------
 
-    def _expect(self, partition: PartitionKey, offset: int) -> None:
-        self._expected[partition, offset] = None
-        self._expected.move_to_end((partition, offset))
-        if len(self._expected) > REMEMBERED_READERS:
-            self._expected.popitem(last=False)
+    def _begin_ahead(self, shard: DisklessShard, partition: PartitionKey, found: _Found, reads_between: int) -> None:
+        """Load what comes behind a chunk that is read from beginning to end, if remote storage is idle."""
+        segment, chunk = found
+        if chunk.failure is not None:
+            return
+        at_once = self._reads.at_once
+        positions = worth_loading(chunk, reads_between, at_once=at_once, cache_bytes=self._max_bytes)
+        for number, position in positions.items():
+            key = (segment.segment_id.id, number)
+            if key not in self._ahead and len(self._ahead) < at_once and self._reads.is_idle:
+                load = self._load_ahead(shard, partition, segment, position)
+                self._ahead[key] = asyncio.create_task(load, name="read ahead")
+                self._ahead[key].add_done_callback(partial(self._end_ahead, key))
 
-    def _begin_ahead(self, shard: DisklessShard, partition: PartitionKey, chunk: Chunk) -> None:
-        """Load the chunk behind one that is read from beginning to end, if nobody else waits for remote storage."""
-        if chunk.failure is None and self._reads.is_idle and len(self._ahead) < self._reads.at_once:
-            task = asyncio.create_task(self._load_behind(shard, partition, chunk.last_offset + 1), name="read ahead")
-            self._ahead.add(task)
-            task.add_done_callback(self._ahead.discard)
+    def _end_ahead(self, key: tuple[uuid.UUID, int], _: asyncio.Task[None]) -> None:
+        del self._ahead[key]
 
-    async def _load_behind(self, shard: DisklessShard, partition: PartitionKey, offset: int) -> None:
+    async def _load_ahead(
+        self, shard: DisklessShard, partition: PartitionKey, segment: RemoteLogSegmentMetadata, position: int
+    ) -> None:
         try:
-            await self._read(shard, partition, offset)
-        except (RemoteStorageError, RemoteLogMetadataError, CorruptBatchError, ReaderBusyError) as error:
+            if position < segment.segment_size_bytes:
+                await self._chunk(segment, await self.indexes.offsets(segment), position)
+            else:
+                await self._find(shard, partition, segment.end_offset + 1)
+        except (
+            RemoteStorageError,
+            RemoteLogMetadataError,
+            CorruptBatchError,
+            CorruptIndexError,
+            ReaderBusyError,
+        ) as error:
             _log.debug("not read ahead", error=str(error))  # whoever wants it will be told
+
+
+def _remember(known: OrderedDict[K, T], key: K, value: T) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > REMEMBERED:
+        known.popitem(last=False)

@@ -19,6 +19,9 @@ WAL_OBJECTS = "wal-objects"
 SEGMENTS = "remote-storage"
 """Folders in the first of `log.dirs`, where no URL is configured."""
 
+_NODE_LOCAL = ("", "file", "local", "memory")
+"""Schemes of what no other machine sees; a mount of a network file system is not told apart."""
+
 
 def make_store(context: PluginContext, settings: FsspecSettings) -> WalObjectStore:
     """The object store for the settings' URL."""
@@ -40,6 +43,7 @@ def make_store(context: PluginContext, settings: FsspecSettings) -> WalObjectSto
                 clock=context.clock,
                 threads=settings.threads,
                 billed=scheme != "memory",
+                node_local=scheme in _NODE_LOCAL,
             )
 
 
@@ -47,7 +51,8 @@ def make_remote_storage(context: PluginContext, settings: FsspecRemoteStorageSet
     """The remote storage for the settings' URL."""
     from diskless_fsspec.remote_storage import FsspecRemoteStorage
 
-    return FsspecRemoteStorage(make_segment_store(context, settings))
+    is_node_local = urlsplit(settings.url).scheme in _NODE_LOCAL
+    return FsspecRemoteStorage(make_segment_store(context, settings), node_local=is_node_local)
 
 
 def make_segment_store(context: PluginContext, settings: FsspecRemoteStorageSettings) -> SegmentStore:

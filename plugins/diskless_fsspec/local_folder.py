@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -16,8 +15,13 @@ from diskless_core.plugin.wal_object_store import ObjectData, ObjectNotFoundErro
 from diskless_fsspec.direct_io import DurableFiles
 from diskless_fsspec.errors import translated
 from diskless_fsspec.keys import require_key
+from diskless_fsspec.threads import Threads
 
 T = TypeVar("T")
+
+WRITES_END_S = 10.0
+READS_END_S = 2.0
+"""How long `stop` waits for what is under way."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +34,14 @@ class LocalFolder:
         self.files = DurableFiles()
         self._lock = RLock()
         self._durable_folders: set[Path] = set()
-        self._readers = ThreadPoolExecutor(threads, f"{thread_name}-read")
-        self._writers = ThreadPoolExecutor(threads, f"{thread_name}-write")
+        self._readers = Threads(threads, f"{thread_name}-read")
+        self._writers = Threads(threads, f"{thread_name}-write")
 
     async def stop(self) -> None:
-        """End the threads, which finish what they do."""
-        for pool in (self._writers, self._readers):
-            await asyncio.to_thread(pool.shutdown)
+        """End the threads. They finish what they do unless the folder hangs: then they are left behind."""
+        ended = await asyncio.gather(self._writers.stop(WRITES_END_S), self._readers.stop(READS_END_S))
+        if not all(ended):
+            logger.warning("%s does not answer: what is being read or written there is given up", self.root)
 
     async def when_writing(self, doing: str, work: Callable[[], T]) -> T:
         """Run work that changes files on a thread, and translate its errors."""
@@ -81,7 +86,7 @@ class LocalFolder:
         with self._lock:
             self._durable_folders.clear()
 
-    async def _run(self, pool: ThreadPoolExecutor, doing: str, work: Callable[[], T]) -> T:
+    async def _run(self, pool: Threads, doing: str, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except OSError as error:

@@ -28,8 +28,9 @@ _BEYOND_ANY_INDEX = 1 << 40
 class FsspecRemoteStorage(RemoteStorage):
     """Segments in a store. It needs no custom metadata."""
 
-    def __init__(self, store: SegmentStore) -> None:
+    def __init__(self, store: SegmentStore, *, node_local: bool = False) -> None:
         self.store = store
+        self.is_node_local = node_local
         self._memory = PagePool(IDLE_PARTS * store.part_bytes)
 
     async def start(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,8 +13,12 @@ import fsspec
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStoreError
 from diskless_fsspec.errors import translated
 from diskless_fsspec.keys import require_key
+from diskless_fsspec.threads import Threads
 
 T = TypeVar("T")
+
+END_S = 10.0
+"""How long `stop` waits for what is under way."""
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +30,13 @@ class SyncFilesystem:
         self.url = url
         self.root = ""
         self._options = options
-        self._pool = ThreadPoolExecutor(threads, thread_name)
+        self._pool = Threads(threads, thread_name)
         self._connection: fsspec.AbstractFileSystem | None = None
 
     async def stop(self) -> None:
-        """End the threads, which finish what they do."""
-        await asyncio.to_thread(self._pool.shutdown)
+        """End the threads. They finish what they do unless the place hangs: then they are left behind."""
+        if not await self._pool.stop(END_S):
+            logger.warning("%s does not answer: what is being read or written there is given up", self.url)
 
     async def run(self, doing: str, work: Callable[[], T]) -> T:
         """Run work on a thread, and translate its errors."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
 # at DEBUG it logs all that it sends, passwords included
 logging.getLogger("kafka").setLevel(logging.INFO)
@@ -18,7 +21,8 @@ def open_admin(options: Mapping[str, Any]) -> Any:
     """An admin client, which has reached a broker.
 
     Raises:
-        KafkaError: none can be reached within `bootstrap_timeout_ms`, or it refuses.
+        KafkaError: none can be reached within `bootstrap_timeout_ms`, which is retriable, or one refuses.
+        OSError: a file of the TLS settings cannot be used, or a broker's certificate is not accepted.
     """
     return _opened(KafkaAdminClient, dict(options))
 
@@ -27,7 +31,7 @@ def open_producer(options: Mapping[str, Any]) -> Any:
     """A producer whose records come once and in order, or not at all.
 
     Raises:
-        KafkaError: no broker can be reached within `bootstrap_timeout_ms`, or it refuses.
+        KafkaError, OSError: as `open_admin`.
     """
     required = {"acks": "all", "enable_idempotence": True}
     return _opened(KafkaProducer, {**options, **required})
@@ -37,7 +41,7 @@ def open_consumer(options: Mapping[str, Any]) -> Any:
     """A consumer without a group. An offset that is out of range is an error.
 
     Raises:
-        KafkaError: no broker can be reached within `bootstrap_timeout_ms`, or it refuses.
+        KafkaError, OSError: as `open_admin`.
     """
     required = {
         "group_id": None,
@@ -56,19 +60,49 @@ def close_producer(producer: Any, timeout_s: float) -> None:
         producer._sender.force_close()  # noqa: SLF001
 
 
+class _Connections(KafkaConnectionManager):  # type: ignore[misc]
+    """Tells at once when a broker refuses a new client. kafka-python would go on until it can only say that time is up.
+
+    Attributes:
+        is_opening: later on, a refusal may pass, and the client goes on trying.
+    """
+
+    is_opening = True
+
+    async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
+        await super()._connect(node, conn, **options)
+        refusal = _refusal(conn.init_future.exception)
+        if self.is_opening and refusal is not None:
+            # the next attempt raises it
+            self._auth_failures[node.node_id] = refusal
+
+
+def _refusal(error: BaseException | None) -> BaseException | None:
+    """What trying again does not help against; None where the broker was not reached."""
+    if isinstance(error, KafkaError):
+        cause = error.__context__
+        return cause if isinstance(cause, ssl.SSLCertVerificationError) else None if error.retriable else error
+    return error if isinstance(error, FileNotFoundError | PermissionError | ssl.SSLError) else None
+
+
 def _opened(client_class: Any, options: dict[str, Any]) -> Any:
     """The client; where it can't be made, what it has opened already is closed."""
     opened: list[Any] = []
 
     def connect(**arguments: Any) -> Any:
-        opened.append(KafkaNetClient(**arguments))
+        selector = NetworkSelector(**arguments)
+        connections = _Connections(selector, **arguments)
+        opened.append(KafkaNetClient(net=selector, manager=connections))
         # an argument of this name gets lost on its way: a deleted topic would come back, with defaults of the broker
         opened[-1].cluster.config["allow_auto_create_topics"] = False
         return opened[-1]
 
     try:
-        return client_class(**options, kafka_client=connect)
+        client = client_class(**options, kafka_client=connect)
     except BaseException:
-        for connections in opened:
-            connections.close()
+        for connected in opened:
+            connected.close()
         raise
+    for connected in opened:
+        connected._manager.is_opening = False  # noqa: SLF001
+    return client

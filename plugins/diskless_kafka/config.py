@@ -129,13 +129,11 @@ class RemoteLogMetadataSettings(KafkaClientSettings):
         gt=0,
         description="How many milliseconds a change may take until it is read back from the topic.",
     )
-    initialization_retry_max_timeout_ms: int = Field(
-        default=120_000,
-        ge=0,
-        description="For how many milliseconds a starting broker tries to reach the Apache Kafka before it gives up.",
-    )
     initialization_retry_interval_ms: int = Field(
-        default=100, gt=0, description="After how many milliseconds it tries again."
+        default=100,
+        gt=0,
+        description="After how many milliseconds a broker that has not reached the Apache Kafka yet tries again: each "
+        "time twice as many, up to 10 seconds.",
     )
     snapshot_interval_ms: int = Field(
         default=60_000,

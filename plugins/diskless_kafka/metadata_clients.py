@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka.errors import KafkaConfigurationError, KafkaError
+from kafka.errors import KafkaError
 from pydantic import SecretStr
 
 from diskless_core.plugin.context import PluginContext
@@ -26,8 +25,6 @@ _THREADS = 4
 _BOOTSTRAP_MS = 5_000
 _CLOSE_S = 5.0
 
-logger = logging.getLogger(__name__)
-
 
 class MetadataClients:
     """An admin client, a producer and a reader of the metadata topic.
@@ -36,7 +33,6 @@ class MetadataClients:
     """
 
     def __init__(self, context: PluginContext, settings: RemoteLogMetadataSettings) -> None:
-        self._clock = context.clock
         self._settings = settings
         self._node_id = context.node_id
         self._pool = ThreadPoolExecutor(_THREADS, settings.topic_name)
@@ -45,21 +41,14 @@ class MetadataClients:
         self._reader: MetadataReader | None = None
 
     async def open(self) -> uuid.UUID:
-        """Connect, and see that the topic is there and as it has to be. Returns the topic's id."""
-        deadline = self._clock.monotonic() + self._settings.initialization_retry_max_timeout_ms / 1000
-        while True:
-            try:
-                return await self._on_thread(self._connect)
-            except (TopicMismatchError, KafkaConfigurationError, OSError, ValueError) as error:
-                raise RemoteLogMetadataError(str(error), retriable=False) from error
-            except KafkaError as error:
-                if self._clock.monotonic() >= deadline:
-                    where = ",".join(self._settings.bootstrap_servers)
-                    raise RemoteLogMetadataError(
-                        f"cannot use {self._settings.topic_name} of the Apache Kafka at {where}: {error}"
-                    ) from error
-                logger.info("Cannot use %s yet: %s", self._settings.topic_name, error)
-            await asyncio.sleep(self._settings.initialization_retry_interval_ms / 1000)
+        """Connect, and see that the topic is there and as it has to be. Returns the topic's id.
+
+        An error is retriable where no broker was reached, or one is not ready, and not where something is refused.
+        """
+        try:
+            return await self._asked(self._connect)
+        except (TopicMismatchError, OSError, ValueError) as error:
+            raise RemoteLogMetadataError(str(error), retriable=False) from error
 
     async def bounds(self) -> Mapping[int, Bounds]:
         """Where the partitions of the topic begin and end now."""
@@ -117,11 +106,9 @@ class MetadataClients:
 
     def _connect(self) -> uuid.UUID:
         settings = self._settings
-        if self._admin is None:
-            self._admin = clients.open_admin(self._options("admin", settings.admin_options))
+        self._admin = clients.open_admin(self._options("admin", settings.admin_options))
         topic_id = metadata_topic.ensure_topic(self._admin, settings)
-        if self._producer is None:
-            self._producer = clients.open_producer(self._options("producer", settings.producer_options))
+        self._producer = clients.open_producer(self._options("producer", settings.producer_options))
         return topic_id
 
     def _close(self) -> None:
@@ -135,9 +122,9 @@ class MetadataClients:
     def _options(self, kind: str, further: SecretStr) -> dict[str, Any]:
         client_id = f"__remote_log_metadata_client_{self._node_id}_{kind}"
         return {
+            "bootstrap_timeout_ms": _BOOTSTRAP_MS,
             **self._settings.client_options(further),
             "client_id": client_id,
-            "bootstrap_timeout_ms": _BOOTSTRAP_MS,
         }
 
     async def _asked(self, call: Callable[[], T]) -> T:

@@ -9,6 +9,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 
+import structlog
+
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import LogSegmentData, RemoteStorageError
@@ -27,6 +29,8 @@ NICENESS = 10
 """How far the thread stands behind the broker's own work."""
 
 _TOLD_FAILURES = 10
+
+_log = structlog.get_logger(__name__)
 
 
 class InlineCompaction(SegmentCompaction):
@@ -62,6 +66,10 @@ class _Run:
                     await self._partition(partition)
                 except SegmentCompactionError as error:
                     self._failures.append(str(error))
+                except Exception as error:
+                    name = _name(partition)
+                    _log.error("a defect, of a storage perhaps, ended a partition's compaction", of=name, exc_info=True)
+                    self._failures.append(f"{name}: a defect: {type(error).__name__}: {error}")
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self._job.parallel_partitions, len(self._job.partitions))):
@@ -96,13 +104,19 @@ class _Run:
         data = LogSegmentData(log=stream.log, indexes=stream.indexes)
         try:
             custom_metadata = await self._job.remote_storage.copy(metadata, data)
-        except (RemoteStorageError, SegmentCompactionError) as error:
+        except Exception as error:
             await self._job.abandon(metadata)
-            where = f"{segment.partition.topic}-{segment.partition.partition} at offset {segment.start_offset}"
+            if not isinstance(error, (RemoteStorageError, SegmentCompactionError)):
+                raise
+            where = f"{_name(segment.partition)} at offset {segment.start_offset}"
             raise SegmentCompactionError(f"{where}: {stream.failure or error}") from error
         finally:
             await stream.close()
         return stream.producers if await self._job.finish(metadata, custom_metadata) else None
+
+
+def _name(partition: TopicIdPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
 
 
 def _low_priority_thread() -> ThreadPoolExecutor:

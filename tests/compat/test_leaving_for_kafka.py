@@ -67,8 +67,8 @@ class BuiltTopics:
         return {partition: segments for partition, (_, segments) in self.adopted.items()}
 
     def adopt(self, partition, log_start_offset, segments):
-        assert partition.partition not in self.adopted
-        self.adopted[partition.partition] = (log_start_offset, list(segments))
+        adopted = (log_start_offset, list(segments))
+        assert self.adopted.setdefault(partition.partition, adopted) == adopted
 
 
 class Diskless(NamedTuple):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+import json
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import pytest
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError, RemoteLogMetadataServices
 from diskless_core.remote_log.metadata import RemoteLogSegmentState
 from diskless_core.testing.fakes.remote_log_metadata import MemoryLedger
-from diskless_core.testing.remote_log_metadata_tools import PARTITION, copies_found, copies_listed, segment, update
+from diskless_core.testing.remote_log_metadata_tools import (
+    PARTITION,
+    TIMEOUT_S,
+    copies_found,
+    copies_listed,
+    segment,
+    update,
+)
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.metadata_topic import node, topic_settings
 
@@ -41,6 +49,9 @@ def guarded_kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) ->
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.plaintext.plain.sasl.jaas.config": LOGIN,
+        # that it is known to be gone soon after it was killed, and may come back
+        "broker.session.timeout.ms": "1000",
+        "broker.heartbeat.interval.ms": "200",
     }
     kafka = ApacheKafka(kafka_jars, tmp_path_factory.mktemp("guarded-kafka"), properties)
     try:
@@ -64,19 +75,21 @@ async def test_a_wrong_password_is_an_error_that_does_not_show_it(
 ) -> None:
     caplog.set_level("DEBUG")
     wrong = "closed-sesame"
-    metadata = node(
-        settings_of(guarded_kafka, sasl_password=wrong, initialization_retry_max_timeout_ms=0), tmp_path / "node"
-    )
-    with pytest.raises(RemoteLogMetadataError, match=guarded_kafka.bootstrap) as error:
+    metadata = node(settings_of(guarded_kafka, sasl_password=wrong), tmp_path / "node")
+    with pytest.raises(RemoteLogMetadataError, match=f"{guarded_kafka.bootstrap}: .*Authentication failed") as error:
         await metadata.start(SERVICES)
+    assert not error.value.retriable
     assert wrong not in f"{error.value}{caplog.text}"
 
 
 async def test_while_kafka_is_away_segments_are_found_and_changes_fail_and_can_be_made_later(
     guarded_kafka: ApacheKafka, tmp_path: Path
 ) -> None:
-    metadata = node(settings_of(guarded_kafka), tmp_path / "node")
+    impatient = json.dumps({"delivery.timeout.ms": 1_000, "request.timeout.ms": 1_000})
+    metadata = node(settings_of(guarded_kafka, producer_options=impatient), tmp_path / "node")
     await metadata.start(SERVICES)
+    quickly = json.dumps({"bootstrap.timeout.ms": 500})
+    late = node(settings_of(guarded_kafka, admin_options=quickly), tmp_path / "late")
     try:
         begun, other = segment(1, 0, 9), segment(2, 10, 19)
         await metadata.add(begun)
@@ -88,19 +101,33 @@ async def test_while_kafka_is_away_segments_are_found_and_changes_fail_and_can_b
             await metadata.add(other)
         assert error.value.retriable
         assert await copies_listed(metadata, PARTITION) == [1]
-        impatient = node(settings_of(guarded_kafka, initialization_retry_max_timeout_ms=0), tmp_path / "impatient")
+        await late.start(SERVICES)
         with pytest.raises(RemoteLogMetadataError, match=guarded_kafka.bootstrap) as error:
-            await impatient.start(SERVICES)
+            await late.list(PARTITION)
         assert error.value.retriable
 
-        late = node(settings_of(guarded_kafka), tmp_path / "late")
-        starting = asyncio.create_task(late.start(SERVICES))
-        await asyncio.to_thread(guarded_kafka.start)
-        await metadata.add(other)
-        await metadata.update(update(other, RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
+        guarded_kafka.start()  # on this thread: it ends with the one that started it
+        await sooner_or_later(lambda: metadata.add(other))
+        done = update(other, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        await metadata.update(done)
         assert await copies_found(metadata, PARTITION, 0, [5, 15]) == [1, 2]
-        await starting
-        assert await copies_found(late, PARTITION, 0, [5]) == [1]
-        await late.stop()
+        # to find that it is done already is to have read all that others wrote
+        await sooner_or_later(lambda: late.update(done))
+        assert await copies_found(late, PARTITION, 0, [5, 15]) == [1, 2]
     finally:
+        await late.stop()
         await metadata.stop()
+
+
+async def sooner_or_later(call: Callable[[], Awaitable[Any]]) -> None:
+    """Make a call again as long as it says that this may help."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            try:
+                await call()
+            except RemoteLogMetadataError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return

@@ -126,7 +126,7 @@ def test_the_rest_waits_until_it_is_old_or_large(runs: list[Run], rules: Segment
     assert made in (everything, everything[:-1])
     if everything:
         last = everything[-1]
-        times = [time_of(run) for run in runs if run.base_offset >= last.ranges[0].base_offset]
+        times = [run.append_time for run in runs if run.base_offset >= last.ranges[0].base_offset]
         is_due = (
             NOW_MS - times[0] > rules.segment_ms
             or (rules.local_retention_ms != OFF and NOW_MS - max(times) > rules.local_retention_ms)

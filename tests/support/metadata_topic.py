@@ -19,18 +19,22 @@ _numbers = itertools.count(1)
 
 
 def topic_settings(bootstrap: str, topic: str, **further: Any) -> RemoteLogMetadataSettings:
-    """Settings for a topic of few partitions on a Kafka of one broker, with short timeouts."""
-    options = {"request.timeout.ms": 3_000, "retry.backoff.ms": 10, "reconnect.backoff.max.ms": 200}
+    """Settings for a topic of few partitions on a Kafka of one broker, as patient as a busy machine needs it."""
+    options = {
+        "bootstrap.timeout.ms": 60_000,
+        "request.timeout.ms": 20_000,
+        "retry.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 200,
+    }
     settings = {
         "bootstrap_servers": bootstrap,
         "topic_name": topic,
         "topic_num_partitions": PARTITIONS,
         "topic_replication_factor": 1,
         "topic_min_isr": 1,
-        "consume_wait_ms": 20_000,
-        "initialization_retry_max_timeout_ms": 30_000,
+        "consume_wait_ms": 60_000,
         "common_client_options": json.dumps(options),
-        "producer_options": json.dumps({"delivery.timeout.ms": 5_000}),
+        "producer_options": json.dumps({"delivery.timeout.ms": 30_000}),
     }
     return RemoteLogMetadataSettings(**{**settings, **further})
 

@@ -192,7 +192,7 @@ def small_chunks(chunk_bytes: int) -> Iterator[None]:
     """Chunks so small that a few batches make several."""
     with (
         patch.object(chunks, "CHUNK_BYTES", chunk_bytes),
-        patch.object(index_cache, "CHUNK_BYTES", chunk_bytes),
+        patch.object(index_cache, "PART_BYTES", chunk_bytes),
         patch.object(segment_reader, "MAX_CHUNK_BYTES", 1 << 20),
     ):
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Container
-from typing import Any
+from typing import Any, NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.api import DisklessCoordinator
@@ -27,21 +27,36 @@ _SINCE = {
 PARALLEL_LOOKUPS = 8
 """Lookups by timestamp of one request that are under way at once: each may hold a run of batches in memory."""
 
+FIRST_VERSION_WITH_TIMEOUT = 10
+
 _LEADER_EPOCH = 0
 _NO_LEADER_EPOCH = -1
+
+
+class Lookups(NamedTuple):
+    """The lookups by timestamp of one request: their turns, and how many seconds they have."""
+
+    turns: asyncio.Semaphore
+    timeout_s: float
 
 
 async def list_offsets(context: RequestContext, request: Any) -> Any:
     """Handle ListOffsets: all partitions at once, so that those of one coordinator share its proof that it leads."""
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     repeated = {place for place, count in times.items() if count > 1}
-    lookups = asyncio.Semaphore(PARALLEL_LOOKUPS)
+    lookups = Lookups(asyncio.Semaphore(PARALLEL_LOOKUPS), _timeout_ms(context, request) / 1000)
     topics = await asyncio.gather(*(_answer_topic(context, topic, repeated, lookups) for topic in request.topics))
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
 
+def _timeout_ms(context: RequestContext, request: Any) -> int:
+    if context.api_version >= FIRST_VERSION_WITH_TIMEOUT and request.timeout_ms > 0:
+        return int(request.timeout_ms)
+    return context.services.config.remote_list_offsets_request_timeout_ms
+
+
 async def _answer_topic(
-    context: RequestContext, topic: Any, repeated: Container[tuple[str, int]], lookups: asyncio.Semaphore
+    context: RequestContext, topic: Any, repeated: Container[tuple[str, int]], lookups: Lookups
 ) -> Any:
     partitions = {asked.partition_index: asked for asked in topic.partitions}
     answers = [
@@ -51,9 +66,7 @@ async def _answer_topic(
     return TopicAnswer(name=topic.name, partitions=await asyncio.gather(*answers))
 
 
-async def _answer(
-    context: RequestContext, name: str, asked: Any, lookups: asyncio.Semaphore, *, is_repeated: bool
-) -> Any:
+async def _answer(context: RequestContext, name: str, asked: Any, lookups: Lookups, *, is_repeated: bool) -> Any:
     topics = context.services.topics
     info = topics.by_name(name)
     key = info.key(asked.partition_index) if info is not None else None
@@ -74,13 +87,15 @@ async def _answer(
 
 
 async def _listed(
-    coordinator: DisklessCoordinator, key: PartitionKey, timestamp: int, lookups: asyncio.Semaphore
+    coordinator: DisklessCoordinator, key: PartitionKey, timestamp: int, lookups: Lookups
 ) -> ListedOffset:
     try:
         if timestamp < 0 and timestamp != SpecialTimestamp.MAX_TIMESTAMP:
             return await coordinator.list_offsets(key, timestamp)
-        async with lookups:
+        async with asyncio.timeout(lookups.timeout_s), lookups.turns:
             return await coordinator.list_offsets(key, timestamp)
+    except TimeoutError:  # segments are read from a storage that takes its time
+        return ListedOffset(ErrorCode.REQUEST_TIMED_OUT)
     except CoordinatorError:
         return ListedOffset(ErrorCode.LEADER_NOT_AVAILABLE)
 

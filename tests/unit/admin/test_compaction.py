@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from diskless_core.admin.http import AdminServer
 from diskless_core.cli import compact as command
 from diskless_core.cli.main import main
-from diskless_core.plugin.errors import PluginNotFoundError
+from diskless_core.coordinator.errors import CoordinatorLoadingError
+from diskless_core.plugin.errors import PluginError, PluginNotFoundError
 from diskless_core.tiering.compaction import CompactionRequest, UnknownTopicError
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
 from tests.unit.admin.test_http import ANY_PORT, sources
@@ -26,30 +27,38 @@ class StubCompactor:
     def __init__(self) -> None:
         self.requests: list[CompactionRequest] = []
         self.failures: list[str] = []
+        self.segments, self.is_full = 2, True
+        self.refusal: PluginError | None = None
+        self.plan_error: Exception | None = None
         self.job = JobReport(id="job", engine="inline", begun_at_ms=1000)
 
     def begin(self, request: CompactionRequest) -> JobReport:
         self._check(request)
         topic = self.job.of("t")
-        topic.partitions, topic.segments, topic.size_bytes = 4, 2, 70
+        topic.partitions, topic.segments, topic.size_bytes = 4, self.segments, self.segments * 35
         return self.job
 
     def report(self, job_id: str) -> JobReport | None:
         if job_id != "job":
             return None
-        self.job.bytes_copied, self.job.ended_at_ms, self.job.skipped = 70, 3000, 1
+        self.job.bytes_copied, self.job.ended_at_ms, self.job.skipped = self.segments * 35, 3000, 1
         self.job.state = JobState.FAILED if self.failures else JobState.FINISHED
         self.job.failures = self.failures
         return self.job
 
     async def plan(self, request: CompactionRequest):
         self._check(request)
-        yield SEGMENT
+        if self.plan_error is not None:
+            raise self.plan_error
+        if self.is_full or request.everything:
+            yield SEGMENT
 
     def _check(self, request: CompactionRequest) -> None:
         self.requests.append(request)
         if request.topics and "missing" in request.topics:
             raise UnknownTopicError("there is no topic missing")
+        if self.refusal is not None:
+            raise self.refusal
         if request.engine == "missing":
             raise PluginNotFoundError("there is no segment_compaction 'missing'")
 
@@ -59,9 +68,17 @@ def compactor() -> StubCompactor:
     return StubCompactor()
 
 
+class StubPlugins:
+    """Knows one engine."""
+
+    def get(self, noun, name):
+        if (noun, name) != ("segment_compaction", "inline"):
+            raise PluginNotFoundError(f"there is no {noun} {name!r}")
+
+
 @pytest.fixture
 async def server(compactor):
-    server = AdminServer(ANY_PORT, sources(compactor=lambda: compactor))
+    server = AdminServer(ANY_PORT, sources(compactor=lambda: compactor, plugins=StubPlugins()))
     await server.start()
     yield server
     await server.stop()
@@ -120,6 +137,33 @@ async def test_a_plan_is_a_list_of_segments(client, compactor):
     assert compactor.requests == [CompactionRequest(topics=["t", "u"], everything=True)]
 
 
+async def test_a_plan_for_an_engine_that_is_not_there_is_not_found(client):
+    assert (await client.get("/compaction/plan?engine=inline")).status_code == 200
+    answer = await client.get("/compaction/plan?engine=missing")
+    assert (answer.status_code, answer.json()["message"]) == (404, "there is no segment_compaction 'missing'")
+
+
+async def test_a_compaction_that_the_broker_refuses_is_a_conflict(client, compactor):
+    compactor.refusal = PluginError("set remote_storage to another place")
+    answer = await client.post("/compaction", json={"all": True})
+    assert (answer.status_code, answer.json()["message"]) == (409, "set remote_storage to another place")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"topics": "orders"}', "topics: Input should be a valid list"),
+        (b'{"topics": ["a", 1]}', "topics.1: Input should be a valid string"),
+        (b'{"every": true}', "every: Extra inputs are not permitted"),
+        (b'["orders"]', "all of it: Input should be a valid dictionary or object to extract fields from"),
+        (b"{", "it is no JSON"),
+    ],
+)
+async def test_what_is_wrong_with_a_body_is_told(client, body, message):
+    answer = await client.post("/compaction", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["message"]) == (422, f"the body is not what it has to be: {message}")
+
+
 async def run(server, *arguments):
     return await asyncio.to_thread(CliRunner().invoke, main, ["compact", "--url", server.url, *arguments])
 
@@ -133,7 +177,7 @@ async def test_the_command_waits_for_the_end_and_shows_what_was_made(server, com
     result = await run(server, "--topic", "t", "--everything")
     assert result.exit_code == 0, result.output
     assert "2 segments of 70 bytes in 2.0 s, engine inline" in result.output
-    assert "1 partitions are led by other brokers" in result.output
+    assert "other brokers lead 1 partition: run `diskless compact` there" in result.output
     assert compactor.requests == [CompactionRequest(topics=["t"], everything=True)]
 
 
@@ -148,7 +192,35 @@ async def test_the_command_can_answer_in_json_and_show_a_plan(server):
     assert json.loads((await run(server, "--all", "--json")).stdout)["segments"] == 2
     [segment] = json.loads((await run(server, "--topic", "t", "--plan", "--json")).stdout)
     assert segment["end_offset"] == 5
-    assert "1 segments of 70 bytes" in (await run(server, "--all", "--plan")).output
+    assert "1 segment of 70 bytes" in (await run(server, "--all", "--plan")).output
+
+
+async def test_a_plan_says_ranges_in_its_table_as_in_its_json(server):
+    assert "ranges" in (await run(server, "--topic", "t", "--plan")).stdout
+    assert json.loads((await run(server, "--topic", "t", "--plan", "--json")).stdout)[0]["ranges"] == 3
+
+
+@pytest.mark.parametrize("way", [(), ("--plan",)])
+async def test_the_command_says_what_waits_where_nothing_is_full(server, compactor, way):
+    compactor.segments, compactor.is_full = 0, False
+    result = await run(server, "--topic", "t", *way)
+    assert result.exit_code == 0, result.output
+    assert "nothing is full yet (70 bytes wait in WAL objects); --everything makes the rest" in result.output
+    assert compactor.requests[-1] == CompactionRequest(topics=["t"], everything=True)
+    for others in (("--everything",), ("--json",)):
+        assert "nothing is full" not in (await run(server, "--topic", "t", *way, *others)).output
+
+
+async def test_a_job_that_is_done_succeeds_though_nobody_says_what_waits(server, compactor):
+    compactor.segments, compactor.plan_error = 0, CoordinatorLoadingError("the broker is stopping")
+    result = await run(server, "--topic", "t")
+    assert (result.exit_code, "nothing is full" in result.output) == (0, False), result.output
+
+
+async def test_a_plan_with_an_engine_that_is_not_there_fails(server):
+    result = await run(server, "--all", "--plan", "--engine", "missing")
+    assert result.exit_code == 1
+    assert "there is no segment_compaction 'missing'" in result.output
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--topic", "t"]])

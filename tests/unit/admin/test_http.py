@@ -30,6 +30,7 @@ from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError, WalObjectStorePlugin
 from diskless_core.testing.remote_log_metadata_tools import PARTITION, segment
 from diskless_core.tiering.adoption import AdoptionError
+from diskless_core.tiering.compaction import UnknownTopicError
 
 ANY_PORT = Listener("http", "127.0.0.1", 0)
 
@@ -137,6 +138,8 @@ class StubRemoteLog:
     async def segments(self, *, topic, partition):
         if self.error is not None:
             raise self.error
+        if topic == "missing":
+            raise UnknownTopicError("there is no topic missing")
         return [
             one
             for one in self.known
@@ -447,6 +450,25 @@ async def test_segments_that_were_made_elsewhere_are_adopted_or_refused(remote_l
     remote_log.error = AdoptionError("orders-3 is not empty")
     refused = await client.post("/remote-log/adopt", json=body)
     assert (refused.status_code, refused.json()["message"]) == (409, "orders-3 is not empty")
+
+
+async def test_a_topic_that_is_not_there_is_not_found(remote_log_client):
+    client, _ = remote_log_client
+
+    answer = await client.get("/remote-log?topic=missing")
+
+    assert (answer.status_code, answer.json()["message"]) == (404, "there is no topic missing")
+
+
+async def test_what_a_validator_says_of_a_value_is_kept_back(remote_log_client):
+    client, _ = remote_log_client
+    [shown] = (await client.get("/remote-log?topic=orders")).json()
+    body = {"topic": "t", "partition": 3, "log_start_offset": 2, "segments": [shown | {"custom_metadata": "hunter2"}]}
+
+    answer = await client.post("/remote-log/adopt", json=body)
+
+    assert answer.status_code == 422
+    assert "segments.0.custom_metadata: it is not valid" in answer.json()["message"]
 
 
 async def test_a_partition_that_is_no_number_is_refused(remote_log_client):

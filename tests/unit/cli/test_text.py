@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diskless_core.cli.text import iso_time, table
+from diskless_core.cli.text import counted, iso_time, table
 
 
 def test_columns_are_aligned_and_numbers_flush_right():
@@ -20,3 +20,7 @@ def test_a_table_without_rows_is_its_header():
 def test_times_are_iso_8601_in_utc_with_milliseconds():
     assert iso_time(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
     assert iso_time(-1) == "-"
+
+
+def test_one_thing_is_not_many():
+    assert [counted(number, "segment") for number in (0, 1, 2)] == ["0 segments", "1 segment", "2 segments"]

@@ -123,6 +123,17 @@ def test_records_that_are_in_no_segment_are_told(http):
         http.client.partitions("t")
 
 
+def test_partitions_that_other_brokers_have_to_compact_are_told_where_records_are_missing(http):
+    http.answers["POST", "/compaction"] = [{"id": "job"}]
+    http.answers["GET", "/compaction/job"] = [{"state": "finished", "skipped": 3}]
+    http.client.compact(["t"])
+    http.have_segments(segment(0, 0, 19))
+    assert len(http.client.partitions("t")) == 2
+    http.have_segments(segment(0, 0, 9))
+    with pytest.raises(ExportError, match="other brokers lead 3 partitions: run `diskless compact --everything` there"):
+        http.client.partitions("t")
+
+
 def test_a_topic_that_is_not_there_is_told(http):
     with pytest.raises(KafkaClusterError, match="no topic other at here:9092"):
         http.client.partition_count("other")
@@ -132,11 +143,11 @@ def test_a_compaction_is_waited_for(http, monkeypatch):
     monkeypatch.setattr(tiering_client, "_POLL_S", 0)
     http.answers["POST", "/compaction"] = [{"id": "job"}]
     http.answers["GET", "/compaction/job"] = [
-        {"state": state} for state in ("waiting", "running", "finished", "failed")
+        {"state": state, "skipped": 0} for state in ("waiting", "running", "finished", "failed")
     ]
     http.client.compact(["t"])
     assert http.bodies == [{"topics": ["t"], "everything": True}]
-    assert http.answers["GET", "/compaction/job"] == [{"state": "failed"}]
+    assert http.answers["GET", "/compaction/job"] == [{"state": "failed", "skipped": 0}]
 
 
 def test_a_compaction_that_fails_is_told(http):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 
 from diskless_core.coordinator.commands import ListedOffset, PartitionKey
+from diskless_core.coordinator.trimming import trim_page
 from diskless_core.fetch.offsets import OffsetLookup, SpecialTimestamp
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol.errors import ErrorCode
@@ -99,6 +105,38 @@ def test_a_time_index_that_is_missing_or_damaged_is_built_again(damage: str) -> 
             for number in (0, 17, 29):
                 listed = await path.lookup.list(path.node.shard, KEY, START_MS + number)
                 assert listed == ListedOffset(timestamp=START_MS + number, offset=number)
+
+    run(main)
+
+
+@pytest.mark.parametrize("timestamp", [START_MS + 5, SpecialTimestamp.MAX_TIMESTAMP])
+@pytest.mark.parametrize("has_segments", [False, True])
+def test_records_that_go_into_a_segment_while_they_are_looked_up_are_found(timestamp: int, has_segments: bool) -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 6)
+            await path.produce((0, batch_of(b"value", timestamp_ms=START_MS)))
+            if has_segments:
+                await path.tier(through=3)
+            begun = 0
+
+            async def after_a_swap(look_up: Callable[..., Awaitable[Any]], *arguments: object) -> Any:
+                nonlocal begun
+                begun += 1
+                if begun == 1:
+                    await path.tier(through=5)
+                    await shard.shard.flush()
+                    await shard.shard.with_store(lambda store: trim_page(store, 0))
+                return await look_up(*arguments)
+
+            shard = path.node.shard
+            with (
+                patch.object(shard, "first_run_at_or_after", partial(after_a_swap, shard.first_run_at_or_after)),
+                patch.object(shard, "latest_runs", partial(after_a_swap, shard.latest_runs)),
+            ):
+                listed = await path.lookup.list(shard, KEY, timestamp)
+            assert listed == ListedOffset(timestamp=START_MS + 5, offset=5)
+            assert begun > 0
 
     run(main)
 

@@ -199,10 +199,27 @@ def test_a_segment_that_was_deleted_with_its_offsets_is_out_of_range() -> None:
                 await path.node.shard.delete_records(key_of(0), 2)
                 del path.storage.segments[metadata.segment_id]
             [answer] = await fetch
-            # What was read before stays readable; a segment that is gone is looked up anew, and its offsets are gone.
-            assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE or offsets_of(answer) == [2]
+            assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
             [answer] = await path.fetch((0, 1))
             assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(main)
+
+
+def test_an_offset_that_is_deleted_while_it_is_read_is_out_of_range_whatever_comes_behind_it() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 0, 6)
+            first = await path.tier(through=1)
+            await path.tier(through=3)
+            with path.storage.hold(Operation.FETCH) as hold:
+                fetches = [asyncio.create_task(path.fetch((0, offset))) for offset in (0, 2)]
+                await hold.reached(2)
+                await path.node.shard.delete_records(key_of(0), 2)
+                del path.storage.segments[first.segment_id]
+            [deleted], [kept] = await asyncio.gather(*fetches)
+            assert (deleted.error, deleted.records) == (ErrorCode.OFFSET_OUT_OF_RANGE, [])
+            assert offsets_of(kept) == [2, 3]
 
     run(main)
 
@@ -239,6 +256,30 @@ def test_what_takes_too_long_is_left_out_and_comes_with_the_next_fetch() -> None
             [alone] = await path.fetch((0, 0), min_bytes=1 << 20, max_wait_ms=10_000)
             assert offsets_of(alone) == [0, 1]
             assert path.clock.monotonic() - begun < 1  # what is in segments does not wait for more
+
+    run(main)
+
+
+@guarantee("Reads", "A Fetch waits for remote storage once, whatever the number of partitions, and takes turns.")
+def test_a_request_waits_once_however_many_partitions_are_slow() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            for partition in range(PARTITIONS):
+                await fill(path, partition, 3)
+                if partition < PARTITIONS - 1:
+                    await path.tier(partition, through=1)
+            path.storage.delay(Operation.FETCH_INDEX, 60)
+            everything = [(partition, 0) for partition in range(PARTITIONS)]
+            starved: list[PartitionKey] = []
+            for turn in range(PARTITIONS - 1):
+                begun = path.clock.monotonic()
+                answers = await path.fetch(*everything[:-1], max_bytes=1, max_wait_ms=10_000, starved=starved)
+                assert path.clock.monotonic() - begun == pytest.approx(WAIT_MS / 1000)
+                assert [offsets_of(answer) for answer in answers] == [[]] * (PARTITIONS - 1)
+                assert path.metrics.remote_fetch_timeouts._value.get() == turn + 1
+                assert starved[0] == key_of((turn + 1) % (PARTITIONS - 1))
+            answers = await path.fetch(*everything, max_bytes=1, max_wait_ms=10_000)
+            assert [offsets_of(answer) for answer in answers] == [[]] * (PARTITIONS - 1) + [[0]]
 
     run(main)
 

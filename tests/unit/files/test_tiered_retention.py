@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
-from diskless_core.coordinator.commands import PartitionKey
+import pytest
+
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import PartitionKey, Run
+from diskless_core.coordinator.runs import PAGE_RUNS
 from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule, RetentionWorker
@@ -21,11 +27,11 @@ SIZE = len(batch_of(b"0"))
 class Retained:
     """A worker with rules that a test changes."""
 
-    def __init__(self, path: TieredPath) -> None:
+    def __init__(self, path: TieredPath, shard: DisklessShard | None = None) -> None:
         self.rules = RetentionRules(retention_ms=OFF, retention_bytes=OFF)
         self._path = path
         self.worker = RetentionWorker(
-            {0: path.node.shard},
+            {0: shard or path.node.shard},
             self._rules_of,
             RetentionSchedule(initial_delay_ms=0, interval_ms=1),
             path.clock,
@@ -110,5 +116,38 @@ def test_what_stays_is_not_looked_at_again_although_it_moves_into_a_segment() ->
             await path.tier(through=9)
             assert await retained.log_start(retention_bytes=14 * SIZE) == 5  # the segment is larger than its runs
             assert await retained.log_start(retention_bytes=10 * SIZE) == 10
+
+    run(main)
+
+
+@pytest.mark.parametrize("moves", ["compaction", "DeleteRecords"])
+def test_runs_that_go_between_two_pages_do_not_count_as_kept(moves: str) -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, PAGE_RUNS + 40)
+            shard, pages = path.node.shard, list[int]()
+
+            class Moving:
+                """Between the first page and the second, runs of both leave WAL objects, and are trimmed."""
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(shard, name)
+
+                async def runs_from(self, partition: PartitionKey, offset: int) -> Sequence[Run]:
+                    pages.append(offset)
+                    if len(pages) == 2 and moves == "compaction":
+                        await path.tier(through=PAGE_RUNS + 4)
+                    elif len(pages) == 2:
+                        await shard.delete_records(partition, PAGE_RUNS + 5)
+                    begin = head_of(path).local_start_offset
+                    return [run for run in await shard.runs_from(partition, offset) if run.base_offset >= begin]
+
+            retained = Retained(path, Moving())  # type: ignore[arg-type]
+            kept = 30
+            assert await retained.log_start(retention_bytes=kept * SIZE) <= PAGE_RUNS + 5
+            assert len(pages) == 2
+            assert head_of(path).size_bytes >= kept * SIZE
+            await retained.log_start(retention_bytes=kept * SIZE)
+            assert head_of(path).size_bytes >= kept * SIZE
 
     run(main)

@@ -32,43 +32,44 @@ def context(tmp_path: Path) -> PluginContext:
 
 
 @pytest.mark.parametrize(
-    ("url", "expected", "billed"),
+    ("url", "expected", "billed", "node_local"),
     [
-        ("", LocalObjectStore, False),
-        ("file:///srv/wal", LocalObjectStore, False),
-        ("memory://name", SyncFilesystemStore, False),
-        ("s3://bucket/prefix", S3ObjectStore, True),
-        ("gs://bucket", GcsObjectStore, True),
-        ("sftp://host/folder", SyncFilesystemStore, True),
+        ("", LocalObjectStore, False, True),
+        ("file:///srv/wal", LocalObjectStore, False, True),
+        ("memory://name", SyncFilesystemStore, False, True),
+        ("s3://bucket/prefix", S3ObjectStore, True, False),
+        ("gs://bucket", GcsObjectStore, True, False),
+        ("sftp://host/folder", SyncFilesystemStore, True, False),
     ],
 )
 def test_the_url_chooses_the_store_and_nothing_is_opened(
-    context: PluginContext, url: str, expected: type, billed: bool
+    context: PluginContext, url: str, expected: type, billed: bool, node_local: bool
 ) -> None:
     store = make_store(context, FsspecSettings(url=url))
     assert type(store) is expected
-    assert store.requests_are_billed == billed
+    assert (store.requests_are_billed, store.is_node_local) == (billed, node_local)
     assert not context.log_dir.exists()
 
 
 @pytest.mark.parametrize(
-    ("url", "expected"),
+    ("url", "expected", "node_local"),
     [
-        ("", LocalSegmentStore),
-        ("file:///srv/segments", LocalSegmentStore),
-        ("memory://name", SyncSegmentStore),
-        ("sftp://host/folder", SyncSegmentStore),
-        ("s3://bucket/prefix", BucketSegmentStore),
-        ("gs://bucket", BucketSegmentStore),
+        ("", LocalSegmentStore, True),
+        ("file:///srv/segments", LocalSegmentStore, True),
+        ("memory://name", SyncSegmentStore, True),
+        ("sftp://host/folder", SyncSegmentStore, False),
+        ("s3://bucket/prefix", BucketSegmentStore, False),
+        ("gs://bucket", BucketSegmentStore, False),
     ],
 )
 def test_the_url_chooses_the_place_of_segments_and_nothing_is_opened(
-    context: PluginContext, url: str, expected: type
+    context: PluginContext, url: str, expected: type, node_local: bool
 ) -> None:
     (descriptor,) = diskless_remote_storages()
     storage = descriptor.factory(context, descriptor.settings(url=url))
     assert isinstance(storage, FsspecRemoteStorage)
     assert type(storage.store) is expected
+    assert storage.is_node_local == node_local
     assert not context.log_dir.exists()
 
 

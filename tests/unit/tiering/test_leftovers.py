@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
+from diskless_core.coordinator.commands import Run
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from diskless_core.tiering.leftovers import PartitionBounds, leftovers
+from diskless_core.tiering.leftovers import PartitionBounds, fits, leftovers
 
 STARTED, FINISHED, DELETING, _ = RemoteLogSegmentState
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
-BOUNDS = PartitionBounds(taken={uuid.UUID(int=1).bytes}, log_start_offset=10, local_start_offset=20)
+BOUNDS = PartitionBounds(taken={uuid.UUID(int=1).bytes}, log_start_offset=10, local_start_offset=20, next_offset=40)
 
 
 def copy(start: int, end: int, state: RemoteLogSegmentState, copy_id: int = 2) -> RemoteLogSegmentMetadata:
@@ -41,8 +43,11 @@ def copy(start: int, end: int, state: RemoteLogSegmentState, copy_id: int = 2) -
         (copy(15, 19, STARTED), True, "removed"),
         (copy(15, 19, STARTED), False, "stays"),
         (copy(20, 29, FINISHED), False, "finished"),
+        (copy(20, 39, FINISHED), False, "finished"),
+        (copy(20, 40, FINISHED), True, "stays"),
         (copy(20, 29, STARTED), True, "stays"),
-        (copy(15, 25, FINISHED), True, "stays"),
+        (copy(15, 25, FINISHED), False, "finished"),
+        (copy(15, 25, STARTED), True, "stays"),
         (copy(25, 29, FINISHED), True, "stays"),
         (copy(0, 9, FINISHED), True, "stays"),
         (copy(0, 9, STARTED), True, "stays"),
@@ -57,3 +62,25 @@ def test_a_copy_is_taken_or_removed_only_when_nobody_else_can_take_it(segment, g
         "removed": (None, [segment]),
         "finished": (segment, []),
     }[outcome]
+
+
+FIRST, LAST = Run(20, 24, "o", 0, 300, 0, 0, 0, 1000), Run(25, 29, "o", 0, 200, 0, 0, 0, 1300)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "size", "local_start_offset", "is_of_these_runs"),
+    [
+        (20, 29, 500, 20, True),
+        (20, 29, 500, 22, True),  # the log start lies within the first run
+        (18, 29, 500, 18, True),  # the segment before ended at 17
+        (20, 29, 499, 20, False),
+        (20, 28, 500, 20, False),
+        (19, 29, 500, 20, False),
+        (22, 29, 500, 22, False),
+    ],
+)
+def test_a_copy_has_whole_runs_from_the_first_one_on_and_all_their_bytes(
+    start, end, size, local_start_offset, is_of_these_runs
+) -> None:
+    segment = replace(copy(start, end, FINISHED), segment_size_bytes=size)
+    assert fits(segment, local_start_offset, FIRST, LAST) is is_of_these_runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from diskless_core.coordinator.commands import Run
 from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering import planning
-from diskless_core.tiering.planning import MAX_RANGES, SegmentPlanner, SegmentRules
+from diskless_core.tiering.planning import MAX_RANGES, Pause, SegmentPlanner, SegmentRules
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
 RULES = SegmentRules(segment_bytes=1000, segment_ms=100, index_interval_bytes=4096)
@@ -44,13 +45,19 @@ def rest_of(*runs: Run, rules: SegmentRules = RULES) -> planning.Rest:
 )
 def test_a_rest_is_looked_at_again_when_something_can_have_become_due(change, now_ms, is_due) -> None:
     rest = rest_of(run_at(10), run_at(11))
-    assert rest.may_be_due(HEAD._replace(**change), now_ms) is is_due
+    assert rest.may_be_due(HEAD._replace(**change), RULES, now_ms) is is_due
+
+
+def test_a_rest_is_looked_at_again_when_the_topic_says_something_else() -> None:
+    rest = rest_of(run_at(10))
+    assert not rest.may_be_due(HEAD, replace(RULES), 51)
+    assert rest.may_be_due(HEAD, replace(RULES, local_retention_ms=50), 51)
 
 
 def test_without_a_rest_anything_new_is_looked_at() -> None:
     rest = rest_of()
-    assert not rest.may_be_due(HEAD, 10**15)
-    assert rest.may_be_due(HEAD._replace(next_offset=13), 51)
+    assert not rest.may_be_due(HEAD, RULES, 10**15)
+    assert rest.may_be_due(HEAD._replace(next_offset=13), RULES, 51)
 
 
 def test_tiny_runs_make_a_segment_before_the_plan_is_too_large(monkeypatch) -> None:
@@ -75,3 +82,26 @@ def test_a_segment_without_timestamps_ages_from_its_latest_commit() -> None:
     made = planner.last(61, everything=True)
     assert made is not None
     assert made.max_timestamp_ms == 60
+
+
+def test_pauses_double_up_to_an_hour() -> None:
+    pause, lengths = None, []
+    for _ in range(9):
+        pause = Pause.after(pause, now_ms=1000)
+        lengths.append(pause.length_ms // 60_000)
+    assert lengths == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert Pause.after(rest_of(), now_ms=1000).length_ms == 60_000
+
+
+@pytest.mark.parametrize(("now_ms", "has_ended"), [(1000, False), (60_999, False), (61_000, True), (999, True)])
+def test_a_pause_ends_when_its_time_is_over_or_the_clock_is_set_back(now_ms, has_ended) -> None:
+    assert Pause.after(None, now_ms=1000).may_be_due(HEAD, RULES, now_ms) is has_ended
+
+
+def test_records_with_old_timestamps_make_a_segment_when_there_are_enough_of_them() -> None:
+    planner = SegmentPlanner(PARTITION, 10, RULES)
+    planner.add(Run(10, 10, "o", 0, 100, append_time=1_000_000, max_timestamp=7, timestamp_type=0))
+    assert planner.last(1_000_100) is None
+    made = planner.last(1_000_101)
+    assert made is not None
+    assert made.max_timestamp_ms == 7

@@ -313,6 +313,7 @@ def test_whoever_is_killed_at_any_step_is_followed_by_one_who_finishes(
     deleted: str, takes_effect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diskless_core.tiering.remover.PARALLEL_DELETIONS", 1)
+    monkeypatch.setattr("diskless_core.tiering.deletion_marks.AT_ONCE", 1)
 
     async def killed_at(step: int) -> bool:
         async with TieredPath() as path:

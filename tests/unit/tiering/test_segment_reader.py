@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.log import offset_index
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError, RemoteStorageError
 from diskless_core.protocol import record_batch
@@ -18,32 +18,9 @@ from diskless_core.testing.fakes.remote_log_metadata import Operation as Metadat
 from diskless_core.testing.fakes.remote_storage import Operation
 from diskless_core.tiering.remote_reads import ReaderBusyError
 from tests.support.produce_path import batch_of, key_of
+from tests.support.segment_reads import KEY, fill, read_all
 from tests.support.tiered_path import TieredPath, small_chunks
 from tests.support.virtual_time import run
-
-KEY = key_of(0)
-
-
-async def fill(path: TieredPath, batches: int, *, size: int = 100, partition: int = 0) -> None:
-    """As many batches of one to three records."""
-    for number in range(batches):
-        await path.produce((partition, batch_of(*[b"%d" % number * (size // 3)] * (1 + number % 3))))
-
-
-async def read_all(path: TieredPath, offset: int = 0, max_bytes: int = 1000, *, key: PartitionKey = KEY) -> list[int]:
-    """The offsets of all records of segments, as one reader gets them, which is right if nothing is left out."""
-    offsets: list[int] = []
-    while True:
-        read = await path.segments.read(path.node.shard, key, offset, max_bytes)
-        if not read.data:
-            return offsets
-        for position, header in record_batch.walk(read.data):
-            assert header.partition_leader_epoch == 0
-            batch = read.data[position : position + header.size]
-            assert record_batch.crc_is_valid(batch, 0, header)
-            offsets += [record.offset for record in record_batch.records(batch)]
-        assert offsets[-1] == read.next_offset - 1
-        offset = read.next_offset
 
 
 def test_from_any_offset_all_that_follows_is_read() -> None:
@@ -92,68 +69,44 @@ def test_leader_epochs_of_other_clusters_become_0_and_offsets_that_no_record_has
     run(main)
 
 
-def test_each_byte_is_fetched_once_however_many_read_it_at_once() -> None:
+def test_an_index_with_an_entry_for_each_append_of_several_batches_will_do() -> None:
     async def main() -> None:
         async with TieredPath() as path:
-            await fill(path, 40)
-            metadata = await path.tier(interval_bytes=0)
-            with small_chunks(700):
-                read = await asyncio.gather(*(read_all(path) for _ in range(5)))
-            assert all(offsets == read[0] for offsets in read)
-            assert path.storage.calls[Operation.FETCH_INDEX] == 1
-            assert path.metrics.remote_fetch_bytes._value.get() == metadata.segment_size_bytes + len(
-                path.storage.segments[metadata.segment_id].indexes[IndexType.OFFSET]
+            await fill(path, 60)
+            metadata = await path.tier()
+            stored = path.storage.segments[metadata.segment_id]
+            batches = list(record_batch.walk(stored.log))
+            appends = [batches[begin : begin + 5] for begin in range(0, 60, 5)]
+            stored.indexes[IndexType.OFFSET] = b"".join(
+                offset_index.pack(append[-1][1].last_offset, append[0][0], 0) for append in appends[1:]
             )
-
-    run(main)
-
-
-def test_what_does_not_fit_the_caches_is_read_again() -> None:
-    async def main() -> None:
-        async with TieredPath(chunk_cache_bytes=1500, index_cache_bytes=10) as path:
-            await fill(path, 40)
-            await path.tier(interval_bytes=0)
             with small_chunks(700):
-                assert await read_all(path) == await read_all(path)
-            assert path.segments.indexes.size_bytes == 0
-            assert path.segments._chunks.size_bytes <= 1500
-            assert path.storage.calls[Operation.FETCH_INDEX] > 2
+                for offset in range(metadata.end_offset + 1):
+                    found = await read_all(path, offset)
+                    assert found == list(range(found[0], metadata.end_offset + 1))
+                    assert found[0] <= offset < found[0] + 3
+            assert path.metrics.remote_fetch_bytes._value.get() < 2 * metadata.segment_size_bytes
 
     run(main)
 
 
-def test_who_reads_on_finds_the_next_chunk_loaded_across_segments() -> None:
+def test_where_a_segment_ends_before_its_last_offset_it_goes_on_with_what_becomes_the_next_one() -> None:
     async def main() -> None:
         async with TieredPath() as path:
-            await fill(path, 60)
-            await path.tier(through=40, interval_bytes=0)
-            await path.tier(interval_bytes=0)
-            with small_chunks(700):
-                offset, waited = 0, 0
-                while True:
-                    before = path.storage.calls[Operation.FETCH]
-                    read = await path.segments.read(path.node.shard, KEY, offset, 700)
-                    if not read.data:
-                        break
-                    waited += path.storage.calls[Operation.FETCH] > before and offset > 0
-                    offset = read.next_offset
-                    await asyncio.sleep(1)  # the consumer is busy with what it has
-            assert waited <= 1  # for the second chunk: nobody knew yet that it would go on
-
-    run(main)
-
-
-def test_who_jumps_about_reads_nothing_ahead() -> None:
-    async def main() -> None:
-        async with TieredPath() as path:
-            await fill(path, 60)
-            await path.tier(interval_bytes=0)
-            with small_chunks(700):
-                for offset in (100, 50, 0):
-                    await path.segments.read(path.node.shard, KEY, offset, 100)
-                    fetched = path.storage.calls[Operation.FETCH]
-                    await asyncio.sleep(1)
-                    assert path.storage.calls[Operation.FETCH] == fetched
+            for _ in range(8):
+                await path.produce((0, batch_of(b"value")))
+            data = await path.batches_from(0, 0, 3)
+            indexer = SegmentIndexer(0)
+            for _, header in record_batch.walk(data[: len(data) // 4 * 3]):
+                indexer.add(header)
+            await path.take(await path.copy(0, bytes(data[: len(data) // 4 * 3]), indexer, end_offset=3))
+            with path.storage.hold(Operation.FETCH) as hold:
+                reading = asyncio.create_task(path.segments.read(path.node.shard, KEY, 3, 1000))
+                await hold.reached()
+                await path.tier(through=5)
+            read = await reading
+            assert record_batch.read_header(read.data).base_offset == 4
+            assert read.next_offset == 6
 
     run(main)
 
@@ -259,11 +212,12 @@ def test_a_segment_that_vanished_is_looked_up_anew_once_before_it_is_an_error() 
     async def main() -> None:
         async with TieredPath(chunk_cache_bytes=0, index_cache_bytes=0) as path:
             await fill(path, 10)
-            metadata = await path.tier()
-            await read_all(path)
+            metadata = await path.tier(interval_bytes=0)
+            with small_chunks(700):
+                await read_all(path)
             path.metadata.calls.clear()
             await swapped(path, metadata)
-            with pytest.raises(RemoteResourceNotFoundError):
+            with small_chunks(700), pytest.raises(RemoteResourceNotFoundError):
                 await path.segments.read(path.node.shard, KEY, 0, 100)
             assert path.metadata.calls[MetadataOperation.FIND] == 1
 

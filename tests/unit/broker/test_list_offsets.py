@@ -1,0 +1,66 @@
+"""ListOffsets by timestamp where the coordinator's answer does not come."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.broker.handlers.list_offsets import PARALLEL_LOOKUPS, list_offsets
+from diskless_core.config.tiering import TieringConfig
+from diskless_core.coordinator.commands import ListedOffset, PartitionKey
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import ListOffsetsRequest
+from tests.support.guarantees import guarantee
+from tests.support.virtual_time import run
+
+Topic = ListOffsetsRequest.ListOffsetsTopic
+LATEST, MAX_TIMESTAMP = -1, -3
+PARTITIONS = 3 * PARALLEL_LOOKUPS
+
+
+class Hanging:
+    """A coordinator whose segments cannot be reached."""
+
+    async def list_offsets(self, _: PartitionKey, timestamp: int) -> ListedOffset:
+        if timestamp != LATEST:
+            await asyncio.sleep(3600)
+        return ListedOffset(offset=7)
+
+
+def context(version: int) -> RequestContext:
+    info = SimpleNamespace(key=lambda partition: PartitionKey(uuid.UUID(int=9).bytes, partition))
+    topics = SimpleNamespace(by_name=lambda _: info, coordinator_of=lambda _: Hanging())
+    services = SimpleNamespace(topics=topics, config=TieringConfig(remote_list_offsets_request_timeout_ms=20_000))
+    return cast("RequestContext", SimpleNamespace(api_version=version, services=services))
+
+
+def request(timestamp: int, timeout_ms: int) -> Any:
+    partitions = [
+        Topic.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
+        for index in range(PARTITIONS)
+    ]
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[Topic(name="t", partitions=partitions)], timeout_ms=timeout_ms
+    )
+
+
+@guarantee("Reads", "ListOffsets by timestamp ends after the request's time, or the broker's: REQUEST_TIMED_OUT.")
+@pytest.mark.parametrize("timestamp", [1, MAX_TIMESTAMP])
+@pytest.mark.parametrize(
+    ("version", "timeout_ms", "seconds"), [(9, 5000, 20), (10, 5000, 5), (11, 60_000, 60), (11, 0, 20), (11, -1, 20)]
+)
+def test_a_lookup_by_timestamp_has_so_much_time(timestamp: int, version: int, timeout_ms: int, seconds: int) -> None:
+    async def main() -> None:
+        response = await list_offsets(context(version), request(timestamp, timeout_ms))
+        answers = response.topics[0].partitions
+        assert [answer.error_code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT] * PARTITIONS
+        assert asyncio.get_running_loop().time() == pytest.approx(seconds)
+        response = await list_offsets(context(version), request(LATEST, timeout_ms))
+        assert [answer.offset for answer in response.topics[0].partitions] == [7] * PARTITIONS
+
+    run(main)
