@@ -10,8 +10,11 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+
+_DIRECTLY = "directly"
 
 # at DEBUG it logs all that it sends, passwords included
 logging.getLogger("kafka").setLevel(logging.INFO)
@@ -77,6 +80,22 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
             self._auth_failures[node.node_id] = refusal
 
 
+class _Sockets(KafkaNetSocket):  # type: ignore[misc]
+    """Connects without a proxy, and closes what does not come about: kafka-python leaves it to the garbage collector.
+
+    In a long outage that would be descriptors. kafka-python chooses it by the scheme of `proxy_url`.
+    """
+
+    SCHEMES = (_DIRECTLY,)
+
+    async def sock_connect(self, net: Any, sock: Any, sockaddr: Any, timeout_at: float | None = None) -> Any:
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
 def _refusal(error: BaseException | None) -> BaseException | None:
     """What trying again does not help against; None where the broker was not reached."""
     if isinstance(error, KafkaError):
@@ -98,7 +117,7 @@ def _opened(client_class: Any, options: dict[str, Any]) -> Any:
         return opened[-1]
 
     try:
-        client = client_class(**options, kafka_client=connect)
+        client = client_class(**{"proxy_url": f"{_DIRECTLY}://", **options}, kafka_client=connect)
     except BaseException:
         for connected in opened:
             connected.close()

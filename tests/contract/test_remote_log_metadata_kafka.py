@@ -19,12 +19,10 @@ from diskless_core.testing.remote_log_metadata_tools import CLUSTER_ID, TIMEOUT_
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.metadata_topic import node, topic_settings
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_socket_is_left_to_later_tests() -> Iterator[None]:
-    """kafka-python leaves those of connections that it gave up to the garbage collector."""
+    """One that is not closed is told here, and not in whatever test the garbage collector finds it."""
     yield
     gc.collect()
 
