@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.cli.common import discover_plugins, fail, load_or_exit
@@ -50,7 +50,7 @@ class Backends:
     _contexts: ContextFactory
 
     @classmethod
-    def configured(cls, config: Path | None, override: Sequence[str] | None) -> Backends:
+    def configured(cls, config: Path | None, override: Sequence[str] | None) -> Self:
         """From the options of a command; ends it with all problems if the configuration is bad."""
         plugins = discover_plugins()
         loaded = load_or_exit(config, override, plugins)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from diskless_core.cli import admin_client, common
+from diskless_core.cli import admin_client, common, text
 from diskless_core.cli.export import (
     EXPECTED_ERRORS,
     DisklessOption,
@@ -62,7 +62,8 @@ def kafka(
 def _tell(reports: Sequence[PartitionReport]) -> None:
     segments = sum(report.segments for report in reports)
     size_bytes = sum(report.size_bytes for report in reports)
-    typer.echo(f"Diskless has {segments} segments with {size_bytes} bytes of {len(reports)} partitions")
+    of_partitions = text.counted(len(reports), "partition")
+    typer.echo(f"Diskless has {text.counted(segments, 'segment')} with {size_bytes} bytes of {of_partitions}")
     left_out = [report for report in reports if report.next_offset < report.log_end_offset]
     for report in left_out:
         typer.echo(

@@ -4,46 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from diskless_core.broker.contexts import plugin_contexts
-from diskless_core.cli.backends import TOOL_NODE_ID
-from diskless_core.cli.common import discover_plugins, fail, load_or_exit
-from diskless_core.clock import Clock, SystemClock
-from diskless_core.config.broker import BrokerConfig
-from diskless_core.config.load import LoadedConfig
+from diskless_core.cli.backends import Backends
+from diskless_core.cli.common import fail
 from diskless_core.plugin.hookspecs import REMOTE_STORAGE
-from diskless_core.plugin.manager import ContextFactory, PluginManager, SelectedPlugin
+from diskless_core.plugin.manager import SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.tiering.retries import Retries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteStorages:
+class RemoteStorages(Backends):
     """Makes remote storages, started, for as long as a command uses them."""
-
-    config: BrokerConfig
-    clock: Clock
-    _loaded: LoadedConfig
-    _plugins: PluginManager
-    _contexts: ContextFactory
-
-    @classmethod
-    def configured(cls, config: Path | None, override: Sequence[str] | None) -> RemoteStorages:
-        """From the options of a command; ends it with all problems if the configuration is bad."""
-        plugins = discover_plugins()
-        loaded = load_or_exit(config, override, plugins)
-        clock = SystemClock()
-        return cls(
-            config=loaded.broker,
-            clock=clock,
-            _loaded=loaded,
-            _plugins=plugins,
-            _contexts=plugin_contexts(loaded.broker, clock, node_id=TOOL_NODE_ID),
-        )
 
     def own(self) -> AbstractAsyncContextManager[RemoteStorage]:
         """That of the broker."""

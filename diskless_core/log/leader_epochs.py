@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 FILE_NAME = "leader-epoch-checkpoint"
-REMOTE_SUFFIX = ".leader_epoch_checkpoint"
 
 _VERSION = "0"
 

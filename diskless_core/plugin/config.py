@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
 
 REDACTED = "**********"
 """What stands in a message where a secret was."""
@@ -31,6 +31,30 @@ CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(split_list)]
 """Type of a field that `server.properties` writes as a comma-separated list."""
 
 
+def parse_json_object(value: SecretStr) -> dict[str, Any]:
+    """The object that a `SecretJsonObject` stands for. It may hold secrets.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parsed = json.loads(value.get_secret_value())
+    except ValueError:
+        raise ValueError("must be a JSON object") from None
+    if not isinstance(parsed, dict):
+        raise ValueError("must be a JSON object")
+    return parsed
+
+
+def _json_object(value: SecretStr) -> SecretStr:
+    parse_json_object(value)
+    return value
+
+
+SecretJsonObject = Annotated[SecretStr, AfterValidator(_json_object)]
+"""Type of a field that is a JSON object with secrets in it; `parse_json_object` reads it."""
+
+
 class Settings(BaseModel):
     """Base of all models whose fields are properties: frozen, closed, named with dots, defaults checked."""
 
@@ -48,8 +72,8 @@ class PluginSettings(Settings):
     """Base of every plugin's settings.
 
     Each field has a type, a default, and a `Field(description=...)` that names its unit. Field `endpoint_url` is the
-    property `<noun>.<name>.endpoint.url`. Secrets are `pydantic.SecretStr`, lists `CommaSeparated`. A field without
-    a default has to be configured wherever the plugin is selected.
+    property `<noun>.<name>.endpoint.url`. Secrets are `pydantic.SecretStr` or `SecretJsonObject`, lists
+    `CommaSeparated`. A field without a default has to be configured wherever the plugin is selected.
     """
 
 

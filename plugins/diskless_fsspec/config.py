@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from diskless_core.plugin.config import PluginSettings
+from diskless_core.plugin.config import PluginSettings, SecretJsonObject, parse_json_object
 
 
 class FsspecConnection(PluginSettings):
@@ -23,7 +22,7 @@ class FsspecConnection(PluginSettings):
         default=None, description="S3 access key id. Unset: the usual AWS sources, such as the instance's role."
     )
     secret: SecretStr | None = Field(default=None, description="S3 secret access key; goes with key.")
-    options: SecretStr = Field(
+    options: SecretJsonObject = Field(
         default=SecretStr("{}"),
         description="Further arguments of the fsspec file system, as a JSON object. They take precedence.",
     )
@@ -46,17 +45,6 @@ class FsspecConnection(PluginSettings):
             raise ValueError("must not hold credentials: set key and secret, or put them in options")
         return value
 
-    @field_validator("options")
-    @classmethod
-    def _json_object(cls, value: SecretStr) -> SecretStr:
-        try:
-            parsed = json.loads(value.get_secret_value())
-        except ValueError:
-            raise ValueError("must be a JSON object") from None
-        if not isinstance(parsed, dict):
-            raise ValueError("must be a JSON object")
-        return value
-
     @model_validator(mode="after")
     def _key_with_secret(self) -> Self:
         if (self.key is None) != (self.secret is None):
@@ -65,8 +53,7 @@ class FsspecConnection(PluginSettings):
 
     def parsed_options(self) -> dict[str, Any]:
         """The JSON object of `options`. It may hold secrets."""
-        parsed: dict[str, Any] = json.loads(self.options.get_secret_value())
-        return parsed
+        return parse_json_object(self.options)
 
 
 class FsspecSettings(FsspecConnection):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from diskless_core.plugin.config import CommaSeparated, PluginSettings
+from diskless_core.plugin.config import CommaSeparated, PluginSettings, SecretJsonObject, parse_json_object
 
 UNLIMITED = -1
 
@@ -46,30 +45,19 @@ class KafkaClientSettings(PluginSettings):
     )
     sasl_username: str = Field(default="", description="The user's name for SASL.")
     sasl_password: SecretStr | None = Field(default=None, description="The user's password for SASL.")
-    common_client_options: SecretStr = Field(
+    common_client_options: SecretJsonObject = Field(
         default=SecretStr("{}"), description="JSON object of further settings of all clients, as kafka-python has them."
     )
-    producer_options: SecretStr = Field(
+    producer_options: SecretJsonObject = Field(
         default=SecretStr("{}"), description="JSON object of further settings of the producer; they take precedence."
     )
-    consumer_options: SecretStr = Field(
+    consumer_options: SecretJsonObject = Field(
         default=SecretStr("{}"), description="JSON object of further settings of the consumer; they take precedence."
     )
-    admin_options: SecretStr = Field(
+    admin_options: SecretJsonObject = Field(
         default=SecretStr("{}"),
         description="JSON object of further settings of the admin client; they take precedence.",
     )
-
-    @field_validator("common_client_options", "producer_options", "consumer_options", "admin_options")
-    @classmethod
-    def _json_object(cls, value: SecretStr) -> SecretStr:
-        try:
-            parsed = json.loads(value.get_secret_value())
-        except ValueError:
-            raise ValueError("must be a JSON object") from None
-        if not isinstance(parsed, dict):
-            raise ValueError("must be a JSON object")
-        return value
 
     @model_validator(mode="after")
     def _complete(self) -> KafkaClientSettings:
@@ -164,7 +152,7 @@ def _hidden(secret: SecretStr | None) -> HiddenText | None:
 
 
 def _parsed(options: SecretStr) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(options.get_secret_value())
     return {
-        name.replace(".", "_"): HiddenText(value) if isinstance(value, str) else value for name, value in parsed.items()
+        name.replace(".", "_"): HiddenText(value) if isinstance(value, str) else value
+        for name, value in parse_json_object(options).items()
     }

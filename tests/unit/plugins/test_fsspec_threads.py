@@ -15,9 +15,11 @@ import pytest
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.testing.remote_storage_tools import copied, make_segment
 from diskless_fsspec import local_folder
 from diskless_fsspec.config import FsspecRemoteStorageSettings
+from diskless_fsspec.direct_io import DurableFiles
 from diskless_fsspec.factory import make_remote_storage
 from diskless_fsspec.local_store import LocalObjectStore
 from diskless_fsspec.threads import Threads
@@ -35,8 +37,15 @@ async def main():
     os.mkfifo(root / "hangs")
     store = LocalObjectStore(root, node_id=1, clock=SystemClock())
     await store.start()
+    loop, begun, read = asyncio.get_running_loop(), asyncio.Event(), store._folder.files.read
+
+    def reads(*arguments):
+        loop.call_soon_threadsafe(begun.set)
+        return read(*arguments)
+
+    store._folder.files.read = reads
     reading = asyncio.create_task(store.get("hangs", 0, 1))
-    await asyncio.sleep(0.1)
+    await begun.wait()
     reading.cancel()
     await store.stop()
 
@@ -71,8 +80,15 @@ async def test_a_read_that_hangs_holds_up_no_stop(
     await storage.start()
     segment = await copied(storage, make_segment())
     fifos.append(with_fifo_as_log(tmp_path))
+    loop, begun, read = asyncio.get_running_loop(), asyncio.Event(), DurableFiles.read
+
+    def reads(files: DurableFiles, path: Path, start: int, end: int) -> ObjectData:
+        loop.call_soon_threadsafe(begun.set)
+        return read(files, path, start, end)
+
+    monkeypatch.setattr(DurableFiles, "read", reads)
     reading = asyncio.create_task(storage.fetch(segment.metadata, 0, 1))
-    await asyncio.sleep(0.05)
+    await begun.wait()
     async with asyncio.timeout(5):
         await storage.stop()
     assert "does not answer" in caplog.text
@@ -101,7 +117,7 @@ async def test_a_write_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
     writing = asyncio.create_task(store.put("a", b"x"))
     await syncing.wait()
     stopping = asyncio.create_task(store.stop())
-    await asyncio.sleep(0.05)
+    await asyncio.wait({stopping}, timeout=0.05)  # a stop that does not wait is done by then
     assert not stopping.done()
     release.set()
     await stopping
