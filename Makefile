@@ -32,11 +32,11 @@ system-packages:
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends $$missing; } \
 	  || { echo "missing; as root: apt-get install$$missing" >&2; exit 1; }
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml spark/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q pip==$(PIP_VERSION)
-	$(BIN)/python -m pip install -q --build-constraint constraints.txt -c constraints.txt --group dev -e .
+	$(BIN)/python -m pip install -q --build-constraint constraints.txt -c constraints.txt --group dev -e . -e ./spark
 	@touch $@
 
 demo: $(INSTALLED)

@@ -1,0 +1,27 @@
+"""Where the records of partitions lie: in segments, then in WAL objects. What a reader needs that asks no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diskless_core.plugin.segment_compaction import BatchRange
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLayout:
+    """A partition at one moment.
+
+    Attributes:
+        start_offset: the log start: records before it are deleted, also where the first segment or batch has some.
+        end_offset: the high watermark, one behind the last record.
+        segments: finished copies, in order and without gaps.
+        ranges: what comes behind the segments, in order. All of the partition's batches are in one of both.
+    """
+
+    partition: TopicIdPartition
+    start_offset: int
+    end_offset: int
+    segments: Sequence[RemoteLogSegmentMetadata]
+    ranges: Sequence[BatchRange]

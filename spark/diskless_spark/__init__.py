@@ -1,0 +1,1 @@
+"""Spark for Diskless: bulk compaction, topics as DataFrames, orphans of huge buckets."""
