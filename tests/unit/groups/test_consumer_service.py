@@ -10,6 +10,7 @@ import pytest
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
+from tests.support import virtual_time
 from tests.unit.groups.node import SETTINGS, SHARD, Topics, running_node
 
 HEARTBEAT = messages.ConsumerGroupHeartbeatRequest
@@ -153,28 +154,34 @@ async def test_a_member_that_does_not_come_is_out(topics):
         assert (await beat(node, epoch=2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_member_that_comes_stays(topics):
-    async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=400)) as node:
-        await beat(node)
-        await beat(node, "gone", subscribed_topic_names=[])
+def test_a_member_that_comes_stays(topics):
+    async def comes():
+        async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=400)) as node:
+            await beat(node)
+            await beat(node, "gone", subscribed_topic_names=[])
 
-        async def only_one_is_left():
-            assert (await beat(node, epoch=2)).error_code == 0
-            return len((await describe(node)).members) == 1
+            async def only_one_is_left():
+                assert (await beat(node, epoch=2)).error_code == 0
+                return len((await describe(node)).members) == 1
 
-        await node.until(only_one_is_left)
+            await node.until(only_one_is_left)
+
+    virtual_time.run(comes)
 
 
-async def test_a_static_member_that_does_not_come_back_is_out(topics):
-    async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=50)) as node:
-        await beat(node, instance_id="i")
-        assert (await beat(node, epoch=-2, instance_id="i")).member_epoch == -2
-        assert [one.member_epoch for one in (await describe(node)).members] == [-2]
+def test_a_static_member_that_does_not_come_back_is_out(topics):
+    async def leaves():
+        async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=50)) as node:
+            await beat(node, instance_id="i")
+            assert (await beat(node, epoch=-2, instance_id="i")).member_epoch == -2
+            assert [one.member_epoch for one in (await describe(node)).members] == [-2]
 
-        async def is_empty():
-            return (await describe(node)).group_state == "Empty"
+            async def is_empty():
+                return (await describe(node)).group_state == "Empty"
 
-        await node.until(is_empty)
+            await node.until(is_empty)
+
+    virtual_time.run(leaves)
 
 
 async def test_a_member_that_does_not_give_up_in_time_is_out(node):
