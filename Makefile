@@ -44,7 +44,7 @@ demo: $(INSTALLED)
 
 # Without the jars, as where the Maven registry cannot be reached, the tests that need them are skipped with the reason.
 test: $(INSTALLED)
-	@$(BIN)/python -m tests.support.apache_kafka || [ -z "$$DISKLESS_REQUIRE_KAFKA" ]
+	@$(BIN)/python -m tests.support.maven || [ -z "$$DISKLESS_REQUIRE_KAFKA" ]
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 # Histories of several simulated brokers, one for each seed; a seed that breaks a promise is told, and can be replayed.

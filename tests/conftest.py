@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.apache_kafka import ApacheKafka, jars_or_skip
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerFactory, BrokerProcess
+from tests.support.maven import jars_or_skip
 from tests.support.wire import WireClient
 
 _DEFECTS = ("Traceback (most recent call last)", "defect of the broker")
@@ -58,7 +59,7 @@ def wire(broker: BrokerProcess) -> Iterator[WireClient]:
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
     """The folder with the jars of Apache Kafka."""
-    return jars_or_skip()
+    return jars_or_skip("kafka")
 
 
 @pytest.fixture(scope="session")

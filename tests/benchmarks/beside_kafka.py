@@ -17,7 +17,8 @@ from diskless_core.clock import SystemClock
 from tests.benchmarks import load
 from tests.benchmarks.machine import GIB
 from tests.benchmarks.meter import Meter
-from tests.support.apache_kafka import ApacheKafka, fetch_jars, java
+from tests.support.apache_kafka import ApacheKafka, java
+from tests.support.maven import fetch_jars
 
 RECORD_BYTES = 1024
 MANY_PARTITIONS = 1_000
@@ -65,7 +66,7 @@ def apache_kafka(properties: dict[str, str]) -> Contender:
 
     def run(folder: Path) -> Iterator[Running]:
         clock = SystemClock()
-        kafka = ApacheKafka(fetch_jars(), folder, properties, KAFKA_OPTIONS)
+        kafka = ApacheKafka(fetch_jars("kafka"), folder, properties, KAFKA_OPTIONS)
         kafka.format()
         began = clock.monotonic()
         try:
@@ -185,7 +186,7 @@ def _java_consumer(bootstrap: str, topic: str, records: int) -> float:
 
 
 def _tool(main: str, *arguments: str) -> str:
-    command = java(fetch_jars(), main, *arguments, options=("-Xmx512m",))
+    command = java(fetch_jars("kafka"), main, *arguments, options=("-Xmx512m",))
     done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)

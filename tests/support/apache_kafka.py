@@ -1,8 +1,4 @@
-"""A real Apache Kafka, for tests that compare with it or run its tools: the jars, a JVM, one KRaft broker.
-
-The jars come from the Maven registry by `tests/kafka/pom.xml`, once, into `.cache/kafka` of the checkout. Run as a
-program, the module only fetches them.
-"""
+"""A real Apache Kafka, for tests that compare with it or run its tools: a JVM, one KRaft broker."""
 
 from __future__ import annotations
 
@@ -11,22 +7,14 @@ import random
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pytest
-
-from tests.support.downloads import CHECKOUT, filled_once
-
-REQUIRED_VARIABLE = "DISKLESS_REQUIRE_KAFKA"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
-FETCH_TIMEOUT_S = 600.0
 
-_POM = CHECKOUT / "tests/kafka/pom.xml"
 _POLL_S = 0.05
 _LOG_TAIL_LINES = 25
 # Below what kernels give to outgoing connections, so that none takes the port before the JVM does.
@@ -34,49 +22,6 @@ _PORTS = range(20_000, 32_000)
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 # The kernel ends the JVM with the process that started it, however that one ends.
 _GUARD = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
-
-
-class KafkaUnavailableError(Exception):
-    """There is no Java or no Maven here, or its registry cannot be reached."""
-
-
-def fetch_jars() -> Path:
-    """The folder with Kafka's jars, which are fetched when missing. Several processes may ask at once.
-
-    Raises:
-        KafkaUnavailableError: they cannot be had.
-    """
-    return filled_once("kafka", [_POM], _download)
-
-
-def _download(folder: Path) -> None:
-    for command in ("java", "mvn"):
-        if shutil.which(command) is None:
-            raise KafkaUnavailableError(f"{command} is missing; `make system-packages` installs it")
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-    try:
-        done = subprocess.run(
-            ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(_POM), *goal],
-            capture_output=True,
-            text=True,
-            timeout=FETCH_TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise KafkaUnavailableError(f"Maven did not end within {FETCH_TIMEOUT_S:.0f} s") from error
-    if done.returncode != 0:
-        errors = (line.removeprefix("[ERROR]").strip() for line in done.stdout.splitlines())
-        reason = next(filter(None, errors), done.stderr)
-        raise KafkaUnavailableError(f"Maven cannot fetch Kafka: {reason}")
-
-
-def jars_or_skip() -> Path:
-    """`fetch_jars` for a test: without them it is skipped, or fails where `DISKLESS_REQUIRE_KAFKA` is set."""
-    try:
-        return fetch_jars()
-    except KafkaUnavailableError as error:
-        if os.environ.get(REQUIRED_VARIABLE):
-            raise
-        pytest.skip(str(error))
 
 
 def classpath(jars: Path) -> str:
@@ -244,10 +189,3 @@ class TieredKafka(ApacheKafka):
             "log.retention.check.interval.ms": "500",
             "log.initial.task.delay.ms": "500",
         }
-
-
-if __name__ == "__main__":
-    try:
-        fetch_jars()
-    except KafkaUnavailableError as error:
-        sys.exit(str(error))

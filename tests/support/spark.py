@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-PROJECT = Path(__file__).parents[2]
+from tests.support.maven import jars_or_skip
 
 
 def spark_environment() -> dict[str, str]:
@@ -28,6 +28,7 @@ def settings(folder: Path) -> Mapping[str, str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
+        "spark.jars": ",".join(sorted(map(str, jars_or_skip("spark").glob("*.jar")))),
     }
 
 
