@@ -1,4 +1,4 @@
-"""What reading asks of a device at once, beside what is written meanwhile."""
+"""What is asked of a device at once, beside what somebody waits for."""
 
 from __future__ import annotations
 
@@ -10,38 +10,75 @@ from pathlib import Path
 import pytest
 
 from diskless_fsspec import direct_io
-from diskless_fsspec.direct_io import READ_STEP_BYTES, READ_STEPS_AT_ONCE, DurableFiles
+from diskless_fsspec.direct_io import STEP_BYTES, STEPS_AT_ONCE, DurableFiles
 
 THREADS = 6
-SIZE = 3 * READ_STEP_BYTES + 1000
+SIZE = 3 * STEP_BYTES + 1000
+DATA = bytes(range(256)) * (SIZE // 256) + b"end" * 256
+
+
+class Watched:
+    """A call of the system, by which positions are read or written; the first ones wait until all allowed are there."""
+
+    def __init__(self, call):
+        self.most = 0
+        self._call = call
+        self._under_way = 0
+        self._counting = threading.Lock()
+        self._everybody = threading.Barrier(STEPS_AT_ONCE)
+
+    def __call__(self, descriptor, data, position):
+        size = len(data) if isinstance(data, memoryview) else sum(map(len, data))
+        assert size <= STEP_BYTES
+        with self._counting:
+            self._under_way += 1
+            self.most = max(self.most, self._under_way)
+        try:
+            if position == 0:
+                self._everybody.wait(timeout=30)
+            return self._call(descriptor, data, position)
+        finally:
+            with self._counting:
+                self._under_way -= 1
+
+
+@pytest.fixture(autouse=True)
+def _direct_io() -> None:
+    if not direct_io._DIRECT_FLAG:
+        pytest.skip("there is no direct I/O here")
 
 
 def test_threads_that_read_much_ask_for_little_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not direct_io._DIRECT_FLAG:
-        pytest.skip("there is no direct I/O here")
-    counting, under_way, most = threading.Lock(), 0, 0
-    everybody = threading.Barrier(READ_STEPS_AT_ONCE)
-    read = os.preadv
-
-    def preadv(descriptor, buffers, position):
-        nonlocal under_way, most
-        assert sum(map(len, buffers)) <= READ_STEP_BYTES
-        with counting:
-            under_way += 1
-            most = max(most, under_way)
-        try:
-            if position == 0:
-                everybody.wait(timeout=30)
-            return read(descriptor, buffers, position)
-        finally:
-            with counting:
-                under_way -= 1
-
-    data = bytes(range(256)) * (SIZE // 256) + b"end"
     files = [DurableFiles() for _ in range(2)]
-    files[0].write(tmp_path / "object", data)
-    monkeypatch.setattr(os, "preadv", preadv)
+    files[0].write(tmp_path / "object", DATA)
+    monkeypatch.setattr(os, "preadv", preadv := Watched(os.preadv))
     with ThreadPoolExecutor(THREADS) as pool:
         found = pool.map(lambda number: bytes(files[number % 2].read(tmp_path / "object", 1, SIZE)), range(THREADS))
-        assert all(one == data[1:SIZE] for one in found)
-    assert most in (0, READ_STEPS_AT_ONCE), "0 where the file system refused direct I/O"
+        assert all(one == DATA[1:SIZE] for one in found)
+    assert preadv.most in (0, STEPS_AT_ONCE), "0 where the file system refused direct I/O"
+
+
+def test_threads_that_write_segments_ask_for_little_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [DurableFiles() for _ in range(2)]
+    monkeypatch.setattr(os, "pwrite", pwrite := Watched(os.pwrite))
+
+    def copy(number: int) -> None:
+        growing = files[number % 2].create(tmp_path / str(number))
+        growing.write(0, DATA)
+        growing.finish(SIZE)
+        growing.close()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(copy, range(THREADS)))
+    assert pwrite.most == STEPS_AT_ONCE
+    assert all((tmp_path / str(number)).read_bytes() == DATA[:SIZE] for number in range(THREADS))
+
+
+def test_what_somebody_waits_for_waits_for_no_turn(tmp_path: Path) -> None:
+    turns = [direct_io._step.acquire(timeout=30) for _ in range(STEPS_AT_ONCE)]
+    assert all(turns)
+    try:
+        DurableFiles().write(tmp_path / "object", DATA)
+    finally:
+        direct_io._step.release(STEPS_AT_ONCE)
+    assert (tmp_path / "object").read_bytes() == DATA
