@@ -36,7 +36,7 @@ $(INSTALLED): pyproject.toml spark/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q pip==$(PIP_VERSION)
-	$(BIN)/python -m pip install -q --build-constraint constraints.txt -c constraints.txt --group dev -e . -e ./spark
+	$(BIN)/python -m pip install -q --build-constraint constraints.txt -c constraints.txt --group dev -e . -e './spark[examples]'
 	@touch $@
 
 demo: $(INSTALLED)

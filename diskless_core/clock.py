@@ -37,7 +37,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock and randomness. `seed` makes ids and jitter repeatable, time stays real."""
+    """The machine's own clock and randomness. `seed` makes ids and jitter repeatable, time stays real.
+
+    One without a seed can be pickled: in another process it is that process's clock.
+    """
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed) if seed is not None else random.SystemRandom()
@@ -53,6 +56,11 @@ class SystemClock:
 
     def random(self) -> random.Random:
         return self._random
+
+    def __reduce__(self) -> tuple[type[SystemClock], tuple[()]]:
+        if not isinstance(self._random, random.SystemRandom):
+            raise TypeError("a clock with a seed cannot be pickled: two processes would draw the same ids")
+        return SystemClock, ()
 
 
 def draw_uuid(source: random.Random) -> uuid.UUID:

@@ -13,6 +13,8 @@ from fastapi.responses import JSONResponse
 
 from diskless_core.admin import models
 from diskless_core.admin.compaction import add_compaction
+from diskless_core.admin.driver import add_driver
+from diskless_core.admin.layout import add_layout
 from diskless_core.admin.remote_log import add_remote_log
 from diskless_core.admin.sources import (
     OrphanScan,
@@ -83,7 +85,9 @@ def build_app(sources: Sources) -> FastAPI:
     _add_plugins(app, sources.plugins)
     _add_coordinators(app, sources.shards, sources.orphans)
     add_remote_log(app, sources.remote_log)
+    add_layout(app, sources.layouts)
     add_compaction(app, sources.compactor, sources.plugins)
+    add_driver(app, sources.compactor)
     return app
 
 

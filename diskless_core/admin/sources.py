@@ -13,6 +13,7 @@ from diskless_core.plugin.loading import LoadedPlugin
 from diskless_core.plugin.manager import Catalogue
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_core.tiering.compaction import Compactor
+from diskless_core.tiering.layouts import Layouts
 
 ReadinessCheck = Callable[[], Sequence[str]]
 """Says why the broker can't serve clients yet, a sentence for each reason; empty when it can."""
@@ -75,7 +76,7 @@ class Sources:
     """All that is shown or done over HTTP. `readiness` is called on the event loop and must not block.
 
     Attributes:
-        compactor, remote_log: raise CoordinatorError while there is none.
+        compactor, remote_log, layouts: raise CoordinatorError while there is none.
     """
 
     metrics: Metrics
@@ -85,3 +86,4 @@ class Sources:
     orphans: OrphanScan
     compactor: Callable[[], Compactor]
     remote_log: Callable[[], RemoteLogSource]
+    layouts: Callable[[], Layouts]

@@ -14,10 +14,10 @@ from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.errors import PluginError
-from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
+from diskless_core.plugin.hookspecs import REMOTE_STORAGE, SEGMENT_COMPACTION, WAL_OBJECT_STORE
 from diskless_core.plugin.manager import ContextFactory, PluginManager, SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
-from diskless_core.plugin.segment_compaction import SegmentCompaction
+from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.compaction import CompactionServices, Compactor, TopicTiering
 from diskless_core.tiering.copies import CopyServices
@@ -62,11 +62,24 @@ def compaction_engines(
     return engine_of
 
 
+def backend_sources(
+    loaded: LoadedConfig, plugins: PluginManager, context: ContextFactory, retries: Retries
+) -> BackendSources:
+    """What makes the backends of a compaction in other processes."""
+    return BackendSources(
+        objects=plugins.source(WAL_OBJECT_STORE, loaded.plugins, context),
+        remote_storage=plugins.source(REMOTE_STORAGE, loaded.plugins, context),
+        backoff=retries.backoff,
+    )
+
+
 def build_compactor(
     loaded: LoadedConfig,
     tiering: TieringServices,
     engine_of: EngineSource,
     *,
+    plugins: PluginManager,
+    context: ContextFactory,
     shards: Mapping[int, DisklessShard],
     topics: Topics,
     objects: WalObjectStore,
@@ -74,24 +87,26 @@ def build_compactor(
     metrics: Metrics,
 ) -> Compactor:
     """The compactor of a node; whoever makes it stops it."""
-    config = loaded.broker
+    config, retries = loaded.broker, Retries(tiering.settings, clock)
     copies = CopyServices(
         node_id=config.node_id,
         clock=clock,
         shards=shards,
         metadata=tiering.metadata,
         remote_storage=tiering.remote_storage,
-        retries=Retries(tiering.settings, clock),
+        retries=retries,
         metrics=metrics,
     )
     return Compactor(
         CompactionServices(
             copies=copies,
             objects=objects,
+            backends=backend_sources(loaded, plugins, context, retries),
             topic_of=topic_of(topics),
             engine_of=engine_of,
             parallel_partitions=tiering.settings.remote_log_manager_copier_thread_pool_size,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            driver_session_timeout_ms=tiering.settings.diskless_compaction_driver_session_timeout_ms,
         )
     )
 

@@ -20,6 +20,11 @@ def plugin_contexts(config: BrokerConfig, clock: Clock, *, node_id: int) -> Cont
     return context_of
 
 
+def snapshot_prefix(config: BrokerConfig) -> str:
+    """What the keys of the shards' snapshots begin with: they stand beside the WAL objects."""
+    return f"{config.diskless_wal_object_prefix}-snapshots"
+
+
 def shard_snapshots(config: BrokerConfig, objects: WalObjectStore, clock: Clock) -> Snapshots:
-    """The shards' snapshots, which stand beside the WAL objects."""
-    return Snapshots(objects, f"{config.diskless_wal_object_prefix}-snapshots", clock)
+    """The shards' snapshots in the object store."""
+    return Snapshots(objects, snapshot_prefix(config), clock)

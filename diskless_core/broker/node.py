@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from diskless_core.broker.contexts import plugin_contexts, shard_snapshots
+from diskless_core.broker.contexts import plugin_contexts, shard_snapshots, snapshot_prefix
 from diskless_core.broker.coordinator_service import CoordinatorService
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.dispatch import ApiDispatcher
@@ -304,7 +304,9 @@ class Node:
         orphans = self._orphans = OrphanScanner(
             OrphanServices(
                 objects=objects,
+                objects_source=self._plugins.source(WAL_OBJECT_STORE, self._loaded.plugins, self._context),
                 object_prefix=self.config.diskless_wal_object_prefix,
+                snapshot_prefix=snapshot_prefix(self.config),
                 detection=self._plugins.create(ORPHAN_DETECTION, self._loaded.plugins, self._context),
                 shards=directory.coordinators,
                 shards_in_use=partial(shards_in_use, coordinators.cluster),
@@ -331,7 +333,7 @@ class Node:
             plugins=self._plugins,
             context=self._context,
             cluster_id=cluster_id,
-            shards=coordinators.diskless,
+            coordinators=coordinators,
             topics=topics,
             objects=objects,
             reader=reader,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from diskless_core.broker.compaction import build_compactor, compaction_engines, compaction_obstacle, topic_of
+from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.remote_log import RemoteLog
 from diskless_core.broker.segments import SegmentReads, segment_reads, segment_removal
@@ -15,7 +16,6 @@ from diskless_core.broker.tiering import start_backends
 from diskless_core.clock import Clock
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.load import LoadedConfig
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.ledger import CoordinatorLedger
 from diskless_core.fetch.object_reader import ObjectReader
@@ -26,6 +26,7 @@ from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.compaction import Compactor
 from diskless_core.tiering.compaction_worker import CompactionWorker
 from diskless_core.tiering.deletion_marks import DeletionMarks
+from diskless_core.tiering.layouts import Layouts, LayoutServices
 
 Loop = Callable[[], Awaitable[None]]
 
@@ -38,7 +39,7 @@ class NodeParts:
     plugins: PluginManager
     context: ContextFactory
     cluster_id: str
-    shards: Mapping[int, DisklessShard]
+    coordinators: Coordinators
     topics: Topics
     objects: WalObjectStore
     reader: ObjectReader
@@ -60,6 +61,7 @@ class TieredStorage:
     is_tiered: Callable[[PartitionKey], bool]
     compactor: Compactor
     remote_log: RemoteLog
+    layouts: Layouts
     loops: Mapping[str, Loop]
 
 
@@ -71,7 +73,7 @@ async def start_tiered_storage(parts: NodeParts, stack: AsyncExitStack) -> Tiere
         RemoteStorageError, RemoteLogMetadataError, PluginFactoryError: a backend cannot start.
     """
     config = parts.loaded.broker
-    ledger = CoordinatorLedger(parts.shards, parts.topics.shard_of)
+    ledger = CoordinatorLedger(parts.coordinators.diskless, parts.topics.shard_of)
     services = await start_backends(
         parts.loaded,
         parts.plugins,
@@ -85,13 +87,15 @@ async def start_tiered_storage(parts: NodeParts, stack: AsyncExitStack) -> Tiere
     if obstacle is not None and config.remote_log_storage_system_enable:
         raise StartError(f"remote.log.storage.system.enable=true: {obstacle}")
     marks = DeletionMarks(services.metadata, config.node_id, parts.clock)
-    for shard in parts.shards.values():
+    for shard in parts.coordinators.diskless.values():
         shard.before_deletion(partial(marks.mark, shard))
     compactor = build_compactor(
         parts.loaded,
         services,
         compaction_engines(parts.loaded, parts.plugins, parts.context, obstacle=obstacle),
-        shards=parts.shards,
+        plugins=parts.plugins,
+        context=parts.context,
+        shards=parts.coordinators.diskless,
         topics=parts.topics,
         objects=parts.objects,
         clock=parts.clock,
@@ -99,7 +103,12 @@ async def start_tiered_storage(parts: NodeParts, stack: AsyncExitStack) -> Tiere
     )
     stack.push_async_callback(compactor.stop)
     remover, news = segment_removal(
-        services, parts.shards, ledger.leads, node_id=config.node_id, clock=parts.clock, metrics=parts.metrics
+        services,
+        parts.coordinators.diskless,
+        ledger.leads,
+        node_id=config.node_id,
+        clock=parts.clock,
+        metrics=parts.metrics,
     )
     loops: dict[str, Loop] = {"segment removal": remover, "leadership of segments": news}
     if config.remote_log_storage_system_enable:
@@ -109,6 +118,15 @@ async def start_tiered_storage(parts: NodeParts, stack: AsyncExitStack) -> Tiere
         is_tiered=_is_tiered(parts.topics),
         compactor=compactor,
         remote_log=RemoteLog(services.metadata, parts.topics, parts.clock),
+        layouts=Layouts(
+            LayoutServices(
+                cluster=parts.coordinators.cluster,
+                shards=parts.coordinators.diskless,
+                log=parts.coordinators.log,
+                topics=parts.topics,
+                metadata=services.metadata,
+            )
+        ),
         loops=loops,
     )
 

@@ -61,6 +61,9 @@ class AwaitedRemoteStorage(RemoteStorage):
 
     def __init__(self, storage: RemoteStorage, retries: Retries) -> None:
         self.is_node_local = storage.is_node_local
+        self.is_process_local = storage.is_process_local
+        self.can_replace_index = storage.can_replace_index
+        self.copies_may_overlap = storage.copies_may_overlap
         self._storage = storage
         self._retries = retries
         self._obstacle: str | None = None
@@ -95,6 +98,9 @@ class AwaitedRemoteStorage(RemoteStorage):
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> ObjectData:
         return await self._started.fetch_index(metadata, index)
+
+    async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
+        await self._started.replace_index(metadata, index, data)
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         await self._started.delete(metadata)

@@ -22,6 +22,18 @@ class AdminClientError(Exception):
     """The broker could not be asked, or did not do what was asked; the message says what to do."""
 
 
+class NoAnswerError(AdminClientError):
+    """Nobody answered, or not in time; it may have been done."""
+
+
+class RefusedError(AdminClientError):
+    """The broker answered with an error: `reason`, in its own words."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The broker's HTTP address, instead of admin.listener.")
 ]
@@ -44,30 +56,34 @@ def configured_url(config: Path | None, override: Sequence[str] | None) -> str:
     return url_of(common.load_or_exit(config, override, common.discover_plugins()).broker.admin_listener)
 
 
-def ask(method: str, url: str, path: str, body: Any = None) -> Any:
+def ask(method: str, url: str, path: str, body: Any = None, *, timeout_s: float | None = None) -> Any:
     """The JSON that `url` answers to a request of `path`.
 
     Args:
         body: what is sent as JSON; None sends nothing.
+        timeout_s: how long an answer is waited for; None for `TIMEOUT_S`.
 
     Raises:
-        AdminClientError: nobody answers, or with an error.
+        NoAnswerError: nobody answers.
+        RefusedError: the answer is an error.
+        AdminClientError: `url` cannot be asked, or who answers there is no broker.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise AdminClientError(f"{url!r} is not of the form http://host:port")
     connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = connection_class(parts.hostname, parts.port, timeout=TIMEOUT_S)
+    patience_s = TIMEOUT_S if timeout_s is None else timeout_s
+    connection = connection_class(parts.hostname, parts.port, timeout=patience_s)
     try:
         connection.request(method, parts.path.rstrip("/") + path, *_json_body(body))
         response = connection.getresponse()
         answer = response.read()
     except TimeoutError as error:
-        raise AdminClientError(
-            f"{url} gave no answer within {TIMEOUT_S:.0f} s: it may be at work still, its log tells"
+        raise NoAnswerError(
+            f"{url} gave no answer within {patience_s:.0f} s: it may be at work still, its log tells"
         ) from error
     except (OSError, HTTPException) as error:
-        raise AdminClientError(
+        raise NoAnswerError(
             f"no broker answers at {url}: {error}. Is it running, and is this its admin.listener?"
         ) from error
     finally:
@@ -86,7 +102,8 @@ def _content(url: str, request: str, status: int, body: bytes) -> Any:
         content = None
     if status != HTTPStatus.OK:
         message = content.get("message") if isinstance(content, dict) else None
-        raise AdminClientError(f"{url} answered {status} to {request}: {message or 'see the log of the broker'}")
+        reason = message or "see the log of the broker"
+        raise RefusedError(f"{url} answered {status} to {request}: {reason}", reason)
     if content is None:
         raise AdminClientError(f"what answers at {url} is no broker: {request} gave no JSON")
     return content

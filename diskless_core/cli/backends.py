@@ -14,7 +14,6 @@ from diskless_core.cli.common import discover_plugins, fail, load_or_exit
 from diskless_core.clock import Clock, SystemClock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.load import LoadedConfig
-from diskless_core.coordinator.snapshot_format import SnapshotError
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError
 from diskless_core.plugin.errors import PluginError
@@ -22,6 +21,7 @@ from diskless_core.plugin.folders import FolderInUseError
 from diskless_core.plugin.hookspecs import COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE
 from diskless_core.plugin.manager import ContextFactory, PluginManager
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.snapshot.format import SnapshotError
 
 T = TypeVar("T")
 

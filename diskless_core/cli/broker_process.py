@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from diskless_core.clock import Clock
-from diskless_core.config.sources import ENVIRONMENT_PREFIX
+from diskless_core.plugin.config import ENVIRONMENT_PREFIX
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0

@@ -1,19 +1,21 @@
-"""`diskless compact`: has a running broker move records from WAL objects into segments."""
+"""`diskless compact`: moves records from WAL objects into segments, in a running broker or for one."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 from tenacity import Retrying, retry_if_result, wait_fixed
 
 from diskless_core.cli import admin_client, common, text
+from diskless_core.cli.backends import Backends, run
+from diskless_core.cli.compaction_progress import Show, progress_bar
+from diskless_core.plugin.remote_storage import RemoteStorageError
 
 app = typer.Typer(add_completion=False)
 
@@ -30,13 +32,32 @@ def compact(
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine", metavar="NAME", help="Another engine than the configured one. It has its default settings."
+            "--engine",
+            metavar="NAME",
+            help="Another engine than the configured one. In the broker it has its default settings.",
         ),
+    ] = None,
+    here: Annotated[
+        bool,
+        typer.Option(
+            "--here", help="Run the engine in this process, with the settings of the command's configuration."
+        ),
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Where an engine such as spark runs its tasks. Implies --here."),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--everything", help="Make the last segments too although they are not full.")
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be made, and make nothing.")] = False,
+    from_snapshot: Annotated[
+        bool,
+        typer.Option(
+            "--from-snapshot",
+            help="With --plan: ask no broker, but the snapshots of its coordinators in the object store.",
+        ),
+    ] = False,
     url: admin_client.UrlOption = None,
     config: common.ConfigOption = None,
     override: common.OverrideOption = None,
@@ -45,24 +66,43 @@ def compact(
     """Move records of topics from WAL objects into segments, those of the coordinators that the broker leads."""
     if bool(topic) == all_topics:
         raise typer.BadParameter("give either --topic or --all")
+    if from_snapshot and not plan:
+        raise typer.BadParameter(
+            "--from-snapshot only shows a --plan: segments are made for a broker, whose coordinators take them for the "
+            "batches in WAL objects"
+        )
     try:
+        if from_snapshot:
+            _show_snapshot_plan(Backends.configured(config, override), topic, everything=everything, as_json=as_json)
+            return
         broker = url or admin_client.configured_url(config, override)
+        brokers_engine = None if here or master else engine
         if plan:
-            planned = _planned(broker, topic, engine, everything=everything)
+            planned = _planned(broker, topic, brokers_engine, everything=everything)
             common.echo_json(planned) if as_json else _show_plan(planned)
             made = len(planned)
         else:
-            body = {"topics": topic or [], "all": all_topics, "engine": engine, "everything": everything}
-            begun = admin_client.ask("POST", broker, "/compaction", body)
-            report = _follow(broker, begun, show=not as_json and sys.stderr.isatty())
+            with progress_bar(wanted=not as_json) as show:
+                if here or master:
+                    # it brings the server's parts, which other ways of this command do without
+                    from diskless_core.cli.compaction_driver import Driver, DriverBackends
+                    from diskless_core.cli.lent_job_client import LentJobClient
+
+                    backends = DriverBackends.for_engine(config, override, engine=engine, master=master)
+                    driver = Driver(backends, LentJobClient(broker), show)
+                    job_id = run(driver.drive(topic or None, everything=everything))
+                else:
+                    body = {"topics": topic or [], "all": all_topics, "engine": engine, "everything": everything}
+                    job_id = admin_client.ask("POST", broker, "/compaction", body)["id"]
+                report = _follow(broker, job_id, show)
             common.echo_json(report) if as_json else _show_report(report)
             if report["state"] == "failed":
                 common.fail(*report["failures"])
             made = report["segments"]
         if not (made or everything or as_json):
             with suppress(admin_client.AdminClientError):  # what was asked for is done
-                _say_what_waits(_planned(broker, topic, engine, everything=True))
-    except admin_client.AdminClientError as error:
+                _say_what_waits(_planned(broker, topic, brokers_engine, everything=True))
+    except (admin_client.AdminClientError, RemoteStorageError) as error:
         common.fail(str(error))
 
 
@@ -74,31 +114,30 @@ def _planned(broker: str, topics: list[str] | None, engine: str | None, *, every
     return segments
 
 
-def _follow(broker: str, report: dict[str, Any], *, show: bool) -> dict[str, Any]:
+def _follow(broker: str, job_id: str, show: Show) -> dict[str, Any]:
     """Wait for the end of a job; its last report."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not show) as progress:
-        bar = progress.add_task(report["state"], total=None)
 
-        def look() -> dict[str, Any]:
-            now: dict[str, Any] = admin_client.ask("GET", broker, f"/compaction/{report['id']}")
-            progress.update(
-                bar,
-                description=now["state"],
-                completed=now["bytes_copied"],
-                total=now["bytes_planned"] + now["bytes_expected"],
-            )
-            return now
+    def look() -> dict[str, Any]:
+        now: dict[str, Any] = admin_client.ask("GET", broker, f"/compaction/{job_id}")
+        show(now["state"], now["bytes_copied"], now["bytes_planned"] + now["bytes_expected"])
+        return now
 
-        waiting = Retrying(retry=retry_if_result(lambda now: now["state"] not in _ENDED), wait=wait_fixed(POLL_S))
-        last: dict[str, Any] = waiting(look)
+    waiting = Retrying(retry=retry_if_result(lambda now: now["state"] not in _ENDED), wait=wait_fixed(POLL_S))
+    last: dict[str, Any] = waiting(look)
     return last
+
+
+def _show_snapshot_plan(backends: Backends, topics: list[str] | None, *, everything: bool, as_json: bool) -> None:
+    # it brings parts of the broker, which other ways of this command do without
+    from diskless_core.cli.snapshot_plan import plan_from_snapshot
+
+    plan = run(plan_from_snapshot(backends, topics or None, everything=everything))
+    if as_json:
+        common.echo_json(plan.segments)
+        return
+    _show_plan(plan.segments)
+    taken_at = datetime.fromtimestamp(plan.taken_at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    typer.echo(f"as of {taken_at}, and as if no topic had settings of its own: the snapshots do not have them")
 
 
 def _show_plan(segments: list[dict[str, Any]]) -> None:

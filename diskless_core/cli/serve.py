@@ -119,6 +119,7 @@ async def _start_admin(node: Node, plugins: PluginManager, stack: AsyncExitStack
         orphans=node.scan_for_orphans,
         compactor=lambda: node.tiered_storage().compactor,
         remote_log=lambda: node.tiered_storage().remote_log,
+        layouts=lambda: node.tiered_storage().layouts,
     )
     server = AdminServer(listener, sources)
     await server.start()

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from diskless_core.config.keys import is_secret, model_keys
-from diskless_core.config.sources import environment_name
 from diskless_core.config.types import MAX_INT, MAX_LONG
+from diskless_core.plugin.config import environment_name
 
 JsonSchema = Mapping[str, Any]
 

@@ -10,7 +10,8 @@ from pydantic.fields import FieldInfo
 
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.errors import ConfigProblem
-from diskless_core.config.sources import Setting, environment_name
+from diskless_core.config.sources import Setting
+from diskless_core.plugin.config import environment_name
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.errors import nearest
 from diskless_core.plugin.hookspecs import NOUNS

@@ -13,7 +13,7 @@ from diskless_core.config.errors import ConfigError, ConfigProblem
 from diskless_core.config.keys import KeySpace
 from diskless_core.config.sources import Setting
 from diskless_core.config.validation import validate
-from diskless_core.plugin.config import redact
+from diskless_core.plugin.config import environment_name, redact
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
 from diskless_core.plugin.hookspecs import NOUNS
@@ -70,7 +70,7 @@ def _choose(
 ) -> Mapping[str, Setting]:
     """Which backend each noun gets; needed before the other variables can be understood."""
     defaults = [Setting(noun.name, noun.default, "default") for noun in NOUNS.values()]
-    names = {sources.environment_name(noun): noun for noun in NOUNS}
+    names = {environment_name(noun): noun for noun in NOUNS}
     in_environment = [Setting(names[name], variables[name].strip(), name) for name in variables if name in names]
     merged = sources.latest(defaults, in_file, in_environment, overriding)
     return {noun: merged[noun] for noun in NOUNS}

@@ -9,8 +9,8 @@ from pathlib import Path
 import javaproperties
 
 from diskless_core.config.errors import ConfigProblem
+from diskless_core.plugin.config import ENVIRONMENT_PREFIX
 
-ENVIRONMENT_PREFIX = "DISKLESS_CONFIG_"
 OVERRIDE_SOURCE = "--override"
 
 
@@ -21,11 +21,6 @@ class Setting:
     key: str
     value: str
     source: str
-
-
-def environment_name(key: str) -> str:
-    """The variable that sets a property: `node.id` is `DISKLESS_CONFIG_NODE_ID`."""
-    return ENVIRONMENT_PREFIX + key.replace(".", "_").upper()
 
 
 def environment_settings(environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -37,6 +37,12 @@ class TieringConfig(Settings):
     remote_log_manager_copier_thread_pool_size: Int = Field(
         default=10, ge=1, description="How many partitions a compaction copies at the same time."
     )
+    diskless_compaction_driver_session_timeout_ms: Long = Field(
+        default=60_000,
+        ge=1000,
+        description="A `diskless compact --here` that is silent for so long has lost its job, in milliseconds. Others "
+        "wait for it until then.",
+    )
     remote_log_index_file_cache_total_size_bytes: Long = Field(
         default=64 * 1024 * 1024,
         ge=1,

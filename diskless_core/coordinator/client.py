@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from diskless_core.coordinator import file_operations, operations, tiered, tiering_operations, time_index, time_lookup
+from diskless_core.coordinator import file_operations, operations, tiering_operations, time_index, time_lookup
 from diskless_core.coordinator.commands import (
     BatchResult,
     CommitFile,
@@ -36,10 +36,11 @@ from diskless_core.coordinator.runs import (
 from diskless_core.coordinator.runtime import Shard
 from diskless_core.coordinator.schema import BATCHES, FILES, PARTITIONS, TIERED, TOPICS, PartitionHead
 from diskless_core.coordinator.tables import Writes
-from diskless_core.coordinator.tiered import TieredLog, TieredSegment
 from diskless_core.coordinator.time_lookup import PartitionRuns
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.remote_log import tiered
+from diskless_core.remote_log.tiered import TieredLog, TieredSegment
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.protocol import file_committed, messages, record_frames
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.remote_log.tiered import TieredSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

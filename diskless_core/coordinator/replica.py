@@ -18,12 +18,12 @@ from diskless_core.coordinator.machine import RecordT, StateMachine
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
-from diskless_core.coordinator.snapshot_format import Manifest
 from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
 from diskless_core.plugin.coordinator_log import LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
 from diskless_core.plugin.shard import ShardId
+from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
 

@@ -22,13 +22,13 @@ from diskless_core.coordinator.machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
-from diskless_core.coordinator.snapshot_format import Manifest
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
 from diskless_core.plugin.shard import ShardId
+from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
 Operation = Callable[[Command[RecordT]], R]

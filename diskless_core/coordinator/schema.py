@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from diskless_core.coordinator import producer_state, tiered, time_index
+from diskless_core.coordinator import producer_state, time_index
 from diskless_core.coordinator.commands import NO_TIMESTAMP, Run
 from diskless_core.coordinator.producer_state import ProducerWindow
 from diskless_core.coordinator.tables import Table
-from diskless_core.coordinator.tiered import TieredLog
 from diskless_core.coordinator.time_index import Block, RunCount
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
+from diskless_core.remote_log import tiered
+from diskless_core.remote_log.tiered import TieredLog
 
 
 class Topic(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Protocol
 
@@ -18,16 +18,15 @@ import structlog
 from crc32c import crc32c
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator import snapshot_format
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard_store import StoreThread
-from diskless_core.coordinator.snapshot_format import Manifest, Part, SnapshotError
-from diskless_core.plugin.coordinator_store import ShardStore, TableSpec
+from diskless_core.plugin.coordinator_store import ShardStore, TableChanges, TableSpec
 from diskless_core.plugin.shard import ShardId
-from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
-
-MANIFEST_SUFFIX = ".checkpoint"
-_MANIFEST_LIMIT_BYTES = 64 << 20
+from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.snapshot import format as snapshot_format
+from diskless_core.snapshot import reading
+from diskless_core.snapshot.format import Manifest, Part, SnapshotError
+from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 
 _log = structlog.get_logger(__name__)
 
@@ -113,18 +112,7 @@ class Snapshots:
         Raises:
             WalObjectStoreError: the object store cannot be read.
         """
-        return await self._newest(shard, set())
-
-    async def _newest(self, shard: ShardId, passed_over: set[str]) -> Manifest | None:
-        """The newest manifest but for those passed over, to which all are added that are looked at here."""
-        while keys := {key for key in await self._keys(shard) if key.endswith(MANIFEST_SUFFIX)} - passed_over:
-            key = max(keys)
-            passed_over.add(key)
-            try:
-                return await self._manifest(key)
-            except (SnapshotError, ObjectNotFoundError) as error:  # the latter when a newer one took its place
-                _log.warning("a snapshot is passed over", key=key, error=str(error))
-        return None
+        return await reading.newest(self._objects, self._prefix, shard)
 
     async def remove_older(self, shard: ShardId, kept: Manifest) -> None:
         """Remove the shard's snapshots, and what is left of attempts, that do not reach as far, manifests first.
@@ -133,20 +121,20 @@ class Snapshots:
             WalObjectStoreError: some are left.
         """
         before = f"{self._folder(shard)}{kept.applied_offset:020d}"
-        older = [key for key in await self._keys(shard) if key < before]
+        older = [key for key in await reading.keys_of(self._objects, self._prefix, shard) if key < before]
         older.sort(key=lambda key: not key.endswith(MANIFEST_SUFFIX))
         if older:
             await self._objects.delete(older)
 
     async def restore(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> int:
         """See `SnapshotSource.restore`: the newest one that is not damaged. A store filled in part counts as empty."""
-        passed_over: set[str] = set()
         try:
-            while (manifest := await self._newest(shard, passed_over)) is not None:
-                try:
-                    return await self._load(shard, manifest, tables, store)
-                except (SnapshotError, ObjectNotFoundError) as error:
-                    _log.warning("a snapshot is passed over", shard=str(shard), error=str(error))
+            async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
+                async for manifest in manifests:
+                    try:
+                        return await self._load(shard, manifest, tables, store)
+                    except reading.UNUSABLE as error:
+                        _log.warning("a snapshot is passed over", shard=str(shard), error=str(error))
         except WalObjectStoreError as error:
             raise CoordinatorError(f"the snapshot of {shard} cannot be loaded: {error}") from error
         raise CoordinatorError(
@@ -166,29 +154,23 @@ class Snapshots:
             raise CoordinatorError(f"the snapshot of {shard} has other tables than this version of Diskless")
         await store.read(lambda opened: opened.clear())
         for part in manifest.parts:
-            data = await self._objects.get(part.key, 0, part.size)
-            await store.read(partial(_fill, part, bytes(data)))
+            data = await reading.read_part(self._objects, part)
+            await store.read(partial(_fill, part, data))
         await store.read(lambda opened: opened.write({}, manifest.applied_offset))
         _log.info("a shard was restored from its snapshot", shard=str(shard), applied_offset=manifest.applied_offset)
         return manifest.applied_offset
 
     async def _verify(self, key: str, manifest: Manifest) -> None:
-        if await self._manifest(key) != manifest:
+        if await reading.read_manifest(self._objects, key) != manifest:
             raise SnapshotError(f"{key} is not what was written")
         for part in manifest.parts:
             if not snapshot_format.is_intact(part, await self._objects.get(part.key, 0, part.size)):
                 raise SnapshotError(f"{part.key} is not what was written")
 
-    async def _manifest(self, key: str) -> Manifest:
-        return snapshot_format.decode_manifest(await self._objects.get(key, 0, _MANIFEST_LIMIT_BYTES))
-
-    async def _keys(self, shard: ShardId) -> list[str]:
-        return [found.key async for page in self._objects.list(self._folder(shard)) for found in page]
-
     def _folder(self, shard: ShardId) -> str:
-        return f"{self._prefix}/{shard}/"
+        return reading.folder(self._prefix, shard)
 
 
 def _fill(part: Part, data: bytes, store: ShardStore) -> None:
-    for changes in snapshot_format.decode_part(part, data):
-        store.write(changes, 0)
+    for table, rows in snapshot_format.decode_part(part, data):
+        store.write({table: TableChanges(put=rows)}, 0)

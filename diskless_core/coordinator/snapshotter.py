@@ -15,11 +15,11 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.meter import SnapshotMark
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.snapshot_format import SnapshotError
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.snapshot.format import SnapshotError
 
 LOOK_S = 1.0
 RETRY_S = 30.0

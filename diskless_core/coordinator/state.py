@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from diskless_core.coordinator import producer_state, records, remote_segments, tiered, time_index
+from diskless_core.coordinator import producer_state, records, remote_segments, time_index
 from diskless_core.coordinator.coalescing import coalesce
 from diskless_core.coordinator.commands import (
     NO_OFFSET,
@@ -61,6 +61,7 @@ from diskless_core.coordinator.tables import Key, Table, Transaction
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.file_committed import CommittedBatch, FileCommitted
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.remote_log import tiered
 
 
 class DisklessMachine:

@@ -11,8 +11,8 @@ from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.machine import Command
 from diskless_core.coordinator.records import DisklessRecord, PartitionAdopted, RecordsTiered
 from diskless_core.coordinator.schema import PARTITIONS, TIERED, PartitionHead
-from diskless_core.coordinator.tiered import TieredSegment, follow_each_other
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.remote_log.tiered import TieredSegment, follow_each_other
 
 DisklessCommand = Command[DisklessRecord]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -35,14 +35,18 @@ class OrphanServices:
     """What a scan needs.
 
     Attributes:
+        objects_source: makes further stores like `objects` for detectors, see `OrphanSearch.objects`.
         object_prefix: what the keys of all WAL objects of the cluster begin with, without the '/' after it.
+        snapshot_prefix: the same of the shards' snapshots.
         shards: all diskless shards of the cluster, wherever they are led.
         shards_in_use: asks, strictly, for the indexes of those that have partitions, `shards` among them or not.
         scans_here: whether it is this node's turn to scan by itself. Where two take it for theirs, work is done twice.
     """
 
     objects: WalObjectStore
+    objects_source: Callable[[], WalObjectStore] = field(repr=False)
     object_prefix: str
+    snapshot_prefix: str
     detection: OrphanDetection
     shards: Mapping[int, DisklessCoordinator]
     shards_in_use: Callable[[], Awaitable[Collection[int]]]
@@ -58,7 +62,7 @@ class ScanReport:
 
     Attributes:
         threshold_ms: only objects created before were looked for, in milliseconds since the epoch.
-        listed: objects that the object store listed.
+        listed: objects that the detector looked at.
         candidates: old objects that the detector named and the shards were asked for.
         orphans: keys of those that no shard knows.
         deleted: how many of them are surely gone.
@@ -123,7 +127,12 @@ class OrphanScanner:
             await asyncio.gather(*(shard.raise_horizon(threshold) for shard in services.shards.values()))
         listing = _Listing(services.objects)
         search = OrphanSearch(
-            prefix=f"{services.object_prefix}/", threshold_ms=threshold, list_objects=listing.list_objects
+            prefix=f"{services.object_prefix}/",
+            threshold_ms=threshold,
+            list_objects=listing.list_objects,
+            objects=services.objects_source,
+            snapshot_prefix=services.snapshot_prefix,
+            note_listed=listing.note,
         )
         candidates, deleted = 0, 0
         orphans: dict[str, None] = {}
@@ -175,9 +184,12 @@ class _Listing:
         self._objects = objects
         self.listed = 0
 
+    def note(self, objects: int) -> None:
+        self.listed += objects
+
     async def list_objects(self, prefix: str) -> AsyncIterator[Sequence[ObjectInfo]]:
         async for page in self._objects.list(prefix):
-            self.listed += len(page)
+            self.note(len(page))
             yield page
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from diskless_core.coordinator.commands import Run
-from diskless_core.coordinator.tiered import TieredSegment
+from diskless_core.remote_log.tiered import TieredSegment
 
 OFF = -1
 _NEVER = 2**63

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
 
+ENVIRONMENT_PREFIX = "DISKLESS_CONFIG_"
+
 REDACTED = "**********"
 """What stands in a message where a secret was."""
 
@@ -18,6 +20,11 @@ REDACTED = "**********"
 def property_name(field_name: str) -> str:
     """`max_bytes` in Python is `max.bytes` in `server.properties`."""
     return field_name.replace("_", ".")
+
+
+def environment_name(key: str) -> str:
+    """The variable that sets a property: `node.id` is `DISKLESS_CONFIG_NODE_ID`."""
+    return ENVIRONMENT_PREFIX + key.replace(".", "_").upper()
 
 
 def split_list(value: Any) -> Any:

@@ -15,9 +15,10 @@ class PartitionLayout:
 
     Attributes:
         start_offset: the log start: records before it are deleted, also where the first segment or batch has some.
-        end_offset: the high watermark, one behind the last record.
+        end_offset: the high watermark, one behind the last record. A segment can have some that came later.
         segments: finished copies, in order and without gaps.
-        ranges: what comes behind the segments, in order. All of the partition's batches are in one of both.
+        ranges: what comes behind the segments, in order; of the first one, the records behind the last segment. All
+            of the partition's batches are in one of both.
     """
 
     partition: TopicIdPartition

@@ -6,6 +6,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from diskless_core.plugin.config import PluginSettings, redact, secret_values
@@ -133,6 +134,17 @@ class PluginManager:
             )
         made: InterfaceT = backend
         return made
+
+    def source(
+        self, noun: Noun[InterfaceT], selected: Mapping[str, SelectedPlugin], context_factory: ContextFactory
+    ) -> Callable[[], InterfaceT]:
+        """What makes the backend of a noun anew with every call, not started, also in other processes.
+
+        It can be pickled where the plugin's factory is a function or a class of a module. It holds the settings,
+        secrets included.
+        """
+        descriptor, settings = selected[noun.name]
+        return partial(descriptor.factory, context_factory(noun.name, descriptor.name), settings)
 
     def _load(self, entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlugin:
         key = (entry_point.noun, entry_point.name)

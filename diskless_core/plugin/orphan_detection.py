@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from diskless_core.plugin.descriptor import Descriptor
-from diskless_core.plugin.wal_object_store import ObjectInfo
-from diskless_core.wal.format import is_older
+from diskless_core.plugin.wal_object_store import ObjectInfo, WalObjectStore
+from diskless_core.wal.format import is_object_key, is_older
 
 ListObjects = Callable[[str], AsyncIterator[Sequence[ObjectInfo]]]
 """Lists the objects whose key begins with the argument; contract and errors as `WalObjectStore.list`."""
@@ -31,16 +31,27 @@ class OrphanSearch:
         threshold_ms: only objects created before, by their keys, are looked for; in milliseconds since the epoch.
             No coordinator has live batches in an object that is older than this by more than the grace period, so
             what is looked for and is no orphan is one grace period's worth of objects.
-        list_objects: lists the WAL object store, whatever plugin that is. Detectors cannot write to it, nor delete.
+        list_objects: lists the WAL object store, whatever plugin that is, and counts what it lists.
+        objects: makes a WAL object store that is not started, with every call another, also in other processes: it can
+            be pickled where the store's factory can. For reading only. It holds the store's settings, secrets included.
+        snapshot_prefix: what the keys of the coordinators' snapshots in that store begin with, without the '/' after
+            it; see `diskless_core.snapshot`.
+        note_listed: tells that so many objects have been looked at by other means than `list_objects`.
     """
 
     prefix: str
     threshold_ms: int
     list_objects: ListObjects
+    objects: Callable[[], WalObjectStore] = field(repr=False)
+    snapshot_prefix: str
+    note_listed: Callable[[int], None]
 
     def is_candidate(self, key: str) -> bool:
-        """Whether an object of this key is looked for, should nobody have committed it."""
-        return key.startswith(self.prefix) and is_older(key, self.threshold_ms)
+        """Whether an object of this key is looked for, should nobody have committed it.
+
+        Keys that no broker gives to its WAL objects never are: what somebody else has put there stays.
+        """
+        return is_object_key(self.prefix.removesuffix("/"), key) and is_older(key, self.threshold_ms)
 
 
 class OrphanDetection(ABC):
@@ -50,10 +61,14 @@ class OrphanDetection(ABC):
     def find(self, search: OrphanSearch) -> AsyncIterator[Sequence[str]]:
         """Keys of objects in pages of any size and in any order, as soon as they are known.
 
-        Every object for which `search.is_candidate` holds and that no coordinator has committed is among them, if it
-        was there before the call. Others may be, committed ones above all: the core passes over what is no candidate
-        and asks the coordinators for the rest. While this goes on, the core deletes what was yielded before. It may
-        give up the iteration at any time, and begin another one, on this node or elsewhere, whenever it wants.
+        Every object for which `search.is_candidate` holds and that no coordinator ever knew is among them, if it was
+        there before the call. Others may be, committed ones above all: the core passes over what is no candidate and
+        asks the coordinators for the rest. While this goes on, the core deletes what was yielded before. It may give up
+        the iteration at any time, and begin another one, on this node or elsewhere, whenever it wants.
+
+        A detector that goes by a list which something else makes of the store, an inventory, finds what was there when
+        that was made; a later search finds the rest. It says how old the list is, and refuses one that is older than
+        its settings allow. It yields nothing that is only in the list: the core would count it as an orphan.
 
         Raises:
             WalObjectStoreError: the store failed to list.

@@ -64,6 +64,18 @@ class RemoteStorage(ABC):
     The broker does not move records there from WAL objects that are safer.
     """
 
+    is_process_local: bool = False
+    """Whether only this process sees the segments. Other processes of the node do not."""
+
+    can_replace_index: bool = False
+    """Whether `replace_index` is there. An engine that builds parts of a partition at once needs it."""
+
+    copies_may_overlap: bool = False
+    """Whether copies of one segment by several processes at once, some of which are ended at any time, leave it whole.
+
+    An engine needs it that has slow or lost work done again elsewhere.
+    """
+
     @abstractmethod
     async def start(self) -> None:
         """Connect, and find out whether the place can be used. After a retriable error it is called again.
@@ -103,6 +115,13 @@ class RemoteStorage(ABC):
         Raises:
             RemoteResourceNotFoundError: no such segment, or it was copied without this index.
         """
+
+    async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
+        """Put an index of a copied segment in the place of what `copy` put there, or add it. At return it is durable.
+
+        Optional, see `can_replace_index`. Nobody reads the segment meanwhile: its copy is not known to be complete.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot replace {index} of {metadata.segment_id}: {len(data)}")
 
     @abstractmethod
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:

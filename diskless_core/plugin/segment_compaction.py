@@ -7,13 +7,14 @@ each copy, and lets the coordinator forget the batches that a finished one holds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.remote_storage import RemoteStorage
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
@@ -61,14 +62,30 @@ class SegmentPlan:
     ranges: Sequence[BatchRange]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSources:
+    """Makes a job's backends in other processes. It can be pickled, and holds what secrets they need.
+
+    Attributes:
+        objects: each call makes a store, not started, without retries. To be started with `start_reading`.
+        remote_storage: each call makes a storage, not started, without retries.
+        backoff: how the broker retries.
+    """
+
+    objects: Callable[[], WalObjectStore] = field(repr=False)
+    remote_storage: Callable[[], RemoteStorage] = field(repr=False)
+    backoff: Backoff
+
+
 class CompactionJob(ABC):
     """What an engine is given for one job. The methods belong to the node that runs the job: a driver, say.
 
     Attributes:
         partitions: what is to be done. Neighbours here are neighbours in WAL objects.
         parallel_partitions: how many of them may be worked on at the same time.
-        objects: where the WAL objects are. To be read only.
-        remote_storage: where the segments go.
+        objects: where the WAL objects are. To be read only. Reads that fail and can succeed are tried again.
+        remote_storage: where the segments go. Copies that fail and can succeed are begun anew.
+        backends: for an engine that works in other processes: makes both there.
         producer_id_expiration_ms: producers that wrote nothing for so long, by their timestamps, leave the snapshots.
     """
 
@@ -76,6 +93,7 @@ class CompactionJob(ABC):
     parallel_partitions: int
     objects: WalObjectStore
     remote_storage: RemoteStorage
+    backends: BackendSources
     producer_id_expiration_ms: int
 
     @abstractmethod

@@ -50,6 +50,9 @@ class WalObjectStore(ABC):
     is_node_local: bool = False
     """Whether only this node sees the objects, and they are lost with its disk or its process."""
 
+    is_process_local: bool = False
+    """Whether only this process sees the objects. Other processes of the node do not."""
+
     @abstractmethod
     async def start(self) -> None:
         """Connect, and find out whether the place can be used.

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
 
 from diskless_core.clock import SystemClock
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.log.segment_indexer import SegmentIndexer
-from diskless_core.plugin.segment_compaction import BatchRange, CompactionJob, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.remote_storage import RemoteStorage
+from diskless_core.plugin.retrying import Backoff
+from diskless_core.plugin.segment_compaction import (
+    BackendSources,
+    BatchRange,
+    CompactionJob,
+    SegmentCompactionError,
+    SegmentPlan,
+)
+from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log.metadata import (
@@ -17,13 +28,14 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
-from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, Operation, StoredSegment, access_denied
 
 TIME_MS = 1_700_000_000_000
 APPEND_TIME_MS = TIME_MS + 5_000
 EXPIRATION_MS = 60_000
 INDEX_INTERVAL_BYTES = 100
 CUSTOM_METADATA = b"custom"
+NO_RETRIES = Backoff(attempts=1, first_ms=1, max_ms=1, jitter=0)
 
 
 def partition_of(index: int) -> TopicIdPartition:
@@ -46,7 +58,10 @@ def a_batch(*values: bytes, timestamp_ms: int = TIME_MS, producer: tuple[int, in
 class FakeCompactionJob(CompactionJob):
     """Give it objects, then segments of them; then an engine.
 
+    Both backends are in memory; `diskless_core.testing.compaction_folder` has a job for engines with other processes.
+
     Attributes:
+        stored_objects: the bytes of each WAL object by key, which a test may change.
         steps: what the engine did, in order: (`begin`, `finish` or `abandon`, partition, start offset).
         finished: the metadata of the segments that it finished, by partition and start offset.
         progress_bytes: what it told of.
@@ -56,12 +71,9 @@ class FakeCompactionJob(CompactionJob):
 
     def __init__(self, *, parallel_partitions: int = 2) -> None:
         self.clock = SystemClock(seed=1)
-        self.memory_objects = MemoryWalObjectStore(self.clock)
-        self.memory_storage = MemoryRemoteStorage(custom_metadata=CUSTOM_METADATA)
+        self._make_backends()
         self.partitions: list[TopicIdPartition] = []
         self.parallel_partitions = parallel_partitions
-        self.objects = self.memory_objects
-        self.remote_storage = self.memory_storage
         self.producer_id_expiration_ms = EXPIRATION_MS
         self.producers: ProducerState = {}
         self.steps: list[tuple[str, int, int]] = []
@@ -73,6 +85,35 @@ class FakeCompactionJob(CompactionJob):
         self._plans: dict[TopicIdPartition, list[SegmentPlan]] = {}
         self._next_offsets: dict[int, int] = {}
         self._asked: list[TopicIdPartition] = []
+
+    def _make_backends(self) -> None:
+        self.memory_objects = MemoryWalObjectStore(self.clock)
+        self.memory_storage = MemoryRemoteStorage(custom_metadata=CUSTOM_METADATA)
+        self.stored_objects: MutableMapping[str, bytes] = self.memory_objects.objects
+        self.objects: WalObjectStore = self.memory_objects
+        self.remote_storage: RemoteStorage = self.memory_storage
+        self.backends = BackendSources(
+            objects=lambda: self.memory_objects, remote_storage=lambda: self.memory_storage, backoff=NO_RETRIES
+        )
+
+    # --- remote storage ---------------------------------------------------------------------------------------------
+
+    def stored(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment | None:
+        """What remote storage has of a segment whose copy is complete."""
+        found = self.memory_storage.segments.get(metadata.segment_id)
+        return found if found is not None and found.is_complete else None
+
+    def refuse_next_copy(self) -> None:
+        """The next copy fails with AccessDenied, once its log has gone by."""
+        self.memory_storage.fail_next(Operation.COPY, error=access_denied)
+
+    @asynccontextmanager
+    async def while_copying(self, engine: asyncio.Task[None]) -> AsyncIterator[None]:
+        """Begins when a copy has got to its end, and holds it there."""
+        with self.memory_storage.hold(Operation.COPY) as hold:
+            await hold.reached()
+            assert not engine.done()
+            yield
 
     # --- making ----------------------------------------------------------------------------------------------------
 
@@ -100,7 +141,7 @@ class FakeCompactionJob(CompactionJob):
                 timestamp_type=timestamp_type,
             )
             self._next_offsets[index] = offset
-        self.memory_objects.objects[key] = bytes(data + b"a footer")
+        self.stored_objects[key] = bytes(data + b"a footer")
         return ranges
 
     def plan(self, index: int, *ranges: BatchRange, start_offset: int | None = None) -> SegmentPlan:
@@ -125,7 +166,7 @@ class FakeCompactionJob(CompactionJob):
 
     def _prepared(self, one: BatchRange) -> bytes:
         """A range as consumers get it, made in the most simple way."""
-        data = bytearray(self.memory_objects.objects[one.object_key][one.byte_offset : one.byte_offset + one.byte_size])
+        data = bytearray(self.stored_objects[one.object_key][one.byte_offset : one.byte_offset + one.byte_size])
         offset = one.base_offset
         for position, header in list(record_batch.walk(data)):
             record_batch.patch_base_offset(data, position, offset)
@@ -171,7 +212,7 @@ class FakeCompactionJob(CompactionJob):
         key = index, metadata.start_offset
         self.steps.append(("finish", *key))
         assert custom_metadata == CUSTOM_METADATA, "what the copy returned has to be handed on"
-        assert self.memory_storage.segments[metadata.segment_id].is_complete, "it is not copied yet"
+        assert self.stored(metadata) is not None, "it is not copied yet"
         if key in self.unknown:
             raise SegmentCompactionError("no answer")
         if key in self.lost:
@@ -181,7 +222,7 @@ class FakeCompactionJob(CompactionJob):
 
     async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
         self.steps.append(("abandon", metadata.segment_id.topic_id_partition.partition, metadata.start_offset))
-        self.memory_storage.segments.pop(metadata.segment_id, None)
+        await self.remote_storage.delete(metadata)
 
     def progressed(self, size_bytes: int) -> None:
         self.progress_bytes += size_bytes

@@ -72,6 +72,44 @@ class SegmentLifeContract:
         await assert_stored(reader, await copied(storage, second))
 
     @pytest.mark.asyncio
+    async def test_another_copy_of_the_same_that_is_given_up_does_no_harm(
+        self, storage: RemoteStorage, reader: RemoteStorage
+    ) -> None:
+        """As when a job has a slow node's work done by another one, too."""
+        _require_overlapping(storage)
+        segment, stuck = make_segment(70_000), asyncio.Event()
+        slow = asyncio.create_task(storage.copy(segment.metadata, segment.stuck_data(30_000, stuck)))
+        async with asyncio.timeout(TIMEOUT_S):
+            await stuck.wait()
+            known = await copied(reader, segment)
+            slow.cancel()
+            await asyncio.wait([slow])
+        await assert_stored(storage, known)
+
+    @pytest.mark.asyncio
+    async def test_copies_of_the_same_at_once_leave_it_whole(
+        self, storage: RemoteStorage, reader: RemoteStorage
+    ) -> None:
+        _require_overlapping(storage)
+        segment = make_segment(70_000)
+        async with asyncio.timeout(TIMEOUT_S):
+            known = await asyncio.gather(*(copied(one, segment) for one in (storage, reader)))
+        await assert_stored(reader, *known)
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("index", [IndexType.PRODUCER_SNAPSHOT, IndexType.TRANSACTION])
+    async def test_an_index_is_replaced_or_added_where_the_storage_can(
+        self, storage: RemoteStorage, reader: RemoteStorage, index: IndexType
+    ) -> None:
+        if not storage.can_replace_index:
+            pytest.skip("it says that it cannot")
+        segment = await copied(storage, make_segment(absent=(IndexType.TRANSACTION,)))
+        await storage.replace_index(segment.metadata, index, b"another one")
+        await assert_stored(reader, replace(segment, indexes={**segment.indexes, index: b"another one"}))
+        await storage.delete(segment.metadata)
+        await assert_absent(reader, segment)
+
+    @pytest.mark.asyncio
     @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
     async def test_a_copy_whose_log_breaks_off_raises_what_the_log_raised_and_is_replaced_by_the_next(
         self, storage: RemoteStorage, reader: RemoteStorage, part: float
@@ -161,3 +199,8 @@ class SegmentLifeContract:
             copying.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await copying
+
+
+def _require_overlapping(storage: RemoteStorage) -> None:
+    if not storage.copies_may_overlap:
+        pytest.skip("it says that copies must not overlap")

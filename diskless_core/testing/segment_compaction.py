@@ -6,6 +6,7 @@ Subclass `SegmentCompactionContract` in a test module and give it the fixture `e
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -20,7 +21,6 @@ from diskless_core.testing.compaction_job import (
     FakeCompactionJob,
     a_batch,
 )
-from diskless_core.testing.fakes import objects, remote_storage
 
 PARTITIONS = 3
 OBJECTS = 6
@@ -41,7 +41,8 @@ def filled_job(job: FakeCompactionJob) -> FakeCompactionJob:
 def check_segments(job: FakeCompactionJob) -> None:
     """Everything that was finished is as it should be."""
     for (index, start_offset), metadata in job.finished.items():
-        stored = job.memory_storage.segments[metadata.segment_id]
+        stored = job.stored(metadata)
+        assert stored is not None
         assert stored.log == job.expected[index, start_offset], "the log is not what consumers get"
         built = job.indexed(index, start_offset).finish()
         assert stored.indexes[IndexType.OFFSET] == built.offset_index
@@ -59,9 +60,13 @@ class SegmentCompactionContract:
         raise NotImplementedError("give this fixture in the subclass")
 
     @pytest.fixture
-    def job(self) -> FakeCompactionJob:
-        """What the engine is given: a subclass of `FakeCompactionJob` where it needs one."""
-        return FakeCompactionJob()
+    def new_job(self) -> Callable[[], FakeCompactionJob]:
+        """Makes what the engine is given: a `FolderCompactionJob` where it works in other processes."""
+        return FakeCompactionJob
+
+    @pytest.fixture
+    def job(self, new_job: Callable[[], FakeCompactionJob]) -> FakeCompactionJob:
+        return new_job()
 
     @pytest.mark.asyncio
     async def test_a_job_without_partitions_is_done(self, engine: SegmentCompaction, job: FakeCompactionJob) -> None:
@@ -133,7 +138,8 @@ class SegmentCompactionContract:
     @staticmethod
     def snapshot(job: FakeCompactionJob, start_offset: int) -> producer_snapshot.ProducerState:
         """The producers in the snapshot of a segment of the first partition."""
-        stored = job.memory_storage.segments[job.finished[0, start_offset].segment_id]
+        stored = job.stored(job.finished[0, start_offset])
+        assert stored is not None
         return producer_snapshot.decode(stored.indexes[IndexType.PRODUCER_SNAPSHOT])
 
     @pytest.mark.asyncio
@@ -145,11 +151,9 @@ class SegmentCompactionContract:
 
     @pytest.mark.asyncio
     async def test_objects_are_read_and_left_alone(self, engine: SegmentCompaction, job: FakeCompactionJob) -> None:
-        before = dict(filled_job(job).memory_objects.objects)
+        before = dict(filled_job(job).stored_objects)
         await engine.compact(job)
-        assert job.memory_objects.objects == before
-        assert not job.memory_objects.calls[objects.Operation.PUT]
-        assert not job.memory_objects.calls[objects.Operation.DELETE]
+        assert dict(job.stored_objects) == before
 
     @pytest.mark.asyncio
     async def test_a_partition_that_another_job_was_quicker_with_is_left_and_the_others_go_on(
@@ -181,7 +185,7 @@ class SegmentCompactionContract:
         ranges = [job.put(f"wal/{index}", {index: [a_batch(b"x" * 20), a_batch(b"y")]})[index] for index in range(2)]
         job.plan(0, ranges[0]._replace(last_offset=5) if damage == "wrong offsets" else ranges[0])
         job.plan(1, ranges[1])
-        whole = job.memory_objects.objects
+        whole = job.stored_objects
         if damage == "checksum":
             data = bytearray(whole["wal/0"])
             data[ranges[0].byte_offset + ranges[0].byte_size - 1] ^= 1
@@ -200,31 +204,37 @@ class SegmentCompactionContract:
     async def test_a_storage_that_refuses_a_copy_ends_that_partition(
         self, engine: SegmentCompaction, job: FakeCompactionJob
     ) -> None:
-        filled_job(job).memory_storage.fail_next(remote_storage.Operation.COPY, error=remote_storage.access_denied)
+        filled_job(job).refuse_next_copy()
         with pytest.raises(SegmentCompactionError, match="AccessDenied"):
             await engine.compact(job)
-        assert len({index for index, _ in job.finished}) == PARTITIONS - 1
-        assert len([step for step in job.steps if step[0] == "abandon"]) == 1
+        assert len({index for index, _ in job.expected.keys() - job.finished.keys()}) == 1
+        begun, abandoned = (
+            [(index, start) for step, index, start in job.steps if step == name] for name in ("begin", "abandon")
+        )
+        assert sorted(abandoned) == sorted(set(begun) - job.finished.keys()), "what was begun is finished or abandoned"
         check_segments(job)
 
     @pytest.mark.asyncio
-    async def test_a_cancelled_job_ends_and_the_next_one_is_not_spoiled(self, engine: SegmentCompaction) -> None:
-        cancelled = filled_job(FakeCompactionJob())
-        with cancelled.memory_storage.hold(remote_storage.Operation.COPY) as hold:
-            task = asyncio.create_task(engine.compact(cancelled))
-            await hold.reached()
+    async def test_a_cancelled_job_ends_and_the_next_one_is_not_spoiled(
+        self, engine: SegmentCompaction, new_job: Callable[[], FakeCompactionJob]
+    ) -> None:
+        cancelled = filled_job(new_job())
+        task = asyncio.create_task(engine.compact(cancelled))
+        async with cancelled.while_copying(task):
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert cancelled.finished == {}
-        job = filled_job(FakeCompactionJob())
+        job = filled_job(new_job())
         await engine.compact(job)
         assert job.finished.keys() == job.expected.keys()
         check_segments(job)
 
     @pytest.mark.asyncio
-    async def test_several_jobs_can_run_at_once(self, engine: SegmentCompaction) -> None:
-        jobs = [filled_job(FakeCompactionJob()) for _ in range(3)]
+    async def test_several_jobs_can_run_at_once(
+        self, engine: SegmentCompaction, new_job: Callable[[], FakeCompactionJob]
+    ) -> None:
+        jobs = [filled_job(new_job()) for _ in range(3)]
         await asyncio.gather(*map(engine.compact, jobs))
         for job in jobs:
             assert job.finished.keys() == job.expected.keys()

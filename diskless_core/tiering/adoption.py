@@ -9,7 +9,6 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.schema import PartitionHead
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.metadata import (
@@ -18,6 +17,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from diskless_core.remote_log.tiered import TieredSegment
 
 
 class AdoptionError(Exception):

@@ -17,14 +17,15 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.schema import TOPICS
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
-from diskless_core.plugin.segment_compaction import SegmentCompaction, SegmentCompactionError
+from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering.copies import Copies, CopyServices, key_of
 from diskless_core.tiering.job import PartitionWork, TieringJob, planned
+from diskless_core.tiering.lent_job import JobNotRunningError, LentJob
 from diskless_core.tiering.planning import Pause, Rest, SegmentRules
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
-from diskless_core.tiering.retrying import ObjectsToRead, RetryingRemoteStorage
+from diskless_core.tiering.retrying import MeteredObjects, MeteredRemoteStorage
 
 REPORTS = 50
 """Reports of jobs that are kept."""
@@ -49,16 +50,20 @@ class CompactionServices:
     """What compactions need.
 
     Attributes:
+        backends: what makes `objects` and the remote storage in other processes.
         topic_of: what holds for a partition, which is the same for all of its topic; None where that is gone.
         engine_of: the engine of a name, None for the one that is configured, with its name. Raises PluginError.
+        driver_session_timeout_ms: see `LentJob`.
     """
 
     copies: CopyServices
     objects: WalObjectStore
+    backends: BackendSources
     topic_of: Callable[[PartitionKey], TopicTiering | None]
     engine_of: Callable[[str | None], tuple[str, SegmentCompaction]]
     parallel_partitions: int
     producer_id_expiration_ms: int
+    driver_session_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,10 @@ class UnknownTopicError(Exception):
     """There is no topic of that name."""
 
 
+class UnknownJobError(Exception):
+    """There is no such job, or none any more."""
+
+
 class Compactor:
     """Only partitions are compacted whose coordinator this node leads: others are other nodes'."""
 
@@ -88,6 +97,7 @@ class Compactor:
         self._copies = Copies(services.copies)
         self._turn = asyncio.Lock()
         self._reports: dict[str, JobReport] = {}
+        self._lent: dict[str, LentJob] = {}
         self._waits: dict[PartitionKey, Rest | Pause] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -109,13 +119,54 @@ class Compactor:
         self._require_topics(request)
         name, engine = self._services.engine_of(request.engine)
         report = self._new_report(name)
+        self._begin(request, report, engine)
+        return report
+
+    def lend(self, request: CompactionRequest, engine: str, driver: str) -> JobReport:
+        """Begin a job whose engine, of this name, is another process's; see `lent`. Again, it gives the same job.
+
+        Args:
+            driver: an id that the driver has drawn.
+
+        Raises:
+            UnknownTopicError: as `begin`.
+            PluginError: no engine may compact here.
+        """
+        for lent in self._lent.values():
+            if lent.driver == driver:
+                return lent.report
+        self._require_topics(request)
+        self._services.engine_of(None)  # what forbids this node's own engine forbids any
+        report = self._new_report(engine)
+        timeout_ms = self._services.driver_session_timeout_ms
+        self._lent[report.id] = lent = LentJob(
+            driver, report, self._services.copies.clock, session_timeout_ms=timeout_ms
+        )
+        self._begin(request, report, lent).add_done_callback(lambda _: self._lent.pop(report.id))
+        return report
+
+    def lent(self, job_id: str) -> LentJob:
+        """A job that was lent, for its driver.
+
+        Raises:
+            UnknownJobError: there is none.
+            JobNotRunningError: it has ended.
+        """
+        if job_id in self._lent:
+            return self._lent[job_id]
+        report = self._reports.get(job_id)
+        if report is None:
+            raise UnknownJobError(f"there is no compaction {job_id}: the broker may have been started anew")
+        raise JobNotRunningError("; ".join(["the compaction has ended", *report.failures]))
+
+    def _begin(self, request: CompactionRequest, report: JobReport, engine: SegmentCompaction) -> asyncio.Task[None]:
         self._reports[report.id] = report
         while len(self._reports) > REPORTS:
             del self._reports[next(iter(self._reports))]
         task = asyncio.create_task(self._run(request, report, engine), name=f"compaction {report.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return report
+        return task
 
     def report(self, job_id: str) -> JobReport | None:
         """The report of a job of this process; None for an unknown one."""
@@ -264,8 +315,9 @@ class Compactor:
             by_partition,
             self._copies,
             report,
-            objects=ObjectsToRead(services.objects, copies.retries, copies.metrics),
-            remote_storage=RetryingRemoteStorage(copies.remote_storage, copies.retries, copies.metrics),
+            objects=MeteredObjects(services.objects, copies.retries, copies.metrics),
+            remote_storage=MeteredRemoteStorage(copies.remote_storage, copies.retries, copies.metrics),
+            backends=services.backends,
             parallel_partitions=services.parallel_partitions,
             producer_id_expiration_ms=services.producer_id_expiration_ms,
             now_ms=copies.clock.now_ms(),

@@ -14,7 +14,6 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
@@ -26,6 +25,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.tiering.leftovers import GRACE_MS, PartitionBounds, fits, leftovers
 from diskless_core.tiering.retries import Retries
 

@@ -21,7 +21,7 @@ from diskless_core.plugin.remote_storage import (
     RemoteStorage,
     RemoteStorageError,
 )
-from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.copies import Copies, key_of
@@ -106,6 +106,7 @@ class TieringJob(CompactionJob):
         *,
         objects: WalObjectStore,
         remote_storage: RemoteStorage,
+        backends: BackendSources,
         parallel_partitions: int,
         producer_id_expiration_ms: int,
         now_ms: int,
@@ -114,6 +115,7 @@ class TieringJob(CompactionJob):
         self.parallel_partitions = parallel_partitions
         self.objects = objects
         self.remote_storage = remote_storage
+        self.backends = backends
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.report = report
         self._work = work

@@ -96,6 +96,20 @@ class Pause(NamedTuple):
         return cls(now_ms, min(doubled_ms, MAX_PAUSE_MS))
 
 
+def batch_range(run: Run) -> BatchRange:
+    """A run as whoever reads it is told of it."""
+    return BatchRange(
+        base_offset=run.base_offset,
+        last_offset=run.last_offset,
+        object_key=run.object_key,
+        byte_offset=run.byte_offset,
+        byte_size=run.byte_size,
+        append_time_ms=run.append_time,
+        max_timestamp_ms=run.max_timestamp,
+        timestamp_type=run.timestamp_type,
+    )
+
+
 class SegmentPlanner:
     """Give it the runs of a partition in order, from the one that contains `start_offset`, or the next one, on."""
 
@@ -116,18 +130,7 @@ class SegmentPlanner:
         if not self._ranges:
             self._start_offset = min(self._start_offset, run.base_offset)
             self._first_timestamp, self._first_append_ms, self._last_append_ms = _time_of(run), run.append_time, 0
-        self._ranges.append(
-            BatchRange(
-                base_offset=run.base_offset,
-                last_offset=run.last_offset,
-                object_key=run.object_key,
-                byte_offset=run.byte_offset,
-                byte_size=run.byte_size,
-                append_time_ms=run.append_time,
-                max_timestamp_ms=run.max_timestamp,
-                timestamp_type=run.timestamp_type,
-            )
-        )
+        self._ranges.append(batch_range(run))
         self._size_bytes += run.byte_size
         self._max_timestamp = max(self._max_timestamp, run.max_timestamp)
         self._last_append_ms = max(self._last_append_ms, run.append_time)

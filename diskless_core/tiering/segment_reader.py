@@ -13,7 +13,6 @@ import structlog
 
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.tiered import from_offset
 from diskless_core.log import offset_index
 from diskless_core.log.offset_index import CorruptIndexError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
@@ -21,6 +20,7 @@ from diskless_core.plugin.remote_storage import RemoteResourceNotFoundError, Rem
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
+from diskless_core.remote_log.tiered import from_offset
 from diskless_core.tiering.chunks import (
     LEADER_EPOCH,
     MAX_CHUNK_BYTES,

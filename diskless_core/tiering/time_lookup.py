@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import ListedOffset, PartitionKey
-from diskless_core.coordinator.tiered import TieredSegment, from_offset
 from diskless_core.log import time_index
 from diskless_core.protocol import record_batch
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
+from diskless_core.remote_log.tiered import TieredSegment, from_offset
 from diskless_core.tiering.segment_reader import SegmentReader
 
 _NONE = ListedOffset()

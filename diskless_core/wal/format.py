@@ -10,6 +10,7 @@ All numbers are big-endian. Brokers do not read the index: the coordinator knows
 
 from __future__ import annotations
 
+import re
 import struct
 import uuid
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ TRAILER_BYTES = _TRAILER.size
 
 _TIME_DIGITS = 13
 """Of the creation time in a key: milliseconds since the epoch until the year 2286."""
+
+_AFTER_PREFIX = re.compile(r"/([0-9a-f]{2})/[0-9]{13}-\1[0-9a-f]{6}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What `object_key` puts behind its prefix."""
 
 
 class WalFormatError(Exception):
@@ -124,6 +128,16 @@ def object_key(prefix: str, created_ms: int, object_id: uuid.UUID) -> str:
     """Prefix, two characters that spread the keys, creation time, id. Sorting by name sorts by time in each spread."""
     spread = object_id.hex[:2]
     return f"{prefix}/{spread}/{created_ms:0{_TIME_DIGITS}d}-{object_id}"
+
+
+def is_object_key(prefix: str, key: str) -> bool:
+    """Whether `object_key` makes such a key with that prefix."""
+    return key.startswith(prefix) and _AFTER_PREFIX.fullmatch(key, len(prefix)) is not None
+
+
+def spreads(prefix: str) -> list[str]:
+    """What the keys of one prefix begin with, in parts that are about equal: each is in one of them."""
+    return [f"{prefix}/{spread:02x}/" for spread in range(256)]
 
 
 def end_of_spread(key: str) -> str:

@@ -17,6 +17,7 @@ class BucketSegmentStore(SegmentStore):
     """Segments among the objects of a bucket."""
 
     part_bytes = 8 << 20
+    uploads_may_overlap = True
 
     def __init__(self, objects: BucketStore) -> None:
         self.objects = objects
@@ -32,6 +33,9 @@ class BucketSegmentStore(SegmentStore):
 
     async def read(self, key: str, start: int, end: int) -> ObjectData:
         return await self.objects.get(key, start, end)
+
+    async def replace(self, key: str, index: IndexType, data: bytes) -> None:
+        await self.objects.put(key + index, data)
 
     async def delete(self, key: str) -> None:
         await _delete_all(self.objects, [f"{key}{suffix}" for suffix in ALL_SUFFIXES])

@@ -44,6 +44,7 @@ def make_store(context: PluginContext, settings: FsspecSettings) -> WalObjectSto
                 threads=settings.threads,
                 billed=scheme != "memory",
                 node_local=scheme in _NODE_LOCAL,
+                process_local=scheme == "memory",
             )
 
 
@@ -51,8 +52,10 @@ def make_remote_storage(context: PluginContext, settings: FsspecRemoteStorageSet
     """The remote storage for the settings' URL."""
     from diskless_fsspec.remote_storage import FsspecRemoteStorage
 
-    is_node_local = urlsplit(settings.url).scheme in _NODE_LOCAL
-    return FsspecRemoteStorage(make_segment_store(context, settings), node_local=is_node_local)
+    scheme = urlsplit(settings.url).scheme
+    return FsspecRemoteStorage(
+        make_segment_store(context, settings), node_local=scheme in _NODE_LOCAL, process_local=scheme == "memory"
+    )
 
 
 def make_segment_store(context: PluginContext, settings: FsspecRemoteStorageSettings) -> SegmentStore:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.folders import sync_folder
@@ -18,6 +19,9 @@ from diskless_fsspec.parts import InFlight
 from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload, absent_suffixes
 
 PARTS_IN_FLIGHT = 2
+GROW_ATTEMPTS = 10
+
+T = TypeVar("T")
 
 
 class LocalSegmentStore(SegmentStore):
@@ -27,6 +31,7 @@ class LocalSegmentStore(SegmentStore):
     """
 
     part_bytes = 4 << 20
+    uploads_may_overlap = True
 
     def __init__(self, root: Path, *, clock: Clock, threads: int = 4) -> None:
         self.folder = LocalFolder(root, threads=threads, thread_name="segment")
@@ -45,6 +50,9 @@ class LocalSegmentStore(SegmentStore):
     async def read(self, key: str, start: int, end: int) -> ObjectData:
         return await self.folder.read(key, start, end)
 
+    async def replace(self, key: str, index: IndexType, data: bytes) -> None:
+        await self.folder.when_writing(f"cannot write {key!r}", partial(self._replace, require_key(key), index, data))
+
     async def delete(self, key: str) -> None:
         await self.folder.when_writing(f"cannot delete {key!r}", partial(self._delete, require_key(key)))
 
@@ -52,18 +60,35 @@ class LocalSegmentStore(SegmentStore):
         """Where the files of a segment grow."""
         return self.folder.root / INCOMING / key.rpartition("/")[2]
 
-    def growing(self, key: str) -> Path:
-        """Make a new name for a file that grows, and the folder for it."""
+    def grow(self, key: str, create: Callable[[Path], T]) -> tuple[Path, T]:
+        """Create a file that grows, in the folder of its segment: its path, and what `create` returned.
+
+        Another copy of the segment, of an attempt that was given up, removes the folder when it ends.
+        """
         folder = self.incoming(key)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / self.clock.new_uuid().hex
+        for attempt in range(GROW_ATTEMPTS):
+            path = folder / self.clock.new_uuid().hex
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                return path, create(path)
+            except FileNotFoundError:
+                if attempt == GROW_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("it raises the last error")
 
     def _try(self) -> None:
         self.folder.make(self.folder.root)
-        trial = self.growing(self.clock.new_uuid().hex)
-        self.folder.files.write(trial, b"trial")
+        trial, _ = self.grow(self.clock.new_uuid().hex, lambda path: self.folder.files.write(path, b"trial"))
         trial.unlink()
         trial.parent.rmdir()
+
+    def _replace(self, key: str, index: IndexType, data: bytes) -> None:
+        path, _ = self.grow(key, lambda path: self.folder.files.write(path, data))
+        target = self.folder.root / f"{key}{index}"
+        path.rename(target)
+        sync_folder(target.parent)
+        with suppress(OSError):
+            path.parent.rmdir()
 
     def _delete(self, key: str) -> None:
         paths = [self.folder.root / f"{key}{suffix}" for suffix in ALL_SUFFIXES]
@@ -108,16 +133,15 @@ class LocalUpload(SegmentUpload):
         await self._folder.when_writing(self._doing, partial(self._opened.write, position, part))
 
     def _open(self) -> None:
-        path = self._growing[LOG] = self._store.growing(self._key)
-        self._log = self._folder.files.create(path)
+        self._growing[LOG], self._log = self._store.grow(self._key, self._folder.files.create)
 
     def _publish(self, indexes: Mapping[IndexType, bytes]) -> None:
         target = self._folder.root / self._key
         try:
             self._opened.finish(self._size)
             for index, data in indexes.items():
-                path = self._growing[index] = self._store.growing(self._key)
-                self._folder.files.write(path, data)
+                write = partial(self._folder.files.write, data=data)
+                self._growing[index], _ = self._store.grow(self._key, write)
             self._folder.make(target.parent)
             for index in absent_suffixes(indexes):
                 target.with_name(target.name + index).unlink(missing_ok=True)

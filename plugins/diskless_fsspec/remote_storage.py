@@ -28,9 +28,13 @@ _BEYOND_ANY_INDEX = 1 << 40
 class FsspecRemoteStorage(RemoteStorage):
     """Segments in a store. It needs no custom metadata."""
 
-    def __init__(self, store: SegmentStore, *, node_local: bool = False) -> None:
+    can_replace_index = True
+
+    def __init__(self, store: SegmentStore, *, node_local: bool = False, process_local: bool = False) -> None:
         self.store = store
         self.is_node_local = node_local
+        self.copies_may_overlap = store.uploads_may_overlap
+        self.is_process_local = process_local
         self._memory = PagePool(IDLE_PARTS * store.part_bytes)
 
     async def start(self) -> None:
@@ -57,6 +61,10 @@ class FsspecRemoteStorage(RemoteStorage):
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> ObjectData:
         return await self._read(segment_key(metadata) + index, 0, _BEYOND_ANY_INDEX)
+
+    async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
+        with _translated():
+            await to_the_end(self.store.replace(segment_key(metadata), index, data))
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         with _translated():

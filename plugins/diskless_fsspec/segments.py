@@ -60,6 +60,9 @@ class SegmentStore(ABC):
     part_bytes: ClassVar[int]
     """How large the parts are that uploads take."""
 
+    uploads_may_overlap: ClassVar[bool]
+    """Whether uploads of one segment at once leave it whole, also when some are ended."""
+
     @abstractmethod
     async def start(self) -> None:
         """Connect, and find out whether the place can be used."""
@@ -79,6 +82,10 @@ class SegmentStore(ABC):
         Raises:
             ObjectNotFoundError: there is no such file.
         """
+
+    @abstractmethod
+    async def replace(self, key: str, index: IndexType, data: bytes) -> None:
+        """Write an index of a segment that has been published, durably, whether or not it is there."""
 
     @abstractmethod
     async def delete(self, key: str) -> None:

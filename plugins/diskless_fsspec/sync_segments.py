@@ -24,6 +24,7 @@ class SyncSegmentStore(SegmentStore):
     """
 
     part_bytes = 8 << 20
+    uploads_may_overlap = False
 
     def __init__(self, url: str, options: Mapping[str, Any], *, clock: Clock, threads: int = 4) -> None:
         self.files = SyncFilesystem(url, options, threads=threads, thread_name="segment")
@@ -40,6 +41,9 @@ class SyncSegmentStore(SegmentStore):
 
     async def read(self, key: str, start: int, end: int) -> ObjectData:
         return await self.files.read(key, start, end)
+
+    async def replace(self, key: str, index: IndexType, data: bytes) -> None:
+        await self.files.run(f"cannot write {key!r}", partial(self._replace, require_key(key), index, data))
 
     async def delete(self, key: str) -> None:
         await self.files.run(f"cannot delete {key!r}", partial(self._delete, require_key(key)))
@@ -61,6 +65,16 @@ class SyncSegmentStore(SegmentStore):
         incoming = self.files.path(_incoming(key))
         if self.files.renames and self.files.filesystem.exists(incoming):
             self.files.filesystem.rm(incoming, recursive=True)
+
+    def _replace(self, key: str, index: IndexType, data: bytes) -> None:
+        if not self.files.renames:
+            self.files.write(key + index, "", data)
+            return
+        growing = self.growing(key)
+        self.files.filesystem.pipe_file(self.files.path(growing), data)
+        self.remove(key + index)
+        self.files.rename(growing, key + index)
+        self.clear(key)
 
     def _delete(self, key: str) -> None:
         self.remove(*(f"{key}{suffix}" for suffix in ALL_SUFFIXES))

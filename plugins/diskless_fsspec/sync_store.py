@@ -30,10 +30,12 @@ class SyncFilesystemStore(WalObjectStore):
         threads: int = 4,
         billed: bool = True,
         node_local: bool = False,
+        process_local: bool = False,
         page_objects: int = PAGE_OBJECTS,
     ) -> None:
         self.requests_are_billed = billed
         self.is_node_local = node_local
+        self.is_process_local = process_local
         self._files = SyncFilesystem(url, options, threads=threads, thread_name="wal-object")
         self._node_id = node_id
         self._clock = clock

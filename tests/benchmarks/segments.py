@@ -21,7 +21,6 @@ from crc32c import crc32c
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.remote_storage import IndexType
@@ -34,6 +33,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, StoredSegment

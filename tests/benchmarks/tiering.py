@@ -50,14 +50,15 @@ class Counted(NamedTuple):
 def measure(add: Add, total: int) -> None:
     """Everything, `total` bytes of records at a time."""
     for partitions in PARTITIONS:
-        with _broker() as (broker, folder):
+        with running_broker() as (broker, folder):
             _compaction(add, broker, folder, total, partitions)
     _replay(add, total)
     asyncio.run(segments.measure(add))
 
 
 @contextmanager
-def _broker() -> Iterator[tuple[BrokerProcess, Path]]:
+def running_broker() -> Iterator[tuple[BrokerProcess, Path]]:
+    """A broker on a folder of its own, that one too. It keeps the WAL objects that it needs no more."""
     with tempfile.TemporaryDirectory(prefix="diskless-bench-") as name:
         overrides = {"diskless.file.delete.delay.ms": "3600000", "log.segment.bytes": str(SEGMENT_BYTES)}
         with BrokerProcess(Path(name), SystemClock(), overrides=overrides) as broker:
@@ -70,11 +71,11 @@ def _compaction(add: Add, broker: BrokerProcess, folder: Path, total: int, parti
     topic = load.create_topic(broker.bootstrap, partitions)
     load.produce_bulk(broker.bootstrap, topic, total, RECORD_BYTES, partitions)
     with _on_one_core(os.getpid()):
-        copied = _copy_mb_s(broker.objects, folder / "copied")
+        copied = copy_mb_s(broker.objects, folder / "copied")
     meter, process = Meter(broker.pid), broker.pid
     before, cpu, memory = _counted(broker), meter.cpu_s(), meter.peak_rss_mib()
     with _on_one_core(process):
-        seconds = _compact(broker, topic)
+        seconds = compact(broker, topic)
     size = sum(path.stat().st_size for path in folder.rglob("*.log") if "kafka-tiered-storage" in path.parts)
     rate, counted = size / seconds / 1e6, _counted(broker)
     name = f"compaction, {partitions:,} partitions"
@@ -88,10 +89,10 @@ def _compaction(add: Add, broker: BrokerProcess, folder: Path, total: int, parti
     add(f"{name}, peak resident memory", f"{meter.peak_rss_mib():,.0f} MiB ({memory:,.0f} before it)")
 
 
-def _compact(broker: BrokerProcess, topic: str) -> float:
+def compact(broker: BrokerProcess, topic: str) -> float:
     """Seconds that the broker took until all of a topic was in segments."""
     done = subprocess.run(
-        [_diskless(), "compact", "--topic", topic, "--everything", "--json", "--url", broker.admin],
+        [diskless(), "compact", "--topic", topic, "--everything", "--json", "--url", broker.admin],
         check=True,
         timeout=COMPACT_TIMEOUT_S,
         stdout=subprocess.PIPE,
@@ -100,7 +101,8 @@ def _compact(broker: BrokerProcess, topic: str) -> float:
     return float(report["ended_at_ms"] - report["begun_at_ms"]) / 1000
 
 
-def _diskless() -> str:
+def diskless() -> str:
+    """The command."""
     return str(Path(sys.executable).with_name("diskless"))
 
 
@@ -116,7 +118,7 @@ def _counted(broker: BrokerProcess) -> Counted:
     )
 
 
-def _copy_mb_s(source: Path, target: Path) -> float:
+def copy_mb_s(source: Path, target: Path) -> float:
     """A copy of all files, each made durable, in MB/s. The first one only warms the page cache."""
     rate = 0.0
     for _ in range(2):
@@ -156,10 +158,10 @@ def _bind(pid: int, cores: set[int]) -> None:
 def _replay(add: Add, total: int) -> None:
     """A consumer from the beginning, from segments here and from Apache Kafka's log; and a producer beside it."""
     records = total // RECORD_BYTES // 1_000 * 1_000
-    with _broker() as (broker, _):
+    with running_broker() as (broker, _):
         topic = load.create_topic(broker.bootstrap)
         load.produce_bulk(broker.bootstrap, topic, total, RECORD_BYTES)
-        _compact(broker, topic)
+        compact(broker, topic)
         seconds = load.consume_bulk(broker.bootstrap, topic, records)
         ours = records * RECORD_BYTES / seconds / 1e6
         alone, beside = _latency_beside(broker.bootstrap, topic, records)

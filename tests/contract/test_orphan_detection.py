@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from diskless_core.clock import SystemClock
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
-from diskless_core.testing.orphan_detection import PAGE_OBJECTS, PREFIX, THRESHOLD_MS, OrphanDetectionContract
+from diskless_core.testing.orphan_detection import PAGE_OBJECTS, OrphanDetectionContract, search_of
 from tests.support.detection import listing_detection
 
 
@@ -70,7 +71,7 @@ class RemembersItsFirstThreshold(FindsEverything):
     async def find(self, search):
         if self.threshold_ms is None:
             self.threshold_ms = search.threshold_ms
-        first = OrphanSearch(prefix=search.prefix, threshold_ms=self.threshold_ms, list_objects=search.list_objects)
+        first = replace(search, threshold_ms=self.threshold_ms)
         async for page in super().find(search):
             yield [key for key in page if first.is_candidate(key)]
 
@@ -129,6 +130,6 @@ FAILURE = "test_a_store_that_does_not_list_is_an_error_and_not_an_empty_answer"
 )
 async def test_the_suite_fails_for_a_broken_detector(broken: type[OrphanDetection], test: str) -> None:
     objects = MemoryWalObjectStore(SystemClock(), page_objects=PAGE_OBJECTS)
-    search = OrphanSearch(prefix=PREFIX, threshold_ms=THRESHOLD_MS, list_objects=objects.list)
+    search = search_of(objects)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await getattr(OrphanDetectionContract(), test)(broken(), search, objects)

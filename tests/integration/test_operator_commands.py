@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from diskless_core.cli.main import main
 from diskless_core.clock import uuid_text
+from diskless_core.wal.format import object_key
 from tests.support.batches import batch_of, read_values
 from tests.support.broker import BrokerProcess
 from tests.support.requests import append, create_topic, fetch
@@ -306,7 +308,7 @@ def test_a_second_broker_on_the_folder_does_not_start(running):
 
 def test_an_orphan_is_shown_by_a_dry_run_and_deleted_by_a_scan(running):
     broker, _ = running
-    key = "wal/ab/0000000000001-of-nobody"
+    key = object_key("wal", 1, uuid.UUID(int=1))
     (data_of(broker) / "wal-objects" / key).parent.mkdir(parents=True, exist_ok=True)
     (data_of(broker) / "wal-objects" / key).write_bytes(b"left over")
     scan = ("orphans", "scan", "--url", broker.admin)

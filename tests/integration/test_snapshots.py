@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from diskless_core.coordinator.snapshots import MANIFEST_SUFFIX
+from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from tests.support.batches import batch_of, read_values
 from tests.support.requests import append, create_topic, fetch
 

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from diskless_core.coordinator.commands import Run
 from diskless_core.log.segment_indexer import MAX_OFFSETS
+from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import SegmentPlan
-from diskless_core.remote_log.metadata import TopicIdPartition
-from diskless_core.tiering.planning import OFF, SegmentPlanner, SegmentRules
+from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.tiering.layout_planning import plan_layout
+from diskless_core.tiering.planning import OFF, SegmentPlanner, SegmentRules, batch_range
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
 NOW_MS = 10_000
@@ -133,3 +135,33 @@ def test_the_rest_waits_until_it_is_old_or_large(runs: list[Run], rules: Segment
             or (rules.local_retention_bytes != OFF and last.size_bytes > rules.local_retention_bytes)
         )
         assert (made == everything) == is_due
+
+
+@settings(deadline=None)
+@given(runs=runs_of(), rules=rules_of, tiered=st.integers(0, 3), everything=st.booleans())
+def test_a_layout_is_planned_as_the_runs_that_it_lists(
+    runs: list[Run], rules: SegmentRules, tiered: int, everything: bool
+) -> None:
+    start = runs[0].base_offset if runs else 0
+    layout = PartitionLayout(
+        partition=PARTITION,
+        start_offset=start - tiered,
+        end_offset=runs[-1].last_offset + 1 if runs else start,
+        segments=[_segment(start - tiered, start - 1)] if tiered else [],
+        ranges=[batch_range(run) for run in runs],
+    )
+    planned = list(plan_layout(layout, rules, NOW_MS, everything=everything))
+    assert planned == plan(runs, start, rules, everything=everything)
+
+
+def _segment(start_offset: int, end_offset: int) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(PARTITION, uuid.UUID(int=1)),
+        start_offset=start_offset,
+        end_offset=end_offset,
+        max_timestamp_ms=1,
+        broker_id=1,
+        event_timestamp_ms=1,
+        segment_size_bytes=1,
+        segment_leader_epochs={0: start_offset},
+    )

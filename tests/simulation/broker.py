@@ -197,7 +197,9 @@ class Broker:
         self._scanner = OrphanScanner(
             OrphanServices(
                 objects=objects,
+                objects_source=lambda: objects,
                 object_prefix=OBJECT_PREFIX,
+                snapshot_prefix=f"{OBJECT_PREFIX}-snapshots",
                 detection=_Listing(),
                 shards=self.coordinators,
                 shards_in_use=self._shard_indexes,

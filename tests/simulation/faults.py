@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.snapshot_format import SnapshotError
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.snapshot.format import SnapshotError
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket
 from tests.simulation.history import History

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, DeletedRecords, PartitionKey, Run
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.remote_log.tiered import TieredSegment
 
 SEQUENCES = 2**31
 

@@ -18,7 +18,7 @@ from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError
 from diskless_core.plugin.remote_storage import IndexType
-from diskless_core.plugin.segment_compaction import SegmentCompaction
+from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction
 from diskless_core.protocol import record_batch
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
@@ -40,6 +40,7 @@ from tests.support.produce_path import key_of as produced_key
 from tests.support.shards import TOPIC
 
 RULES = SegmentRules(segment_bytes=400, segment_ms=2**62, index_interval_bytes=100)
+SESSION_TIMEOUT_MS = 60_000
 
 Step = Callable[[], Awaitable[None]]
 
@@ -98,23 +99,28 @@ class CompactionWorld:
         path = self.path
         context = PluginContext(node_id=node_id, data_dir=None, log_dir=None, clock=path.clock)  # type: ignore[arg-type]
         chosen = engine or InlineCompaction(context, settings or InlineSettings())
+        retries = Retries(TieringConfig(), path.clock)
         services = CopyServices(
             node_id=node_id,
             clock=path.clock,
             shards={0: Stepped(self.shard, step, "tier")},  # type: ignore[dict-item]
             metadata=Stepped(self.metadata, step, "add", "update", "list"),  # type: ignore[arg-type]
             remote_storage=Stepped(self.remote, step, "copy", "delete", "fetch_index"),  # type: ignore[arg-type]
-            retries=Retries(TieringConfig(), path.clock),
+            retries=retries,
             metrics=path.metrics,
         )
         return Compactor(
             CompactionServices(
                 copies=services,
                 objects=Stepped(path.objects, step, "get"),  # type: ignore[arg-type]
+                backends=BackendSources(
+                    objects=lambda: path.objects, remote_storage=lambda: self.remote, backoff=retries.backoff
+                ),
                 topic_of=lambda key: TopicTiering(topic="t", rules=self.rules, is_tiered=self.is_tiered),
                 engine_of=lambda name: (name or "inline", chosen),
                 parallel_partitions=parallel_partitions,
                 producer_id_expiration_ms=60_000,
+                driver_session_timeout_ms=SESSION_TIMEOUT_MS,
             )
         )
 

@@ -156,7 +156,9 @@ class Broker:
         self._writer = WalWriter(SETTINGS, uploader, committer, self.clock, metrics, on_uploaded=lambda *_: None)
         services = OrphanServices(
             objects=world.bucket,
+            objects_source=lambda: world.bucket,
             object_prefix=SETTINGS.object_prefix,
+            snapshot_prefix="wal-snapshots",
             detection=listing_detection(),
             shards=coordinators,
             shards_in_use=world.shards_in_use,

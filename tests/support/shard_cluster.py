@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, NotCoordinatorError
-from diskless_core.coordinator.snapshot_format import SnapshotError
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.trimming import trim_page
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.snapshot.format import SnapshotError
 from diskless_core.testing.fakes.log import SharedLog, SharedShard
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from tests.simulation.processes import ProcessLoop, later_outside

@@ -15,8 +15,8 @@ from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import BatchResult, CommitFile, HandOver, PartitionKey, Run
 from diskless_core.coordinator.operations import HORIZON_AGE_MS
 from diskless_core.coordinator.schema import FILES, GONE_FILES
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.log import AppendFault
 from tests.support.shard_checks import assert_found
 from tests.support.shard_cluster import Answered, ReplicaNode

@@ -14,7 +14,7 @@ from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.records import PartitionCreated, encode
-from diskless_core.coordinator.snapshots import MANIFEST_SUFFIX
+from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from diskless_core.testing.fakes.log import AppendFault
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.shard_commands import ShardCommands, commit_of_this, some_batches

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.positions import Positions
@@ -23,6 +22,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
+from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
 from diskless_core.tiering import chunks, index_cache, segment_reader

@@ -44,6 +44,8 @@ class MemoryWalObjectStore(Misbehaving[Operation], WalObjectStore):
         objects: the bytes of each object by key.
     """
 
+    is_process_local = True
+
     def __init__(self, clock: Clock, *, page_objects: int = 1000, requests_are_billed: bool = False) -> None:
         super().__init__(Operation, slow_down)
         self.requests_are_billed = requests_are_billed

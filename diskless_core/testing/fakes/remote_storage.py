@@ -24,6 +24,7 @@ class Operation(StrEnum):
     COPY = "copy"
     FETCH = "fetch"
     FETCH_INDEX = "fetch_index"
+    REPLACE_INDEX = "replace_index"
     DELETE = "delete"
 
 
@@ -57,6 +58,10 @@ class MemoryRemoteStorage(Misbehaving[Operation], RemoteStorage):
     Attributes:
         segments: what is stored, by the id of the copy.
     """
+
+    is_process_local = True
+    can_replace_index = True
+    copies_may_overlap = True
 
     def __init__(self, *, custom_metadata: bytes | None = None) -> None:
         super().__init__(Operation, unavailable)
@@ -92,6 +97,13 @@ class MemoryRemoteStorage(Misbehaving[Operation], RemoteStorage):
                 return self._found(metadata).indexes[index]
             except KeyError:
                 raise RemoteResourceNotFoundError(f"{metadata.segment_id} has no {index}") from None
+
+    async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
+        async with self._called(Operation.REPLACE_INDEX):
+            stored = self.segments.get(metadata.segment_id)
+            if stored is None or not stored.is_complete:
+                raise AssertionError(f"{metadata.segment_id} has not been copied")
+            stored.indexes[index] = data
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         async with self._called(Operation.DELETE):

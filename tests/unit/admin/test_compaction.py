@@ -226,3 +226,10 @@ async def test_a_plan_with_an_engine_that_is_not_there_fails(server):
 @pytest.mark.parametrize("arguments", [[], ["--all", "--topic", "t"]])
 async def test_the_command_wants_topics_or_all(server, arguments):
     assert (await run(server, *arguments)).exit_code == 2
+
+
+async def test_an_engine_that_has_no_master_is_not_given_one(server, compactor):
+    result = await run(server, "--all", "--engine", "inline", "--master", "local[2]")
+    assert result.exit_code == 1
+    assert "segment_compaction.inline.master" in result.output
+    assert not compactor.requests

@@ -167,6 +167,7 @@ def sources(**given):
             "orphans": StubOrphans(),
             "compactor": no_compactor,
             "remote_log": StubRemoteLog,
+            "layouts": no_compactor,
             **given,
         }
     )
@@ -316,13 +317,28 @@ async def test_a_parameter_that_makes_no_sense_is_named(client):
     assert "the parameter count" in answer.json()["message"]
 
 
+async def test_a_starting_broker_does_not_say_where_records_lie(client):
+    answer = await client.get("/topics/layout")
+
+    assert (answer.status_code, answer.json()["message"]) == (503, "the broker is starting or stopping")
+
+
 async def test_the_openapi_document_describes_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
 
     assert sorted(paths) == [
         "/compaction",
+        "/compaction/driver",
         "/compaction/plan",
         "/compaction/{job_id}",
+        "/compaction/{job_id}/driver",
+        "/compaction/{job_id}/driver/copies/{segment_id}/abandon",
+        "/compaction/{job_id}/driver/copies/{segment_id}/finish",
+        "/compaction/{job_id}/driver/end",
+        "/compaction/{job_id}/driver/partitions/{partition}/offsets/{start_offset}/copy",
+        "/compaction/{job_id}/driver/partitions/{partition}/offsets/{start_offset}/producers",
+        "/compaction/{job_id}/driver/partitions/{partition}/segments/{number}",
+        "/compaction/{job_id}/driver/progress",
         "/coordinator/shards",
         "/health/live",
         "/health/ready",
@@ -333,6 +349,7 @@ async def test_the_openapi_document_describes_every_route(client):
         "/plugins/{noun}/{name}/config/validate",
         "/remote-log",
         "/remote-log/adopt",
+        "/topics/layout",
     ]
 
 

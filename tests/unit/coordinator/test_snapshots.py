@@ -10,10 +10,11 @@ import pytest
 
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.snapshot_format import SnapshotError
-from diskless_core.coordinator.snapshots import MANIFEST_SUFFIX, Snapshots
+from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import RETRY_S, SnapshotRules, Snapshotter
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.snapshot.format import SnapshotError
+from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of

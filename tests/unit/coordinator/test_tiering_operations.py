@@ -11,7 +11,6 @@ from diskless_core.coordinator import operations, remote_segments, tiering_opera
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.remote_segments import REMOTE_DELETIONS, REMOTE_SEGMENTS
 from diskless_core.coordinator.schema import PARTITIONS, TIERED, TRIMS, PartitionHead
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
@@ -23,6 +22,7 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.remote_log.states import RemoteLogStateError
+from diskless_core.remote_log.tiered import TieredSegment
 from tests.support.shard_desk import Desk
 from tests.support.shards import BATCH_BYTES, TOPIC, batch
 

@@ -61,7 +61,9 @@ class Cluster:
     def scanner(self) -> OrphanScanner:
         services = OrphanServices(
             objects=self.objects,
+            objects_source=lambda: self.objects,
             object_prefix="wal",
+            snapshot_prefix="wal-snapshots",
             detection=self.detection,
             shards={index: node.shard for index, node in enumerate(self.nodes)},
             shards_in_use=self.shards_in_use,

@@ -13,7 +13,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.tiered import TieredSegment
 from diskless_core.plugin.remote_storage import IndexType, LogSegmentData
 from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompaction
 from diskless_core.remote_log.metadata import (
@@ -22,6 +21,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
+from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.testing.fakes.remote_storage import Operation
 from diskless_core.tiering.report import JobState

@@ -76,3 +76,14 @@ def test_a_key_tells_its_time_and_sorts_by_it_within_its_spread() -> None:
 def test_a_key_of_something_else_is_refused(key: str) -> None:
     with pytest.raises(WalFormatError):
         wal_format.created_ms_of(key)
+
+
+def test_a_key_is_known_for_one_of_a_wal_object_by_its_form() -> None:
+    object_id = uuid.UUID("ab000000-0000-4000-8000-000000000000")
+    key = wal_format.object_key("some/prefix", 1_700_000_000_000, object_id)
+    assert wal_format.is_object_key("some/prefix", key)
+    assert any(key.startswith(spread) for spread in wal_format.spreads("some/prefix"))
+    others = ("some", "some/prefi", "some/prefix/", "other", "")
+    assert not any(wal_format.is_object_key(prefix, key) for prefix in others)
+    changed = (key + "0", key.replace("/ab/", "/ac/"), key.upper(), key[:-1], "some/prefix/ab/2024-notes.txt")
+    assert not any(wal_format.is_object_key("some/prefix", name) for name in changed)

@@ -7,10 +7,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.coordinator import snapshot_format
-from diskless_core.coordinator.snapshot_format import Manifest, Part, SnapshotError
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableChanges, TableSpec
 from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.snapshot import format as snapshot_format
+from diskless_core.snapshot.format import Manifest, Part, SnapshotError
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -57,8 +57,8 @@ def test_a_store_filled_from_a_snapshot_holds_the_same(mixed, keys, rows_a_batch
         patch.setattr(snapshot_format, "PART_BYTES", part_bytes)
         parts = list(snapshot_format.encode_parts(source, TABLES))
     for data in parts:
-        for changes in snapshot_format.decode_part(described(data), data):
-            target.write(changes, 0)
+        for table, rows in snapshot_format.decode_part(described(data), data):
+            target.write({table: TableChanges(put=rows)}, 0)
     for spec in TABLES:
         assert target.scan(spec.name) == source.scan(spec.name)
 
@@ -80,3 +80,17 @@ def test_a_flipped_byte_is_noticed(position):
 def test_a_torn_manifest_is_noticed(cut):
     with pytest.raises(SnapshotError, match="damaged"):
         snapshot_format.decode_manifest(snapshot_format.encode_manifest(MANIFEST)[:cut])
+
+
+def test_only_the_rows_of_some_tables_are_read():
+    (data,) = snapshot_format.encode_parts(filled([("a", 1, b"x", "t", 2)], [(b"k",)]), TABLES)
+    assert list(snapshot_format.decode_part(described(data), data, {"keys"})) == [("keys", [(b"k",)])]
+
+
+def test_columns_are_found_by_name():
+    tables = snapshot_format.declared(TABLES)
+    assert snapshot_format.positions(tables, "mixed", ["e", "a"]) == (4, 0)
+    with pytest.raises(SnapshotError, match="its table mixed has no z, y"):
+        snapshot_format.positions(tables, "mixed", ["a", "z", "y"])
+    with pytest.raises(SnapshotError, match="its table others has no a"):
+        snapshot_format.positions(tables, "others", ["a"])

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 
 from diskless_core.log import leader_epochs, producer_snapshot
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.log.segment_indexer import SegmentFullError, SegmentIndexer
 from diskless_core.plugin.remote_storage import IndexType
-from diskless_core.plugin.segment_compaction import BatchRange, CompactionJob, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.segment_building.reads import Piece, SharedReads, pieces
+from diskless_core.plugin.segment_compaction import BatchRange, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
 from diskless_core.protocol import record_batch
 from diskless_core.wal import batches
 from diskless_core.wal.batches import Committed
-from diskless_tiering.reads import Piece, SharedReads, pieces
 
 SLICE_BYTES = 1 << 20
-"""What the thread does in one go. The broker's event loop gets its turn in between."""
+"""What the thread does in one go. The event loop gets its turn in between."""
 
 ANNOUNCED = 64
 """Pieces that are announced ahead, so that neighbours can bring them along."""
@@ -35,16 +35,18 @@ class SegmentStream:
         self,
         plan: SegmentPlan,
         producers: ProducerState,
-        job: CompactionJob,
         reads: SharedReads,
         executor: Executor,
         *,
         parallel_reads: int,
         read_max_bytes: int,
+        progressed: Callable[[int], None],
+        producer_id_expiration_ms: int,
     ) -> None:
         self._plan = plan
         self._before = producers
-        self._job = job
+        self._progressed = progressed
+        self._producer_id_expiration_ms = producer_id_expiration_ms
         self._reads = reads
         self._executor = executor
         self._parallel_reads = parallel_reads
@@ -58,9 +60,15 @@ class SegmentStream:
     def producers(self) -> ProducerState:
         """The idempotent producers behind the segment's end."""
         kept = producer_snapshot.without_expired(
-            self._indexer.producers, self._plan.max_timestamp_ms, self._job.producer_id_expiration_ms
+            self._indexer.producers, self._plan.max_timestamp_ms, self._producer_id_expiration_ms
         )
         return dict(kept)
+
+    @property
+    def noted(self) -> ProducerState:
+        """The idempotent producers that the segment has batches of."""
+        producers = self._indexer.producers
+        return {key: entry for key, entry in producers.items() if entry.last_offset >= self._plan.start_offset}
 
     def indexes(self) -> Mapping[IndexType, bytes]:
         """What goes beside the log, once all of it went by."""
@@ -79,7 +87,7 @@ class SegmentStream:
             SegmentCompactionError: batches cannot be read, or are not what was planned; `failure` has it too.
         """
         await self.close()
-        self._job.progressed(-self._told_bytes)
+        self._progressed(-self._told_bytes)
         self._told_bytes = 0
         self._indexer = self._new_indexer()
         source = pieces(self._plan.ranges, self._read_max_bytes)
@@ -90,7 +98,7 @@ class SegmentStream:
                 await self._prepare(piece, view)
                 yield view
                 self._told_bytes += len(view)
-                self._job.progressed(len(view))
+                self._progressed(len(view))
             self._require_whole()
         except WalObjectStoreError as error:
             self.failure = error

@@ -6,14 +6,14 @@ of rows, which any store can load. The manifest is a batch with one `Coordinator
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 from crc32c import crc32c
 
-from diskless_core.plugin.coordinator_store import Row, StoreView, TableChanges, TableSpec
+from diskless_core.plugin.coordinator_store import Row, StoreView, TableSpec
 from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.record_batch import CorruptBatchError, RecordData
 
@@ -105,8 +105,10 @@ def is_intact(part: Part, data: bytes | bytearray | memoryview) -> bool:
     return len(data) == part.size and crc32c(data) == part.crc
 
 
-def decode_part(part: Part, data: bytes | bytearray | memoryview) -> Iterator[Mapping[str, TableChanges]]:
-    """What a store has to put, a batch of rows at a time.
+def decode_part(
+    part: Part, data: bytes | bytearray | memoryview, tables: Collection[str] | None = None
+) -> Iterator[tuple[str, list[Row]]]:
+    """A part's rows with the names of their tables, a batch of rows at a time; only of `tables`, or of all.
 
     Raises:
         SnapshotError: these are not the bytes that the manifest speaks of.
@@ -114,7 +116,22 @@ def decode_part(part: Part, data: bytes | bytearray | memoryview) -> Iterator[Ma
     if not is_intact(part, data):
         raise SnapshotError(f"the part {part.key} of a snapshot is damaged: its size or checksum is wrong")
     for key, value in _records(data):
-        yield {str(key, "utf-8"): TableChanges(put=[tuple(row) for row in msgpack.unpackb(value)])}
+        table = str(key, "utf-8")
+        if tables is None or table in tables:
+            yield table, [tuple(row) for row in msgpack.unpackb(value)]
+
+
+def positions(tables: Mapping[str, Sequence[str]], table: str, columns: Sequence[str]) -> tuple[int, ...]:
+    """Where a manifest's `tables` have some columns of a table in its rows.
+
+    Raises:
+        SnapshotError: the table or one of the columns is not there.
+    """
+    names = [declared_column.partition(":")[0] for declared_column in tables.get(table, ())]
+    absent = [column for column in columns if column not in names]
+    if absent:
+        raise SnapshotError(f"the snapshot is of another version: its table {table} has no {', '.join(absent)}")
+    return tuple(map(names.index, columns))
 
 
 def _pages(view: StoreView, spec: TableSpec) -> Iterator[list[Row]]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diskless_core.plugin.segment_building.reads import SharedReads, pieces
+from diskless_core.plugin.segment_building.stream import _ReadAhead
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
-from diskless_tiering.reads import SharedReads, pieces
-from diskless_tiering.segment_stream import _ReadAhead
 from tests.support.virtual_time import VirtualClock, run
 
 OBJECT_BYTES = 100

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from diskless_core.coordinator.commands import NO_TIMESTAMP
+from diskless_core.remote_log.metadata import NO_TIMESTAMP
 
 _PACKED = struct.Struct(">16sqqqq")
 _END_OFFSET = attrgetter("end_offset")

@@ -1,0 +1,198 @@
+"""What the broker and the driver of a compaction that it has lent say to each other, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from diskless_core.admin.models import Base64Text, KafkaUuid
+from diskless_core.plugin.segment_compaction import BatchRange, CompactionJob, SegmentPlan
+from diskless_core.remote_log import records
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+
+
+class Body(BaseModel):
+    """What a driver sends: nothing but what is known."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TopicPartitions(BaseModel):
+    """Partitions of one topic."""
+
+    topic_id: KafkaUuid
+    topic: str
+    partitions: list[int]
+
+
+class JobAnswer(BaseModel):
+    """What there is to do. Steps name a partition by its index in all `topics`, counted from 0, in their order.
+
+    A driver that is silent for `session_timeout_ms` has lost the job.
+    """
+
+    topics: list[TopicPartitions]
+    parallel_partitions: int
+    producer_id_expiration_ms: int
+    session_timeout_ms: int
+
+    @classmethod
+    def of(cls, job: CompactionJob, session_timeout_ms: int) -> Self:
+        """What a driver is told of a job."""
+        return cls(
+            topics=[
+                TopicPartitions(topic_id=topic_id, topic=topic, partitions=[one.partition for one in partitions])
+                for (topic_id, topic), partitions in groupby(job.partitions, lambda one: (one.topic_id, one.topic))
+            ],
+            parallel_partitions=job.parallel_partitions,
+            producer_id_expiration_ms=job.producer_id_expiration_ms,
+            session_timeout_ms=session_timeout_ms,
+        )
+
+    def partitions(self) -> Iterator[TopicIdPartition]:
+        """As in `CompactionJob`."""
+        for topic in self.topics:
+            for partition in topic.partitions:
+                yield TopicIdPartition(topic.topic_id, topic.topic, partition)
+
+
+class Ranges(BaseModel):
+    """Ranges of a segment, an entry of each list for each; `object` is the index of its key in `objects`."""
+
+    objects: list[str]
+    object: list[int]
+    base_offset: list[int]
+    last_offset: list[int]
+    byte_offset: list[int]
+    byte_size: list[int]
+    append_time_ms: list[int]
+    max_timestamp_ms: list[int]
+    timestamp_type: list[int]
+
+    @classmethod
+    def of(cls, ranges: Sequence[BatchRange]) -> Self:
+        """The same in columns."""
+        indexes: dict[str, int] = {}
+        return cls(
+            object=[indexes.setdefault(one.object_key, len(indexes)) for one in ranges],
+            objects=list(indexes),
+            base_offset=[one.base_offset for one in ranges],
+            last_offset=[one.last_offset for one in ranges],
+            byte_offset=[one.byte_offset for one in ranges],
+            byte_size=[one.byte_size for one in ranges],
+            append_time_ms=[one.append_time_ms for one in ranges],
+            max_timestamp_ms=[one.max_timestamp_ms for one in ranges],
+            timestamp_type=[one.timestamp_type for one in ranges],
+        )
+
+    def ranges(self) -> list[BatchRange]:
+        """The ranges back."""
+        columns = (
+            self.base_offset,
+            self.last_offset,
+            [self.objects[index] for index in self.object],
+            self.byte_offset,
+            self.byte_size,
+            self.append_time_ms,
+            self.max_timestamp_ms,
+            self.timestamp_type,
+        )
+        return [BatchRange(*one) for one in zip(*columns, strict=True)]
+
+
+class PlannedAnswer(BaseModel):
+    """A segment to be made; see `SegmentPlan`."""
+
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    index_interval_bytes: int
+    ranges: Ranges
+
+    @classmethod
+    def of(cls, plan: SegmentPlan) -> Self:
+        """What a driver is told of a plan: all but the partition, which it has asked for."""
+        return cls(
+            start_offset=plan.start_offset,
+            end_offset=plan.end_offset,
+            size_bytes=plan.size_bytes,
+            max_timestamp_ms=plan.max_timestamp_ms,
+            index_interval_bytes=plan.index_interval_bytes,
+            ranges=Ranges.of(plan.ranges),
+        )
+
+    def plan(self, partition: TopicIdPartition) -> SegmentPlan:
+        """The plan back."""
+        return SegmentPlan(
+            partition=partition,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            size_bytes=self.size_bytes,
+            max_timestamp_ms=self.max_timestamp_ms,
+            index_interval_bytes=self.index_interval_bytes,
+            ranges=self.ranges.ranges(),
+        )
+
+
+class SegmentAnswer(BaseModel):
+    """The segment that was asked for; null behind the last one."""
+
+    segment: PlannedAnswer | None
+
+
+class ProducersAnswer(BaseModel):
+    """Producers as in a file of Kafka's, `.snapshot`."""
+
+    snapshot: Base64Text
+
+
+class CopyBody(Body):
+    """Begin the copy of a planned segment. The same token gets the same copy."""
+
+    token: str
+
+
+class CopyAnswer(BaseModel):
+    """A copy that has begun: the value of its record in `__remote_log_metadata`."""
+
+    record: Base64Text
+
+    @classmethod
+    def of(cls, metadata: RemoteLogSegmentMetadata) -> Self:
+        """What a driver is told of a copy."""
+        return cls(record=records.encode(metadata))
+
+    def metadata(self) -> RemoteLogSegmentMetadata:
+        """The copy back."""
+        event = records.decode(self.record)
+        if not isinstance(event, RemoteLogSegmentMetadata):
+            raise TypeError(f"a copy was expected, not {type(event).__name__}")
+        return event
+
+
+class FinishBody(Body):
+    """What the remote storage wants to have with the segment."""
+
+    custom_metadata: Base64Text | None
+
+
+class FinishAnswer(BaseModel):
+    """Whether the coordinator has taken the copy."""
+
+    taken: bool
+
+
+class ProgressBody(Body):
+    """Bytes of segments that have been copied, since the beginning of the job."""
+
+    bytes_copied: int
+
+
+class EndBody(ProgressBody):
+    """What failed; null when nothing did."""
+
+    failure: str | None

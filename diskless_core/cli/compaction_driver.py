@@ -1,0 +1,178 @@
+"""Runs a compaction engine in this process, for a broker that keeps the coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Self
+
+from diskless_core.admin.compaction import CompactionAnswer
+from diskless_core.admin.driver import LendBody
+from diskless_core.broker.compaction import backend_sources, compaction_obstacle
+from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.cli.compaction_progress import Show
+from diskless_core.cli.lent_job_client import LentJobClient
+from diskless_core.cli.remote_job import RemoteJob
+from diskless_core.cli.remote_storages import RemoteStorages
+from diskless_core.clock import uuid_text
+from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
+from diskless_core.plugin.remote_storage import RemoteStorage
+from diskless_core.plugin.segment_building.backends import ObjectsToRead, RetryingRemoteStorage
+from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.tiering.report import JobState
+
+SIGN_INTERVAL_S = 0.5
+
+
+class DriverBackends(RemoteStorages):
+    """What a driver needs: the engine that the configuration chooses, and what that reads from and copies to."""
+
+    @classmethod
+    def for_engine(
+        cls, config: Path | None, override: Sequence[str] | None, *, engine: str | None, master: str | None
+    ) -> Self:
+        """From the options of a command; ends it with all problems if the configuration is bad."""
+        overrides = [*(override or ())]
+        if engine is not None:
+            overrides.append(f"{SEGMENT_COMPACTION.name}={engine}")
+        made = cls.configured(config, overrides)
+        if master is None:
+            return made
+        return cls.configured(config, [*overrides, f"{SEGMENT_COMPACTION.name}.{made.engine_name}.master={master}"])
+
+    @property
+    def engine_name(self) -> str:
+        """As it is installed."""
+        return self._loaded.plugins[SEGMENT_COMPACTION.name].descriptor.name
+
+    def engine(self) -> SegmentCompaction:
+        """The engine, with its settings."""
+        return self._plugins.create(SEGMENT_COMPACTION, self._loaded.plugins, self._contexts)
+
+    @property
+    def sources(self) -> BackendSources:
+        """What makes the backends in other processes."""
+        return backend_sources(self._loaded, self._plugins, self._contexts, self.retries)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[tuple[WalObjectStore, RemoteStorage]]:
+        """WAL objects and remote storage, with retries.
+
+        Raises:
+            AdminClientError: no records may be moved from the one to the other.
+        """
+        async with self.objects() as objects, self.own() as remote_storage:
+            obstacle = compaction_obstacle(objects, remote_storage)
+            if obstacle is not None:
+                raise AdminClientError(obstacle)
+            yield ObjectsToRead(objects, self.retries), RetryingRemoteStorage(remote_storage, self.retries)
+
+
+class Driver:
+    """Drives one job of a broker. It closes the client."""
+
+    def __init__(self, backends: DriverBackends, client: LentJobClient, show: Show) -> None:
+        self._backends = backends
+        self._client = client
+        self._show = show
+        self._job: RemoteJob | None = None
+
+    async def drive(self, topics: Sequence[str] | None, *, everything: bool) -> str:
+        """Have the engine do a job, of some topics or all. SIGINT and SIGTERM end it in good order.
+
+        Returns:
+            The id of the job. The broker ends it when it has cleared away what the engine left, and reports of it.
+
+        Raises:
+            AdminClientError: there is no job, or it was given up while it waited for its turn.
+            PluginError, RemoteStorageError, WalObjectStoreError: a backend or the engine cannot be used.
+        """
+        loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        work = asyncio.create_task(self._drive(topics, everything=everything), name="driver")
+        for number in signals:
+            loop.add_signal_handler(number, work.cancel)
+        try:
+            return await work
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    async def _drive(self, topics: Sequence[str] | None, *, everything: bool) -> str:
+        engine = self._backends.engine()
+        body = LendBody(
+            topics=list(topics or ()),
+            all=topics is None,
+            everything=everything,
+            engine=self._backends.engine_name,
+            driver=uuid_text(self._backends.clock.new_uuid()),
+        )
+        with closing(self._client):
+            async with self._backends.opened() as (objects, remote_storage):
+                begun = await self._client.begin(body)
+                failure: str | None = None
+                try:
+                    job = await self._begun(begun, objects, remote_storage)
+                    await self._compact(engine, begun.id, job)
+                except SegmentCompactionError as error:
+                    failure = str(error)
+                except asyncio.CancelledError:
+                    failure = "interrupted"
+                    if self._job is None:
+                        raise AdminClientError("interrupted while another compaction was under way") from None
+                except Exception as error:
+                    failure = f"its driver failed: {type(error).__name__}: {error}"
+                    raise
+                finally:
+                    await self._end(begun.id, failure)
+        return begun.id
+
+    async def _begun(
+        self, report: CompactionAnswer, objects: WalObjectStore, remote_storage: RemoteStorage
+    ) -> RemoteJob:
+        """The job, when it is its turn."""
+        while report.state is JobState.WAITING:
+            self._tell(report)
+            await asyncio.sleep(SIGN_INTERVAL_S)
+            report = await self._client.progress(report.id, 0)
+        self._job = RemoteJob(
+            report.id,
+            await self._client.describe(report.id),
+            self._client,
+            self._backends.clock,
+            objects=objects,
+            remote_storage=remote_storage,
+            backends=self._backends.sources,
+        )
+        return self._job
+
+    async def _compact(self, engine: SegmentCompaction, job_id: str, job: RemoteJob) -> None:
+        """Run the engine for as long as the broker hears of it, which ends when somebody else may have the job."""
+        signs = asyncio.create_task(self._give_signs(job_id, job), name="signs of life")
+        work = asyncio.create_task(engine.compact(job), name="engine")
+        try:
+            await asyncio.wait((signs, work), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await signs
+            await work
+        finally:
+            for task in (work, signs):  # an engine may take its time to end
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _give_signs(self, job_id: str, job: RemoteJob) -> None:
+        while True:
+            self._tell(await self._client.progress(job_id, job.bytes_copied))
+            await asyncio.sleep(SIGN_INTERVAL_S)
+
+    def _tell(self, report: CompactionAnswer) -> None:
+        self._show(report.state, report.bytes_copied, report.bytes_planned + report.bytes_expected)
+
+    async def _end(self, job_id: str, failure: str | None) -> None:
+        """Tell the broker. If it knows better, or cannot be told, the job ends there by itself."""
+        bytes_copied = self._job.bytes_copied if self._job is not None else 0
+        with suppress(AdminClientError):
+            await self._client.end(job_id, bytes_copied, failure)

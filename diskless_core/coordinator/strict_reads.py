@@ -1,0 +1,45 @@
+"""Strict reads of what this node knows, whoever leads: it has to know everything that was committed before.
+
+A commit is acknowledged only when it stands in the log, so a replica that has reached the end of the log, as it is
+when it is asked for, lacks none of them. No leader takes part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.plugin.coordinator_log import CoordinatorLog
+
+PATIENCE_S = 10.0
+"""How long a replica may take to get there."""
+
+_LOOK_S = 0.02
+
+
+async def catch_up(shards: Iterable[Shard[Any]], log: CoordinatorLog) -> None:
+    """Return when the replicas of these shards have everything that was committed before the call.
+
+    Raises:
+        CoordinatorLogError: where the log ends cannot be said.
+        CoordinatorError: a replica does not get there.
+    """
+    await asyncio.gather(*(_catch_up(shard, log) for shard in shards))
+
+
+async def _catch_up(shard: Shard[Any], log: CoordinatorLog) -> None:
+    end = (await log.bounds(shard.id)).end
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while shard.next_offset < end:
+                if shard.failure is not None:
+                    raise CoordinatorError(shard.failure)
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        raise CoordinatorLoadingError(
+            f"this node has read the log of {shard.id} up to offset {shard.next_offset}, and not to its end at {end}: "
+            f"{shard.obstacle or 'it lags behind'}"
+        ) from None

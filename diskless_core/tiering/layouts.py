@@ -1,0 +1,153 @@
+"""Where the records of partitions lie, as this node knows it: an exact answer, made while records move and go.
+
+It says what stood at one moment, below the high watermarks of then. What is tiered or deleted before the answer is
+complete is told as it is by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.coordinator.strict_reads import catch_up
+from diskless_core.plugin.coordinator_log import CoordinatorLog
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.layout_codec import LayoutEncoder
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.remote_log.tiered import TieredLog
+from diskless_core.tiering.compaction import UnknownTopicError
+from diskless_core.tiering.copies import key_of
+from diskless_core.tiering.planning import batch_range
+
+BLOCK_BYTES = 1 << 16
+"""So much of an answer is collected before it is sent."""
+
+
+class TopicNames(Protocol):
+    """Which topics there are."""
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None: ...
+
+    def id_of(self, name: str) -> uuid.UUID | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutServices:
+    """What layouts are made from. `cluster` is the shard that has the topics."""
+
+    cluster: Shard[Any]
+    shards: Mapping[int, DisklessShard]
+    log: CoordinatorLog
+    topics: TopicNames
+    metadata: RemoteLogMetadata
+
+
+class PinnedPartition(NamedTuple):
+    """A partition, and its high watermark at the moment that the answer is about."""
+
+    partition: TopicIdPartition
+    shard: DisklessShard
+    end_offset: int
+
+
+class Layouts:
+    """Makes layouts of the partitions of a cluster, whoever leads them."""
+
+    def __init__(self, services: LayoutServices) -> None:
+        self._services = services
+
+    async def pin(self, names: Sequence[str], wants: Callable[[str], bool]) -> Sequence[PinnedPartition]:
+        """The partitions of these topics, and of all that are wanted, by topic and partition, at one moment.
+
+        Everything that was committed before the call is in.
+
+        Raises:
+            UnknownTopicError: there is no topic of one of these names.
+            CoordinatorLogError, CoordinatorError: this node cannot say it now.
+        """
+        services = self._services
+        shards = services.shards.values()
+        await catch_up([services.cluster, *(shard.shard for shard in shards)], services.log)
+        unknown = [name for name in names if services.topics.id_of(name) is None]
+        if unknown:
+            raise UnknownTopicError(f"there is no topic {unknown[0]}")
+        pinned = []
+        for shard in shards:
+            for key, head in shard.heads().items():
+                topic_id = uuid.UUID(bytes=key.topic_id)
+                name = services.topics.name_of(topic_id)
+                if name is not None and (name in names or wants(name)):
+                    partition = TopicIdPartition(topic_id, name, key.partition)
+                    pinned.append(PinnedPartition(partition, shard, head.next_offset))
+        return sorted(pinned, key=lambda one: (one.partition.topic, one.partition.partition))
+
+    async def encoded(self, pinned: Sequence[PinnedPartition]) -> AsyncIterator[bytes]:
+        """The layouts of these partitions, some lines at a time. An error that comes up is told in the last one."""
+        encoder = LayoutEncoder()
+        block = bytearray(encoder.begin())
+        try:
+            for one in pinned:
+                async for line in self._partition(encoder, one):
+                    block += line
+                    if len(block) >= BLOCK_BYTES:
+                        yield bytes(block)
+                        block.clear()
+                await asyncio.sleep(0)  # what lies in memory would keep the event loop busy
+        except (CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError) as error:
+            block += encoder.broken_off(str(error))
+        else:
+            block += encoder.end()
+        yield bytes(block)
+
+    async def _partition(self, encoder: LayoutEncoder, pinned: PinnedPartition) -> AsyncIterator[bytes]:
+        """Runs come first, then the segments: what moves in between is in both then, and the reader drops its runs."""
+        key, shard = key_of(pinned.partition), pinned.shard
+        yield encoder.partition(pinned.partition)
+        head = shard.head(key)
+        offset = head.local_start_offset if head is not None else pinned.end_offset
+        while offset < pinned.end_offset and (runs := await shard.runs_from(key, offset)):
+            yield encoder.ranges([batch_range(run) for run in runs if run.base_offset < pinned.end_offset])
+            offset = runs[-1].last_offset + 1
+        found = await self._segments(pinned)
+        if found is None:
+            yield encoder.gone()
+            return
+        head, segments = found
+        for line in encoder.layout(
+            segments,
+            start_offset=head.log_start_offset,
+            end_offset=max(head.log_start_offset, pinned.end_offset),
+            local_start_offset=head.local_start_offset,
+        ):
+            yield line
+
+    async def _segments(
+        self, pinned: PinnedPartition
+    ) -> tuple[PartitionHead, Sequence[RemoteLogSegmentMetadata]] | None:
+        """The segments with records below the pinned end, and the head that goes with them; None if it is deleted."""
+        key, shard = key_of(pinned.partition), pinned.shard
+        missing: TieredLog = ()
+        while (head := shard.head(key)) is not None:
+            wanted = [one for one in shard.tiered(key) if one.start_offset < pinned.end_offset]
+            if not wanted:
+                return head, ()
+            known = {one.segment_id.id.bytes: one for one in await self._services.metadata.list(pinned.partition)}
+            absent = tuple(one for one in wanted if one.segment_id not in known)
+            if not absent:
+                return head, [known[one.segment_id] for one in wanted]
+            # Deleted since, it is not among the segments any more, when they are asked for anew.
+            if absent == missing:
+                raise RemoteLogMetadataError(
+                    f"nothing is known of the segment {uuid.UUID(bytes=absent[0].segment_id)} of "
+                    f"{pinned.partition.topic}-{pinned.partition.partition}"
+                )
+            missing = absent
+        return None

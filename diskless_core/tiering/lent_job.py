@@ -1,0 +1,298 @@
+"""A compaction whose engine runs in another process: its driver asks for every step.
+
+An answer can be lost on its way, so each step can be asked for again, and is done once. A driver that is silent for too
+long has lost the job: what it says later changes nothing, and what it left is for the next job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.log.producer_snapshot import ProducerState
+from diskless_core.plugin.remote_storage import RemoteResourceNotFoundError, RemoteStorageError
+from diskless_core.plugin.segment_compaction import (
+    CompactionJob,
+    SegmentCompaction,
+    SegmentCompactionError,
+    SegmentPlan,
+)
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.tiering.report import JobReport
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class JobNotRunningError(Exception):
+    """The job has ended, or has not begun; the message says which, and why."""
+
+
+class UnknownStepError(Exception):
+    """The job has no such partition, segment or copy, or they are asked for in another order than they can be."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A partition: how far its plan has been asked for. Plans are kept without their ranges, but for the latest."""
+
+    plans: AsyncGenerator[SegmentPlan, None]
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    number: int = -1
+    latest: SegmentPlan | None = None
+    failure: str | None = None
+    planned: dict[int, SegmentPlan] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy that has begun. `outcome` is whether it was taken; of one that was abandoned, it was not."""
+
+    metadata: RemoteLogSegmentMetadata
+    token: str
+    outcome: asyncio.Task[bool] | None = None
+
+
+class LentJob(SegmentCompaction):
+    """Stands in for the engine on the broker. Steps are for one job, the one that `compact` is given.
+
+    Args:
+        driver: an id that the driver has drawn, by which it can ask for the same job again.
+        report: of the job.
+        session_timeout_ms: a driver that is silent for so long has lost the job.
+    """
+
+    def __init__(self, driver: str, report: JobReport, clock: Clock, *, session_timeout_ms: int) -> None:
+        self.driver = driver
+        self.report = report
+        self.session_timeout_ms = session_timeout_ms
+        self._clock = clock
+        self._job: CompactionJob | None = None
+        self._heard_at = clock.monotonic()
+        self._bytes_copied = 0
+        self._ended = asyncio.Event()
+        self._reason = "its driver has ended it"
+        self._failure: str | None = None
+        self._lanes: dict[int, _Lane] = {}
+        self._begun: dict[str, asyncio.Task[RemoteLogSegmentMetadata]] = {}
+        self._copies: dict[uuid.UUID, _Copy] = {}
+        self._steps: set[asyncio.Task[Any]] = set()
+        self._sees_copies = False
+
+    # --- the engine ------------------------------------------------------------------------------------------------
+
+    async def compact(self, job: CompactionJob) -> None:
+        """Let the driver do the job, until it says that it has ended, or has lost it."""
+        self._job = job
+        try:
+            while not self._ended.is_set():
+                silence_s = 0.0 if self._steps else self._clock.monotonic() - self._heard_at
+                rest_s = self.session_timeout_ms / 1000 - silence_s
+                if rest_s <= 0:
+                    self._end(f"its driver has not been heard of for {self.session_timeout_ms} ms")
+                    break
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), rest_s)
+            while self._steps:
+                await asyncio.wait(self._steps)
+        except asyncio.CancelledError:
+            self._end("the broker stops")
+            for step in self._steps:
+                step.cancel()
+            await asyncio.gather(*self._steps, return_exceptions=True)
+            raise
+        finally:
+            for lane in self._lanes.values():
+                await lane.plans.aclose()
+        if self._failure is not None:
+            raise SegmentCompactionError(self._failure)
+
+    def _end(self, failure: str) -> None:
+        if not self._ended.is_set():
+            self._failure = self._reason = failure
+            self._ended.set()
+
+    # --- what the driver asks for ----------------------------------------------------------------------------------
+
+    def running(self) -> CompactionJob:
+        """What there is to do.
+
+        Raises:
+            JobNotRunningError: it has ended, or waits for its turn.
+        """
+        self._hear()
+        if self._job is None:
+            raise JobNotRunningError("the compaction waits for its turn")
+        return self._job
+
+    def heard(self, bytes_copied: int) -> None:
+        """The driver lives, also while it waits for its turn, and has copied so many bytes in all.
+
+        Raises:
+            JobNotRunningError: the job has ended.
+        """
+        self._hear()
+        if self._job is not None and bytes_copied > self._bytes_copied:
+            self._job.progressed(bytes_copied - self._bytes_copied)
+            self._bytes_copied = bytes_copied
+
+    def end(self, bytes_copied: int, failure: str | None) -> None:
+        """The driver's engine has ended. It counts when it is said for the first time. Raises as `heard`."""
+        self.heard(bytes_copied)
+        self._failure = failure
+        self._ended.set()
+
+    async def segment(self, index: int, number: int) -> SegmentPlan | None:
+        """A segment of the partition `job.partitions[index]`, counted from 0; None behind the last one.
+
+        The next one, or again the one before.
+
+        Raises:
+            JobNotRunningError, UnknownStepError: there is no such thing.
+            SegmentCompactionError: as `CompactionJob.segments`.
+        """
+        partition = self._partition(index)
+        lane = self._lanes.get(index)
+        if lane is None:
+            lane = self._lanes[index] = _Lane(self.running().segments(partition))
+        return await self._step(self._plan(lane, number))
+
+    async def _plan(self, lane: _Lane, number: int) -> SegmentPlan | None:
+        async with lane.lock:
+            if number == lane.number + 1:
+                lane.number = number
+                try:
+                    lane.latest = await anext(lane.plans, None)
+                except SegmentCompactionError as error:
+                    lane.failure = str(error)
+                except Exception as error:
+                    lane.failure = f"a defect: {type(error).__name__}: {error}"
+                    raise
+                if lane.latest is not None:
+                    lane.planned[lane.latest.start_offset] = replace(lane.latest, ranges=())
+            if number != lane.number:
+                raise UnknownStepError(f"segment {number} cannot be planned where {lane.number + 1} comes next")
+            if lane.failure is not None:
+                raise SegmentCompactionError(lane.failure)
+            return lane.latest
+
+    async def producers_before(self, index: int, start_offset: int) -> ProducerState:
+        """The producers where a planned segment, the partition's first one, begins. Raises as `segment`."""
+        segment = self._planned(index, start_offset)
+        return await self._step(self.running().producers_before(segment))
+
+    async def begin(self, index: int, start_offset: int, token: str) -> RemoteLogSegmentMetadata:
+        """Note that the copy of a planned segment begins. The same token gets the same copy. Raises as `segment`."""
+        segment = self._planned(index, start_offset)
+        if token not in self._begun:
+            self._begun[token] = self._start(self._begin(segment, token))
+        return await asyncio.shield(self._begun[token])
+
+    async def _begin(self, segment: SegmentPlan, token: str) -> RemoteLogSegmentMetadata:
+        metadata = await self.running().begin(segment)
+        self._copies[metadata.segment_id.id] = _Copy(metadata, token)
+        return metadata
+
+    async def finish(self, segment_id: uuid.UUID, custom_metadata: bytes | None) -> bool:
+        """As `CompactionJob.finish`; again, it gives the same answer, and of an abandoned copy `False`.
+
+        A copy that this node cannot find is not taken: it lies in a storage that only the driver sees.
+
+        Raises:
+            JobNotRunningError, UnknownStepError: there is no such copy.
+            SegmentCompactionError: it is not known whether it was taken, or it cannot be read here.
+        """
+        copy = self._copy(segment_id)
+        if copy.outcome is None:
+            copy.outcome = self._start(self._finish(copy.metadata, custom_metadata))
+        return await asyncio.shield(copy.outcome)
+
+    async def abandon(self, segment_id: uuid.UUID) -> None:
+        """Remove a copy that failed, if that can be done now. One that was finished stays. Raises as `finish`."""
+        copy = self._copy(segment_id)
+        if copy.outcome is None:
+            copy.outcome = self._start(self._abandon(copy.metadata))
+        with suppress(SegmentCompactionError):
+            await asyncio.shield(copy.outcome)
+
+    async def _finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
+        job = self.running()
+        await self._require_readable(job, replace(metadata, custom_metadata=custom_metadata))
+        return await job.finish(metadata, custom_metadata)
+
+    async def _abandon(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        await self.running().abandon(metadata)
+        return False
+
+    async def _require_readable(self, job: CompactionJob, metadata: RemoteLogSegmentMetadata) -> None:
+        """Look for the last byte of a copy. If the job's first one is not there, none will be."""
+        size_bytes = metadata.segment_size_bytes
+        where = f"{metadata.segment_id.topic_id_partition.topic} at offset {metadata.start_offset}"
+        try:
+            found = len(await job.remote_storage.fetch(metadata, size_bytes - 1, size_bytes))
+        except RemoteResourceNotFoundError:
+            found = 0
+        except RemoteStorageError as error:
+            raise SegmentCompactionError(f"the segment of {where} cannot be looked at: {error}") from error
+        if not found:
+            failure = (
+                f"the segment of {where} is not in the remote storage of the broker: the driver needs the same "
+                "remote_storage settings as the broker"
+            )
+            if not self._sees_copies:
+                self._end(failure)
+            raise SegmentCompactionError(failure)
+        self._sees_copies = True
+
+    # --- bookkeeping -----------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        if self._ended.is_set():
+            raise JobNotRunningError(f"the compaction has ended: {self._reason}")
+        self._heard_at = self._clock.monotonic()
+
+    def _partition(self, index: int) -> TopicIdPartition:
+        partitions: Sequence[TopicIdPartition] = self.running().partitions
+        if not 0 <= index < len(partitions):
+            raise UnknownStepError(f"the compaction has no partition {index}")
+        return partitions[index]
+
+    def _planned(self, index: int, start_offset: int) -> SegmentPlan:
+        self._partition(index)
+        lane = self._lanes.get(index)
+        if lane is None or start_offset not in lane.planned:
+            raise UnknownStepError(f"no segment of partition {index} was planned at offset {start_offset}")
+        return lane.planned[start_offset]
+
+    def _copy(self, segment_id: uuid.UUID) -> _Copy:
+        self._hear()
+        copy = self._copies.get(segment_id)
+        if copy is None:
+            raise UnknownStepError(f"the compaction has begun no copy {segment_id}")
+        self._begun.pop(copy.token, None)  # its driver knows that it has begun
+        return copy
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do a step to its end, also if nobody waits for its answer any more."""
+        step = asyncio.create_task(work, name=f"step of compaction {self.report.id}")
+        self._steps.add(step)
+        step.add_done_callback(self._done)
+        return step
+
+    async def _step(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.shield(self._start(work))
+
+    def _done(self, step: asyncio.Task[Any]) -> None:
+        self._steps.discard(step)
+        self._heard_at = self._clock.monotonic()
+        error = None if step.cancelled() else step.exception()
+        if error is not None and not isinstance(error, SegmentCompactionError | UnknownStepError | JobNotRunningError):
+            _log.error("a defect ended a step of a compaction", job=self.report.id, exc_info=error)

@@ -1,0 +1,357 @@
+"""The engine `spark`: plans on the driver, a Spark job a round, and the segments of each partition finished in order.
+
+Every attempt of a task copies the same segments under the same ids, so that tries again, speculative ones and those of
+lost executors do no harm. Only this process notes, finishes and abandons. Of two rounds, one is planned and begun while
+the other one runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from diskless_core.log import producer_snapshot
+from diskless_core.log.producer_snapshot import ProducerState
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.remote_storage import IndexType, RemoteStorageError
+from diskless_core.plugin.segment_building.builder import partition_name
+from diskless_core.plugin.segment_building.job import defect, raise_failures
+from diskless_core.plugin.segment_compaction import (
+    CompactionJob,
+    SegmentCompaction,
+    SegmentCompactionError,
+    SegmentPlan,
+)
+from diskless_core.remote_log.metadata import RemoteLogSegmentId, TopicIdPartition
+from diskless_spark.config import SparkCompactionSettings
+from diskless_spark.executor import Copied, NotedSegment, Part, Task, TaskResult
+from diskless_spark.planning import cut, producers_after
+from diskless_spark.session import is_local, spark_session
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+T = TypeVar("T")
+
+ROUND_RANGES = 500_000
+"""Ranges of WAL objects in a round at most: a memory bound of the driver, some 200 MB."""
+
+PARTITIONS_AT_ONCE = 32
+"""Partitions whose segments are noted, or finished, at the same time."""
+
+
+class SparkCompaction(SegmentCompaction):
+    """Runs jobs; several at once share one Spark."""
+
+    def __init__(self, context: PluginContext, settings: SparkCompactionSettings) -> None:
+        self._clock = context.clock
+        self._settings = settings
+
+    async def compact(self, job: CompactionJob) -> None:
+        run = _Run(job, self._settings, name=self._clock.new_uuid().hex)
+        async with AsyncExitStack() as stack:
+            await run.all(stack)
+        raise_failures(run.failures)
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition as far as the job has come.
+
+    Attributes:
+        producers: those behind the last segment that was finished; None before the first one was begun.
+        rounds: how many rounds have segments of it that are not finished.
+        is_over: whether no more of it is to be done.
+    """
+
+    producers: ProducerState | None = None
+    rounds: int = 0
+    is_over: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Round:
+    """What one Spark job does.
+
+    Attributes:
+        chains: the segments of each partition, in order.
+        assumed: the producers that the task of a part has before it, by the part's first segment.
+        ended: segments of tasks that have ended.
+        failed: why segments could not be made.
+    """
+
+    chains: Sequence[Sequence[NotedSegment]]
+    assumed: dict[RemoteLogSegmentId, ProducerState] = field(default_factory=dict)
+    ended: set[RemoteLogSegmentId] = field(default_factory=set)
+    copied: dict[RemoteLogSegmentId, Copied] = field(default_factory=dict)
+    failed: dict[RemoteLogSegmentId, str] = field(default_factory=dict)
+
+    @property
+    def description(self) -> str:
+        """For Spark's own UI."""
+        size_bytes = sum(segment.size_bytes for chain in self.chains for segment in chain)
+        first, last = (partition_name(chain[0].plan.partition) for chain in (self.chains[0], self.chains[-1]))
+        names = first if first == last else f"{first} to {last}"
+        return f"compaction of {names}: {sum(map(len, self.chains))} segments, {size_bytes / 2**20:,.1f} MiB"
+
+
+class _Run:
+    """One job."""
+
+    def __init__(self, job: CompactionJob, settings: SparkCompactionSettings, *, name: str) -> None:
+        self.failures: list[str] = []
+        self._job = job
+        self._settings = settings
+        self._name = name
+        self._context: SparkContext | None = None
+        self._partitions = {partition: _Partition() for partition in job.partitions}
+        self._can_cut = job.remote_storage.can_replace_index
+        self._groups = 0
+
+    async def all(self, stack: AsyncExitStack) -> None:
+        """Do the job; `stack` ends Spark, which is started when there is something to do.
+
+        Raises:
+            SegmentCompactionError: nothing of it can be done.
+        """
+        before: asyncio.Task[None] | None = None
+        try:
+            async with aclosing(self._rounds()) as rounds:
+                async for chains in rounds:
+                    context = await self._started(stack)
+                    if before is not None and not self._can_cut:
+                        await before
+                    one = _Round(chains=await self._noted(chains))
+                    current = asyncio.create_task(self._do(one, self._tasks(one, context), context, before))
+                    before, previous = current, before
+                    if previous is not None:
+                        await previous
+            if before is not None:
+                await before
+        except BaseException:
+            if before is not None:
+                before.cancel()
+                await asyncio.wait([before])
+            raise
+
+    async def _started(self, stack: AsyncExitStack) -> SparkContext:
+        if self._context is None:
+            self._require_fit(self._settings.master)
+            try:
+                session = await stack.enter_async_context(spark_session(self._settings.session()))
+            except Exception as error:
+                raise SegmentCompactionError(f"Spark does not start: {_first_line(error)}") from error
+            self._require_fit(session.sparkContext.master or "")
+            self._context = session.sparkContext
+        return self._context
+
+    def _require_fit(self, master: str) -> None:
+        """That tasks get at both backends, and may be tried again.
+
+        Raises:
+            SegmentCompactionError: they do not.
+        """
+        objects, remote_storage = self._job.objects, self._job.remote_storage
+        if objects.is_process_local or remote_storage.is_process_local:
+            raise SegmentCompactionError(
+                "the tasks of Spark are processes of their own: they cannot reach a wal_object_store or remote_storage "
+                "in the memory of this one; use file:// or a bucket"
+            )
+        if not remote_storage.copies_may_overlap:
+            raise SegmentCompactionError(
+                "Spark may run a task twice at once, and the remote_storage says that this would spoil segments: "
+                "use a folder (file://), S3 or Google Cloud Storage"
+            )
+        if not is_local(master) and (objects.is_node_local or remote_storage.is_node_local):
+            raise SegmentCompactionError(
+                f"the executors of {master} cannot reach a wal_object_store or remote_storage that only this node has: "
+                "use a bucket, or segment_compaction.spark.master=local[*]"
+            )
+
+    # --- planning --------------------------------------------------------------------------------------------------
+
+    async def _rounds(self) -> AsyncGenerator[Sequence[Sequence[SegmentPlan]], None]:
+        """The segments of each round, by partition."""
+        chains: list[list[SegmentPlan]] = []
+        size_bytes = ranges = 0
+        for partition in self._job.partitions:
+            chain: list[SegmentPlan] = []
+            try:
+                async with aclosing(self._job.segments(partition)) as segments:
+                    async for segment in segments:
+                        if self._partitions[partition].is_over:
+                            break
+                        chain.append(segment)
+                        size_bytes += segment.size_bytes
+                        ranges += len(segment.ranges)
+                        if size_bytes >= self._settings.round_bytes or ranges >= ROUND_RANGES:
+                            yield [*chains, chain]
+                            chains, chain, size_bytes, ranges = [], [], 0, 0
+            except Exception as error:
+                self._over(partition, error)
+            if chain:
+                chains.append(chain)
+        if chains:
+            yield chains
+
+    async def _noted(self, chains: Sequence[Sequence[SegmentPlan]]) -> Sequence[Sequence[NotedSegment]]:
+        noted: list[list[NotedSegment]] = [[] for _ in chains]
+
+        async def note(number: int) -> None:
+            partition = chains[number][0].partition
+            state = self._partitions[partition]
+            try:
+                if state.producers is None and not state.rounds:
+                    state.producers = await self._job.producers_before(chains[number][0])
+                for plan in chains[number]:
+                    if state.is_over:
+                        break
+                    noted[number].append(NotedSegment(plan=plan, metadata=await self._job.begin(plan)))
+            except Exception as error:
+                self._over(partition, error)
+
+        await _each(note, range(len(chains)))
+        return [chain for chain in noted if chain]
+
+    def _tasks(self, one: _Round, context: SparkContext) -> Sequence[Task]:
+        cuts = cut(
+            one.chains,
+            task_bytes=self._settings.task_bytes,
+            least_tasks=context.defaultParallelism,
+            can_cut=self._can_cut,
+        )
+        known = {chain[0].metadata.segment_id: self._known(chain[0].plan.partition) for chain in one.chains}
+        for chain in one.chains:
+            self._partitions[chain[0].plan.partition].rounds += 1
+        tasks: list[Task] = []
+        for segments_of_parts in cuts:
+            parts = []
+            for segments in segments_of_parts:
+                first = segments[0].metadata.segment_id
+                one.assumed[first] = known.get(first, {})
+                parts.append(Part(segments=segments, producers=one.assumed[first]))
+            tasks.append(
+                Task(
+                    number=len(tasks),
+                    parts=parts,
+                    parallel_partitions=self._settings.parallel_partitions,
+                    backends=self._job.backends,
+                    building=self._settings.building(),
+                    producer_id_expiration_ms=self._job.producer_id_expiration_ms,
+                )
+            )
+        return tasks
+
+    def _known(self, partition: TopicIdPartition) -> ProducerState:
+        """The producers before the round that is about to begin, as far as they are known by now."""
+        state = self._partitions[partition]
+        return state.producers if state.producers is not None and not state.rounds else {}
+
+    # --- doing -----------------------------------------------------------------------------------------------------
+
+    async def _do(
+        self, one: _Round, tasks: Sequence[Task], context: SparkContext, before: asyncio.Task[None] | None
+    ) -> None:
+        from diskless_spark.stage import run_stage
+
+        def ended(result: TaskResult) -> None:
+            sizes = tasks[result.number].sizes()
+            one.ended.update(sizes)
+            one.failed.update(result.failed)
+            for copied in result.copied:
+                one.copied[copied.segment_id] = copied
+                self._job.progressed(sizes[copied.segment_id])
+
+        self._groups += 1
+        try:
+            if tasks:
+                await run_stage(
+                    context, tasks, group=f"{self._name}-{self._groups}", description=one.description, ended=ended
+                )
+        except Exception as error:
+            self.failures.append(f"Spark gave up: {_first_line(error)}")
+        if before is not None:
+            await asyncio.wait([before])
+        await _each(lambda chain: self._settle(one, chain), one.chains)
+
+    async def _settle(self, one: _Round, chain: Sequence[NotedSegment]) -> None:
+        """Finish the segments of a partition that are there, up to the first that is not."""
+        partition = chain[0].plan.partition
+        state = self._partitions[partition]
+        state.rounds -= 1
+        assumed: ProducerState = {}
+        for segment in chain:
+            segment_id = segment.metadata.segment_id
+            assumed = one.assumed.get(segment_id, assumed)
+            copied = one.copied.get(segment_id)
+            try:
+                if state.is_over or copied is None:
+                    await self._give_up(one, segment, state)
+                else:
+                    assumed = await self._finish(segment, copied, state, assumed)
+            except Exception as error:
+                self._over(partition, error)
+
+    async def _give_up(self, one: _Round, segment: NotedSegment, state: _Partition) -> None:
+        """What a task may still be working on is left for the next job to remove."""
+        state.is_over = True
+        segment_id = segment.metadata.segment_id
+        if segment_id in one.failed:
+            self.failures.append(one.failed[segment_id])
+        if segment_id in one.ended:
+            await self._job.abandon(segment.metadata)
+
+    async def _finish(
+        self, segment: NotedSegment, copied: Copied, state: _Partition, assumed: ProducerState
+    ) -> ProducerState:
+        """Finish one segment. What its task took for the producers behind it."""
+        noted = producer_snapshot.decode(copied.noted)
+        is_right = state.producers == assumed
+        state.producers = self._after(segment, state.producers or {}, noted)
+        assumed = state.producers if is_right else self._after(segment, assumed, noted)
+        if state.producers != assumed:
+            snapshot = producer_snapshot.encode(state.producers.values())
+            try:
+                await self._job.remote_storage.replace_index(segment.metadata, IndexType.PRODUCER_SNAPSHOT, snapshot)
+            except RemoteStorageError as error:
+                await self._job.abandon(segment.metadata)
+                where = f"{partition_name(segment.plan.partition)} at offset {segment.plan.start_offset}"
+                raise SegmentCompactionError(f"{where}: {error}") from error
+        if not await self._job.finish(segment.metadata, copied.custom_metadata):
+            state.is_over = True
+        return assumed
+
+    def _after(self, segment: NotedSegment, before: ProducerState, noted: ProducerState) -> ProducerState:
+        return producers_after(
+            before,
+            noted,
+            max_timestamp_ms=segment.plan.max_timestamp_ms,
+            expiration_ms=self._job.producer_id_expiration_ms,
+        )
+
+    def _over(self, partition: TopicIdPartition, error: Exception) -> None:
+        self._partitions[partition].is_over = True
+        is_known = isinstance(error, SegmentCompactionError)
+        self.failures.append(str(error) if is_known else defect(error, partition_name(partition)))
+
+
+async def _each(do: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
+    """Do something with each item, several at once."""
+    waiting = iter(items)
+
+    async def work() -> None:
+        for item in waiting:
+            await do(item)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(PARTITIONS_AT_ONCE):
+            workers.create_task(work())
+
+
+def _first_line(error: Exception) -> str:
+    """Of what Java says, the exception without its stack."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return next((line for line in lines if "Exception: " in line), lines[0])[:500]

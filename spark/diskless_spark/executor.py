@@ -1,0 +1,191 @@
+"""What a Spark task does: it builds the segments of a few partitions and copies them. Only metadata goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from diskless_core.clock import SystemClock
+from diskless_core.log import producer_snapshot
+from diskless_core.log.producer_snapshot import ProducerState
+from diskless_core.plugin.remote_storage import RemoteStorageError
+from diskless_core.plugin.segment_building.backends import is_retriable, started_backends
+from diskless_core.plugin.segment_building.builder import SegmentBuilder, SegmentBuildError, partition_name
+from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
+from diskless_core.plugin.segment_compaction import BackendSources, SegmentPlan
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedSegment:
+    """A segment whose copy has been noted as begun."""
+
+    plan: SegmentPlan
+    metadata: RemoteLogSegmentMetadata
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its `.log`."""
+        return self.plan.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Adjacent segments of a partition; `producers` are those that are known before the first."""
+
+    segments: Sequence[NotedSegment]
+    producers: ProducerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a task has to do, and all that it needs for it. `number` is its own among those of its job."""
+
+    number: int
+    parts: Sequence[Part]
+    parallel_partitions: int
+    backends: BackendSources
+    building: SegmentBuildingSettings
+    producer_id_expiration_ms: int
+
+    def sizes(self) -> Mapping[RemoteLogSegmentId, int]:
+        """Its segments, and how many bytes their logs have."""
+        return {segment.metadata.segment_id: segment.size_bytes for part in self.parts for segment in part.segments}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """A segment that is there. `noted` are the producers that it has batches of, as a producer snapshot."""
+
+    segment_id: RemoteLogSegmentId
+    custom_metadata: bytes | None
+    noted: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskResult:
+    """What came of a task. Of a part whose segment failed, the later ones were not begun.
+
+    Attributes:
+        number: the task's.
+        failed: why, by the first segment of a part that could not be made.
+    """
+
+    number: int
+    copied: list[Copied] = field(default_factory=list)
+    failed: dict[RemoteLogSegmentId, str] = field(default_factory=dict)
+
+
+class TaskError(Exception):
+    """Something that another attempt can do better: Spark tries the task again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRunner:
+    """What Spark calls for each task, with a pickled `Task`.
+
+    Attributes:
+        results: an accumulator of lists of `TaskResult`, to which Spark adds those of one attempt of each task.
+        attempts: how often Spark tries a task. The last one reports what failed, so that no other task is ended.
+    """
+
+    results: Accumulator[list[TaskResult]]
+    attempts: int
+
+    def __call__(self, tasks: Iterable[bytes]) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        is_last = context is None or context.attemptNumber() + 1 >= self.attempts
+        for pickled in tasks:
+            self.results.add([run_task(pickle.loads(pickled), is_last=is_last)])  # noqa: S301 - the driver's own
+
+
+def run_task(task: Task, *, is_last: bool) -> TaskResult:
+    """Do a task.
+
+    Args:
+        is_last: whether nobody will try it again.
+
+    Raises:
+        TaskError: another attempt can do better.
+    """
+    attempt = _Attempt(task)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(attempt.run())
+    if attempt.retriable and not is_last:
+        raise TaskError("; ".join(attempt.retriable))
+    return attempt.result
+
+
+class _Attempt:
+    """One attempt of one task."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.result = TaskResult(number=task.number)
+        self.retriable: list[str] = []
+
+    async def run(self) -> None:
+        task = self._task
+        with ThreadPoolExecutor(1, thread_name_prefix="compaction") as executor:
+            try:
+                async with started_backends(task.backends, SystemClock()) as (objects, remote_storage):
+                    builder = SegmentBuilder(
+                        objects,
+                        remote_storage,
+                        task.building,
+                        executor,
+                        progressed=lambda _: None,
+                        producer_id_expiration_ms=task.producer_id_expiration_ms,
+                    )
+                    waiting = iter(task.parts)
+                    async with asyncio.TaskGroup() as workers:
+                        for _ in range(min(task.parallel_partitions, len(task.parts))):
+                            workers.create_task(self._work(waiting, builder))
+            except (WalObjectStoreError, RemoteStorageError) as error:
+                for part in task.parts:
+                    self._failed(
+                        part.segments[0], f"{_where(part.segments[0])}: {error}", retriable=is_retriable(error)
+                    )
+
+    async def _work(self, waiting: Iterator[Part], builder: SegmentBuilder) -> None:
+        for part in waiting:
+            producers = part.producers
+            for segment in part.segments:
+                try:
+                    built = await builder.build(segment.plan, segment.metadata, producers)
+                except SegmentBuildError as error:
+                    self._failed(segment, str(error), retriable=error.retriable)
+                    break
+                except Exception as error:
+                    message = f"{_where(segment)}: a defect: {type(error).__name__}: {error}"
+                    self._failed(segment, message, retriable=True)
+                    break
+                producers = built.producers
+                self.result.copied.append(
+                    Copied(
+                        segment_id=segment.metadata.segment_id,
+                        custom_metadata=built.custom_metadata,
+                        noted=producer_snapshot.encode(built.noted.values()),
+                    )
+                )
+
+    def _failed(self, segment: NotedSegment, message: str, *, retriable: bool) -> None:
+        self.result.failed[segment.metadata.segment_id] = message
+        if retriable:
+            self.retriable.append(message)
+
+
+def _where(segment: NotedSegment) -> str:
+    return f"{partition_name(segment.plan.partition)} at offset {segment.plan.start_offset}"

@@ -1,0 +1,139 @@
+"""Where a Diskless is, from the options of a query: its backends, its broker, its snapshots.
+
+What the driver finds out here is sent to executors, which make the backends for themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+from pydantic import ValidationError
+
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.config import PluginSettings, environment_name
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.errors import PluginError, nearest
+from diskless_core.plugin.hookspecs import NOUNS, REMOTE_STORAGE, WAL_OBJECT_STORE
+from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin.remote_storage import RemoteStorage
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_spark.source.options import SourceOptionError, SourceOptions
+
+_NO_NODE = -1
+_ADMIN_LISTENER = "admin.listener"
+_DEFAULT_ADMIN_LISTENER = "http://127.0.0.1:9644"
+_WAL_OBJECT_PREFIX = "diskless.wal.object.prefix"
+_DEFAULT_WAL_OBJECT_PREFIX = "wal"
+_LOG_DIRS = "log.dirs"
+_DEFAULT_LOG_DIRS = "diskless-data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A backend to be made wherever it is needed. `settings` may be secret."""
+
+    noun: str
+    name: str
+    factory: Callable[[PluginContext, Any], Any]
+    settings: PluginSettings
+    folder: Path
+
+    def make(self) -> Any:
+        """It is not started."""
+        context = PluginContext(
+            node_id=_NO_NODE, data_dir=self.folder / self.noun / self.name, log_dir=self.folder, clock=SystemClock()
+        )
+        return self.factory(context, self.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A Diskless. `url` is that of a broker's HTTP interface, `snapshot_prefix` what keys of snapshots begin with."""
+
+    wal_object_store: Backend
+    remote_storage: Backend
+    url: str
+    snapshot_prefix: str
+
+    def objects(self) -> WalObjectStore:
+        store: WalObjectStore = self.wal_object_store.make()
+        return store
+
+    def segments(self) -> RemoteStorage:
+        storage: RemoteStorage = self.remote_storage.make()
+        return storage
+
+
+def connect(options: SourceOptions, environ: Mapping[str, str] = os.environ) -> Connection:
+    """What is configured: in the options of the query, else in the environment, else in the file `diskless.config`.
+
+    Raises:
+        SourceOptionError: the file cannot be read, a plugin is missing, or a setting is bad.
+    """
+    properties = _Properties(_read(options.config), environ, options.settings)
+    plugins = PluginManager.discover(environ)
+    folder = Path(properties.get(_LOG_DIRS, _DEFAULT_LOG_DIRS).partition(",")[0].strip()).absolute()
+    backends = {
+        noun.name: _backend(noun.name, properties, plugins, folder) for noun in (WAL_OBJECT_STORE, REMOTE_STORAGE)
+    }
+    return Connection(
+        **backends,
+        url=options.url or properties.get(_ADMIN_LISTENER, _DEFAULT_ADMIN_LISTENER).rstrip("/"),
+        snapshot_prefix=f"{properties.get(_WAL_OBJECT_PREFIX, _DEFAULT_WAL_OBJECT_PREFIX)}-snapshots",
+    )
+
+
+def _read(config: str) -> Mapping[str, str]:
+    if not config:
+        return {}
+    try:
+        found: Mapping[str, str] = javaproperties.loads(Path(config).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+        raise SourceOptionError(f"diskless.config: {config} can't be read: {error}") from error
+    return found
+
+
+class _Properties:
+    """Properties by name. Spark tells options in lower case."""
+
+    def __init__(self, in_file: Mapping[str, str], environ: Mapping[str, str], options: Mapping[str, str]) -> None:
+        self._in_file = in_file
+        self._environ = environ
+        self.options = options
+
+    def find(self, key: str) -> str | None:
+        given = (self.options.get(key.lower()), self._environ.get(environment_name(key)), self._in_file.get(key))
+        return next((value.strip() for value in given if value is not None), None)
+
+    def get(self, key: str, default: str) -> str:
+        found = self.find(key)
+        return default if found is None else found
+
+
+def _backend(noun: str, properties: _Properties, plugins: PluginManager, folder: Path) -> Backend:
+    name = properties.get(noun, NOUNS[noun].default)
+    try:
+        descriptor = plugins.get(noun, name).descriptor
+    except PluginError as error:
+        raise SourceOptionError(f"{noun}: {error}") from error
+    prefix = f"{noun}.{name}."
+    names = [field.alias or key for key, field in descriptor.settings.model_fields.items()]
+    known = {(prefix + one).lower(): one for one in names}
+    for key in properties.options:
+        if key.startswith(f"{noun}.") and key not in known:
+            near = nearest(key, known)
+            raise SourceOptionError(f"{key}: there is no such setting{f'; did you mean {near}?' if near else ''}")
+    found = {one: value for one in names if (value := properties.find(prefix + one)) is not None}
+    try:
+        settings = descriptor.settings.model_validate(found)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+        words = "; ".join(f"{prefix}{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in problems)
+        # Without its cause, which may hold secrets.
+        raise SourceOptionError(words) from None
+    return Backend(noun=noun, name=name, factory=descriptor.factory, settings=settings, folder=folder)

@@ -1,0 +1,124 @@
+"""Which offsets a query reads, and how a stream notes them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diskless_spark.source.decoding import Place
+from diskless_spark.source.options import EARLIEST, At, SourceOptionError
+
+Offsets = Mapping[Place, int]
+Noted = Mapping[str, Mapping[str, int]]
+"""`{"topic": {"0": 23}}`, as Spark keeps it in a checkpoint."""
+
+
+def noted(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Offsets in the form of a checkpoint, in order."""
+    found: dict[str, dict[str, int]] = {}
+    for place in sorted(offsets):
+        found.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
+    return found
+
+
+def from_noted(found: Noted) -> dict[Place, int]:
+    """Offsets from the form of a checkpoint."""
+    return {
+        Place(topic, int(partition)): offset
+        for topic, partitions in found.items()
+        for partition, offset in partitions.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A partition as it is: from `start` on, which is the log start, up to before `end`, the high watermark."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Losses:
+    """What was asked for and is not there, in words."""
+
+    found: list[str] = field(default_factory=list)
+
+    def add(self, place: Place, words: str) -> None:
+        self.found.append(f"{place.topic}-{place.partition}: {words}")
+
+
+def resolve(name: str, at: At, extents: Mapping[Place, Extent], by_time: Mapping[Place, int | None]) -> Offsets:
+    """Offsets for what is asked for. Those by time are looked up before: None where no record is so late.
+
+    Raises:
+        SourceOptionError: a partition is not named that has to be, or one is named that does not exist.
+    """
+    named = at.offsets or at.timestamps_ms
+    if named:
+        absent = sorted(place for place in extents if place not in named)
+        unknown = sorted(place for place in named if place not in extents)
+        if absent or unknown:
+            place = (absent or unknown)[0]
+            why = "is not named: all partitions have to be" if absent else "is named, but is not read"
+            raise SourceOptionError(f"{name}: the partition {place.topic}-{place.partition} {why}")
+    return {place: _resolve(at, place, extent, by_time) for place, extent in extents.items()}
+
+
+def _resolve(at: At, place: Place, extent: Extent, by_time: Mapping[Place, int | None]) -> int:
+    if place in by_time:
+        found = by_time[place]
+        return extent.end if found is None else found
+    offset = at.offsets.get(place, at.default)
+    if offset is None:
+        raise SourceOptionError(f"nothing says where to begin or to end in {place.topic}-{place.partition}")
+    if offset < 0:
+        return extent.start if offset == EARLIEST else extent.end
+    return offset
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets of a partition: from `start` on, up to before `end`."""
+
+    start: int
+    end: int
+
+
+def spans(starts: Offsets, ends: Offsets, extents: Mapping[Place, Extent], losses: Losses) -> dict[Place, Span]:
+    """What is to be read, cut to what there is; what is cut away is a loss.
+
+    A partition without a start is new and begins at its first record, which is a loss unless that has offset 0.
+    """
+    found: dict[Place, Span] = {}
+    for place in sorted(ends):
+        extent = extents.get(place)
+        if extent is None:
+            if starts.get(place, 0) < ends[place]:
+                losses.add(place, "it does not exist any more")
+            continue
+        start, end = starts.get(place, 0), ends[place]
+        if start < extent.start and start < end:
+            losses.add(place, f"offsets from {start} on are asked for, but its first one is {extent.start}")
+        if max(start, end) > extent.end:
+            losses.add(place, f"offset {max(start, end)} is asked for, but it ends before {extent.end}")
+        start, end = max(start, extent.start), min(end, extent.end)
+        if start < end:
+            found[place] = Span(start, end)
+    return found
+
+
+def share_out(limit: int, starts: Offsets, ends: Offsets) -> Offsets:
+    """Ends with at most `limit` offsets in all, each partition with its part of what there is.
+
+    Rounding favours no partition for long: one that gets nothing at first gets the rest, in order of what it lacks.
+    """
+    sizes = {place: max(0, end - starts.get(place, end)) for place, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(ends)
+    shares = {place: size * limit // total for place, size in sizes.items()}
+    rest = limit - sum(shares.values())
+    for place in sorted(sizes, key=lambda place: (-(sizes[place] * limit % total), place))[:rest]:
+        shares[place] += 1
+    return {place: ends[place] - sizes[place] + shares[place] for place in ends}

@@ -1,0 +1,45 @@
+"""Looks up the first record of some time or later, as Kafka's ListOffsets does: in time indexes and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diskless_core.log import time_index
+from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.plugin.remote_storage import IndexType
+from diskless_core.protocol import record_batch
+from diskless_spark.source import planning
+from diskless_spark.source.offsets import Span
+from diskless_spark.source.planning import Piece, SegmentPiece
+from diskless_spark.source.reading import BatchReader
+from diskless_spark.source.stores import NOT_FOUND, Stores
+
+
+def first_offset_from(layout: PartitionLayout, timestamp_ms: int, stores: Stores, reader: BatchReader) -> int | None:
+    """The offset of the first record whose timestamp is `timestamp_ms` or later; None without one.
+
+    Raises what `BatchReader.read` raises.
+    """
+    for piece in _pieces(layout, timestamp_ms, stores):
+        for batch in reader.read([piece]):
+            found = record_batch.first_offset_at_or_after(batch.data, timestamp_ms, batch.start)
+            if found is not None:
+                return found[0]
+    return None
+
+
+def _pieces(layout: PartitionLayout, timestamp_ms: int, stores: Stores) -> Iterator[Piece]:
+    """What may have such records, in order. In segments, their time indexes say where to begin."""
+    everything = Span(layout.start_offset, layout.end_offset)
+    for piece in planning.pieces(layout, everything, timestamp_ms):
+        if isinstance(piece, SegmentPiece):
+            base = piece.segment.start_offset
+            try:
+                index = stores.run(stores.read_index(piece.segment, IndexType.TIMESTAMP))
+            except NOT_FOUND:
+                yield piece  # it was moved, and is found by its offsets
+            else:
+                begin = time_index.lookup(index, base, timestamp_ms).offset
+                yield piece._replace(start=max(piece.start, min(begin, piece.end - 1)))
+        else:
+            yield piece

@@ -1,0 +1,83 @@
+"""The options of the source: what they mean, and what is said of bad ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from diskless_spark.source.decoding import Place
+from diskless_spark.source.options import EARLIEST, LATEST, Missing, SourceOptionError, parse
+
+
+def batch(**options: str):
+    return parse({"subscribe": "a"} | options, is_stream=False)
+
+
+def test_names_in_any_case_as_spark_tells_them():
+    found = parse({"SUBSCRIBE": " a, b,a", "includeheaders": "TRUE", "minpartitions": "7"}, is_stream=False)
+    assert found.subscription.topics == ("a", "b")
+    assert (found.include_headers, found.min_partitions) == (True, 7)
+
+
+def test_defaults_of_batches_and_streams():
+    stream = parse({"subscribePattern": "a.*"}, is_stream=True)
+    assert (batch().starting.default, batch().ending.default) == (EARLIEST, LATEST)
+    assert (stream.starting.default, stream.subscription.pattern) == (LATEST, "a.*")
+    assert batch().fail_on_data_loss
+    assert batch().max_offsets_per_trigger is None
+
+
+def test_single_partitions():
+    found = parse({"assign": '{"a": [0, 2], "b": [1]}'}, is_stream=False).subscription
+    assert found.names() == ("a", "b")
+    assert found.wants(Place("a", 2))
+    assert not found.wants(Place("a", 1))
+
+
+def test_of_times_and_offsets_the_first_one_holds():
+    both = {"startingTimestamp": "5", "startingOffsets": "latest"}
+    assert batch(**both).starting.timestamp_ms == 5
+    by_time = batch(startingOffsetsByTimestamp='{"a": {"0": 9}}', startingOffsetsByTimestampStrategy="latest")
+    assert by_time.starting.timestamps_ms == {Place("a", 0): 9}
+    assert by_time.starting_missing is Missing.IS_THE_END
+    assert batch(startingOffsets='{"a": {"0": 4, "1": -2}}').starting.offsets == {Place("a", 0): 4, Place("a", 1): -2}
+
+
+def test_settings_of_backends_are_kept_apart():
+    found = batch(**{"wal_object_store.fsspec.url": "s3://b", "remote_storage": "fsspec"})
+    assert found.settings == {"wal_object_store.fsspec.url": "s3://b", "remote_storage": "fsspec"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": "a", "assign": "{}"}, "assign and subscribe"),
+        ({}, "there is none"),
+        ({"subscribe": " ,"}, "names no topic"),
+        ({"assign": '{"a": []}'}, "of the form"),
+        ({"assign": '{"a": [true]}'}, "of the form"),
+        ({"assign": "x"}, "no JSON"),
+        ({"subscribe": "a", "startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"subscribe": "a", "kafka.bootstrap.servers": "b:1"}, "reads the bucket"),
+        ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "no meaning for a batch query"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "cannot begin or end there"),
+        ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot begin or end there"),
+        ({"subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "cannot begin or end there"),
+        ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "no offset"),
+        ({"subscribe": "a", "startingOffsets": '{"a": {"x": 1}}'}, "of the form"),
+        ({"subscribe": "a", "startingOffsets": "first"}, "no JSON"),
+        ({"subscribe": "a", "startingTimestamp": "-1"}, "is no time"),
+        ({"subscribe": "a", "minPartitions": "0"}, "greater than 0"),
+        ({"subscribe": "a", "includeHeaders": "yes"}, "true or false"),
+        ({"subscribe": "a", "diskless.snapshot": "s3"}, "broker or bucket"),
+        ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "x"}, "error or latest"),
+    ],
+)
+def test_bad_ones(options, message):
+    with pytest.raises(SourceOptionError, match=message):
+        parse(options, is_stream=False)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name):
+    with pytest.raises(SourceOptionError, match="no meaning for a stream"):
+        parse({"subscribe": "a", name: "1"}, is_stream=True)

@@ -1,0 +1,82 @@
+"""Partitions by hand: batches in WAL objects and segments of stores in memory, and the layouts that tell of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.plugin.segment_compaction import BatchRange
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import RecordData
+from diskless_core.remote_log.metadata import TopicIdPartition
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_spark.source.options import SnapshotKind, Subscription
+from diskless_spark.source.planning import place_of
+from tests.support.built_segments import BuiltPartition
+
+TOPIC_ID = uuid.UUID(int=7)
+
+
+@dataclass
+class World:
+    """A connection to what is in memory, and who tells where it is."""
+
+    store: MemoryWalObjectStore = field(default_factory=lambda: MemoryWalObjectStore(SystemClock()))
+    storage: MemoryRemoteStorage = field(default_factory=MemoryRemoteStorage)
+    layouts: dict[int, PartitionLayout] = field(default_factory=dict)
+    kind: SnapshotKind = SnapshotKind.BROKER
+
+    def objects(self) -> MemoryWalObjectStore:
+        return self.store
+
+    def segments(self) -> MemoryRemoteStorage:
+        return self.storage
+
+    def of(self, subscription: Subscription) -> list[PartitionLayout]:
+        return [layout for layout in self.layouts.values() if subscription.wants(place_of(layout))]
+
+    def put(self, key: str, *batches: tuple[int, int, Sequence[int]], append_time_ms: int | None = None) -> None:
+        """An object with a batch each for (partition, base offset, timestamps), and the layouts with them behind."""
+        data = bytearray(b"header")
+        for partition, base_offset, timestamps in batches:
+            records = [RecordData(None, b"%d of %d" % (n, partition), (), time) for n, time in enumerate(timestamps)]
+            batch = record_batch.build(records, timestamp_ms=0)
+            batches_there = BatchRange(
+                base_offset,
+                base_offset + len(timestamps) - 1,
+                key,
+                len(data),
+                len(batch),
+                append_time_ms or 0,
+                max(timestamps),
+                int(append_time_ms is not None),
+            )
+            data += batch
+            layout = self.layouts.get(partition) or self.empty(partition)
+            self.layouts[partition] = PartitionLayout(
+                partition=layout.partition,
+                start_offset=layout.start_offset,
+                end_offset=batches_there.last_offset + 1,
+                segments=layout.segments,
+                ranges=[*layout.ranges, batches_there],
+            )
+        self.store.objects[key] = bytes(data)
+
+    async def put_segments(self, partition: int, *batches: int) -> BuiltPartition:
+        """Segments of so many batches of four records each."""
+        built = BuiltPartition(TopicIdPartition(TOPIC_ID, "t", partition))
+        for count in batches:
+            await built.add_segment(self.storage, count)
+        self.layouts[partition] = PartitionLayout(
+            partition=built.partition, start_offset=0, end_offset=built.next_offset, segments=built.segments, ranges=[]
+        )
+        return built
+
+    @staticmethod
+    def empty(partition: int) -> PartitionLayout:
+        place = TopicIdPartition(TOPIC_ID, "t", partition)
+        return PartitionLayout(partition=place, start_offset=0, end_offset=0, segments=[], ranges=[])

@@ -1,0 +1,107 @@
+"""What a task of a compaction does in its process, without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diskless_core.log import producer_snapshot
+from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
+from diskless_core.testing.compaction_folder import FolderCompactionJob
+from diskless_core.testing.compaction_job import CUSTOM_METADATA, a_batch
+from diskless_spark.executor import NotedSegment, Part, Task, TaskError, run_task
+
+BUILDING = SegmentBuildingSettings(buffer_max_bytes=1 << 20, read_max_bytes=1 << 20)
+
+
+def a_task(job: FolderCompactionJob, partitions: int = 2) -> Task:
+    """Two segments of each partition."""
+    ranges = [
+        job.put(f"wal/{number}", {index: [a_batch(b"x", producer=(number, 0))] for index in range(partitions)})
+        for number in range(2)
+    ]
+
+    async def noted() -> list[Part]:
+        return [
+            Part(
+                segments=[
+                    NotedSegment(plan=plan, metadata=await job.begin(plan))
+                    for plan in [job.plan(index, some[index]) for some in ranges]
+                ],
+                producers={},
+            )
+            for index in range(partitions)
+        ]
+
+    return Task(
+        number=3,
+        parts=asyncio.run(noted()),
+        parallel_partitions=2,
+        backends=job.backends,
+        building=BUILDING,
+        producer_id_expiration_ms=job.producer_id_expiration_ms,
+    )
+
+
+def test_it_returns_metadata_and_the_producers_of_each_segment(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = pickle.loads(pickle.dumps(a_task(job)))
+    result = run_task(task, is_last=False)
+    assert (result.number, result.failed) == (3, {})
+    assert {one.segment_id for one in result.copied} == task.sizes().keys()
+    assert {one.custom_metadata for one in result.copied} == {CUSTOM_METADATA}
+    for part in task.parts:
+        for number, segment in enumerate(part.segments):
+            stored = job.stored(segment.metadata)
+            assert stored is not None
+            assert stored.log == job.expected[segment.plan.partition.partition, segment.plan.start_offset]
+            [copied] = [one for one in result.copied if one.segment_id == segment.metadata.segment_id]
+            assert list(producer_snapshot.decode(copied.noted)) == [number]
+
+
+def test_what_another_attempt_can_help_is_raised_unless_it_is_the_last_one(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = a_task(job)
+    (job.faults / "fail-1").touch()
+    with pytest.raises(TaskError, match="503"):
+        run_task(task, is_last=False)
+    (job.faults / "fail-2").touch()
+    result = run_task(task, is_last=True)
+    assert len(result.failed) == 1
+    assert len(result.copied) in (2, 3)
+    assert len(run_task(task, is_last=False).copied) == 4
+
+
+def test_what_no_attempt_can_help_ends_its_partition_and_no_other(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = a_task(job)
+    job.refuse_next_copy()
+    result = run_task(task, is_last=False)
+    [(failed, message)] = result.failed.items()
+    assert "AccessDenied" in message
+    others = {one.segment_id.topic_id_partition for one in result.copied} - {failed.topic_id_partition}
+    assert len(others) == 1
+
+
+def test_backends_retry_as_the_broker_does(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = a_task(job)
+    (job.faults / "fail-1").touch()
+    backoff = replace(job.backends.backoff, attempts=2)
+    task = replace(task, backends=replace(task.backends, backoff=backoff))
+    assert run_task(task, is_last=False).failed == {}
+
+
+def test_a_place_that_cannot_be_reached_is_a_failure_of_every_partition(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = a_task(job)
+    job.faults.rmdir()
+    job.faults.parent.rmdir()
+    job.faults.parent.touch()
+    result = run_task(task, is_last=True)
+    assert len(result.failed) == 2
+    assert result.copied == []

@@ -1,0 +1,369 @@
+"""Compactions whose engine runs elsewhere: the broker lends the job to a driver, over its HTTP interface."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.errors import PluginError
+from diskless_core.plugin.segment_compaction import (
+    CompactionJob,
+    SegmentCompaction,
+    SegmentCompactionError,
+    SegmentPlan,
+)
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.tiering.compaction import CompactionRequest, Compactor, UnknownJobError, UnknownTopicError
+from diskless_core.tiering.lent_job import JobNotRunningError, LentJob, UnknownStepError
+from diskless_core.tiering.report import JobState
+from tests.support.compaction_world import SESSION_TIMEOUT_MS, CompactionWorld
+from tests.support.lent_jobs import InProcessClient, WorldBackends, drive, driver_of, ended
+from tests.support.produce_path import ProducePath
+from tests.support.virtual_time import run
+
+EVERYTHING = CompactionRequest(everything=True)
+
+
+class Stuck(SegmentCompaction):
+    """Begins the first segment, and then nothing more. It takes its time to end."""
+
+    def __init__(self, end_s: float = 0.0) -> None:
+        self._end_s = end_s
+        self.has_begun = asyncio.Event()
+        self.was_cancelled = False
+
+    async def compact(self, job: CompactionJob) -> None:
+        async with aclosing(job.segments(job.partitions[0])) as segments:
+            await job.begin(await anext(segments))
+        self.has_begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(self._end_s)
+            self.was_cancelled = True
+
+
+def on_a_world(test: Any) -> Any:
+    """Run a test on virtual time, in a world with some batches in two partitions."""
+
+    async def main() -> None:
+        async with ProducePath() as path:
+            world = CompactionWorld(path)
+            await world.fill(0)
+            await world.fill(1)
+            await test(world)
+            for partition in range(2):
+                await world.check(partition)
+
+    def on_virtual_time() -> None:
+        run(main)
+
+    on_virtual_time.__name__, on_virtual_time.__doc__ = test.__name__, test.__doc__
+    return on_virtual_time
+
+
+async def lent(compactor: Compactor, driver: str = "driver") -> LentJob:
+    """A job that runs."""
+    report = compactor.lend(EVERYTHING, "elsewhere", driver)
+    while report.state is JobState.WAITING:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return compactor.lent(report.id)
+
+
+async def first_of(job: LentJob, index: int = 0) -> SegmentPlan:
+    plan = await job.segment(index, 0)
+    assert plan is not None
+    return plan
+
+
+async def assert_clean(world: CompactionWorld) -> None:
+    for partition in range(2):
+        await world.check_clean(partition)
+
+
+@on_a_world
+async def test_an_engine_elsewhere_makes_the_same_segments(world: CompactionWorld) -> None:
+    compactor = world.compactor(parallel_partitions=2)
+    report = await drive(compactor, WorldBackends(world))
+    assert (report.state, report.failures, report.engine) == (JobState.FINISHED, [], "elsewhere")
+    made = len(world.tiered_ids(0)) + len(world.tiered_ids(1))
+    assert report.segments == made > 3
+    assert report.bytes_copied == report.bytes_planned == report.of("t").size_bytes
+    assert report.bytes_expected == 0
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_step_whose_answer_was_lost_is_done_once(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    client = InProcessClient(compactor)
+    client.loses_answers = True
+    report = await drive(compactor, WorldBackends(world), client)
+    assert (report.state, report.failures) == (JobState.FINISHED, [])
+    made = len(world.tiered_ids(0)) + len(world.tiered_ids(1))
+    assert (report.segments, report.of("t").segments_lost) == (made, 0)
+    assert sum(path.endswith("/copy") for path in client.sent) == made
+    known = [len(world.metadata.ledger.log(world.partition(index)).segments()) for index in range(2)]
+    assert sum(known) == made
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_producers_go_on_where_the_segments_before_ended(world: CompactionWorld) -> None:
+    await world.produce(0, b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+    compactor = world.compactor()
+    await drive(compactor, WorldBackends(world))
+    await world.fill(0, 2)
+    client = InProcessClient(compactor)
+    await drive(compactor, WorldBackends(world), client)
+    assert any(path.endswith("/producers") for path in client.sent)
+
+
+@on_a_world
+async def test_a_silent_driver_loses_its_job_and_what_it_says_later_changes_nothing(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    job = await lent(compactor)
+    plan = await first_of(job)
+    metadata = await job.begin(0, plan.start_offset, "token")
+    await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 - 1)
+    job.heard(0)
+    await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 - 1)
+    assert job.report.state is JobState.RUNNING
+    await asyncio.sleep(2)
+    assert job.report.state is JobState.FAILED
+    assert job.report.failures == ["its driver has not been heard of for 60000 ms"]
+    with pytest.raises(JobNotRunningError, match="has not been heard of"):
+        await job.finish(metadata.segment_id.id, None)
+    with pytest.raises(JobNotRunningError, match="has not been heard of"):
+        compactor.lent(job.report.id)
+    assert world.tiered_ids(0) == []
+    await world.compact(compactor)
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_step_that_takes_long_is_no_silence(world: CompactionWorld) -> None:
+    is_slow = False
+
+    async def step() -> None:
+        await asyncio.sleep(3 * SESSION_TIMEOUT_MS / 1000 if is_slow else 0)
+
+    compactor = world.compactor(step)
+    job = await lent(compactor)
+    plan = await first_of(job)
+    is_slow = True
+    assert (await job.begin(0, plan.start_offset, "token")).start_offset == plan.start_offset
+    assert job.report.state is JobState.RUNNING
+    is_slow = False
+    job.end(0, None)
+    await ended(compactor, job.report.id)
+
+
+@on_a_world
+async def test_drivers_take_turns_and_the_worker_waits_for_them(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    job = await lent(compactor, "first")
+    second = asyncio.create_task(drive(compactor, WorldBackends(world)))
+    for _ in range(5):
+        await asyncio.sleep(SESSION_TIMEOUT_MS / 2000)
+        job.heard(0)
+    assert await compactor.compact_due() is None
+    assert [report.state for report in compactor._reports.values()] == [JobState.RUNNING, JobState.WAITING]
+    job.end(0, None)
+    assert (await second).state is JobState.FINISHED
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_driver_that_asks_again_gets_the_same_job_and_another_one_gets_its_own(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    reports = [compactor.lend(EVERYTHING, "elsewhere", driver) for driver in ("a", "a", "b")]
+    assert reports[0] is reports[1]
+    assert reports[0] is not reports[2]
+    await compactor.stop()
+
+
+@on_a_world
+async def test_of_a_driver_and_an_engine_of_another_node_one_wins_each_segment(world: CompactionWorld) -> None:
+    first, second = world.compactor(node_id=1), world.compactor(node_id=2)
+    reports = await asyncio.gather(drive(first, WorldBackends(world)), world.compact(second))
+    made = len(world.tiered_ids(0)) + len(world.tiered_ids(1))
+    assert sum(report.segments for report in reports) == made
+
+
+@on_a_world
+async def test_a_signal_ends_the_engine_and_the_job(world: CompactionWorld) -> None:
+    compactor, engine = world.compactor(), Stuck(end_s=2 * SESSION_TIMEOUT_MS / 1000)
+    job = asyncio.create_task(drive(compactor, WorldBackends(world, engine=engine)))
+    await engine.has_begun.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    report = await job
+    assert (report.state, report.failures, engine.was_cancelled) == (JobState.FAILED, ["interrupted"], True)
+    await world.compact(compactor)
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_driver_that_is_interrupted_while_it_waits_leaves_nothing_to_wait_for(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    first = await lent(compactor)
+    waiting = asyncio.create_task(drive(compactor, WorldBackends(world)))
+    await asyncio.sleep(1)
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(AdminClientError, match="interrupted while another compaction was under way"):
+        await waiting
+    first.end(0, None)
+    began_at_s = asyncio.get_running_loop().time()
+    await world.compact(compactor)
+    assert asyncio.get_running_loop().time() - began_at_s < 1
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_an_engine_whose_broker_is_gone_is_ended_in_time(world: CompactionWorld) -> None:
+    compactor, engine = world.compactor(), Stuck()
+    client = InProcessClient(compactor)
+    job = asyncio.create_task(driver_of(client, WorldBackends(world, engine=engine)).drive(None, everything=True))
+    await engine.has_begun.wait()
+    client.is_cut_off = True
+    with pytest.raises(AdminClientError, match="nobody answers"):
+        await job
+    assert engine.was_cancelled
+    assert client.patience_s < SESSION_TIMEOUT_MS / 1000
+    await asyncio.gather(*compactor._tasks)
+
+
+@on_a_world
+async def test_a_job_that_the_broker_has_ended_ends_the_engine(world: CompactionWorld) -> None:
+    compactor, engine = world.compactor(), Stuck()
+    job = asyncio.create_task(drive(compactor, WorldBackends(world, engine=engine)))
+    await engine.has_begun.wait()
+    await compactor.stop()
+    with pytest.raises(AdminClientError, match="the compaction has ended; the broker stops"):
+        await job
+    assert engine.was_cancelled
+
+
+@on_a_world
+async def test_copies_that_the_broker_cannot_see_are_not_taken_and_end_the_job(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    elsewhere = MemoryRemoteStorage(custom_metadata=b"custom")
+    report = await drive(compactor, WorldBackends(world, remote_storage=elsewhere))
+    assert report.state is JobState.FAILED
+    assert "is not in the remote storage of the broker" in report.failures[0]
+    assert len(elsewhere.segments) == 1, "it went on"
+    assert world.tiered_ids(0) == world.tiered_ids(1) == []
+    await world.compact(compactor)
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_driver_that_looks_elsewhere_for_objects_begins_nothing(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    client = InProcessClient(compactor)
+    backends = WorldBackends(world, objects=MemoryWalObjectStore(world.path.clock))
+    report = await drive(compactor, backends, client)
+    assert "it needs the same wal_object_store settings as the broker" in report.failures[0]
+    assert not any(path.endswith("/copy") for path in client.sent)
+
+
+@on_a_world
+async def test_steps_that_do_not_exist_are_refused(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    job = await lent(compactor)
+    plan = await first_of(job)
+    wrong: list[tuple[Coroutine[Any, Any, Any], str]] = [
+        (job.segment(99, 0), "has no partition 99"),
+        (job.segment(0, 2), "segment 2 cannot be planned where 1 comes next"),
+        (job.begin(0, plan.start_offset + 1, "token"), "no segment of partition 0 was planned at offset 1"),
+        (job.begin(1, 0, "token"), "no segment of partition 1 was planned"),
+        (job.finish(world.path.clock.new_uuid(), None), "has begun no copy"),
+        (job.abandon(world.path.clock.new_uuid()), "has begun no copy"),
+    ]
+    for step, message in wrong:
+        with pytest.raises(UnknownStepError, match=message):
+            await step
+    with pytest.raises(UnknownJobError):
+        compactor.lent("other")
+    job.end(0, None)
+    with pytest.raises(JobNotRunningError, match="its driver has ended it"):
+        await job.segment(0, 1)
+
+
+@on_a_world
+async def test_a_copy_that_was_abandoned_is_not_taken_and_one_that_was_taken_is_not_removed(
+    world: CompactionWorld,
+) -> None:
+    compactor = world.compactor()
+    job = await lent(compactor)
+    plan = await first_of(job)
+    abandoned = (await job.begin(0, plan.start_offset, "a")).segment_id
+    await job.abandon(abandoned.id)
+    assert await job.finish(abandoned.id, None) is False
+    metadata = await job.begin(0, plan.start_offset, "b")
+    assert metadata.segment_id != abandoned
+    assert await job.begin(0, plan.start_offset, "b") == metadata
+    job.end(0, None)
+    await ended(compactor, job.report.id)
+    report = await drive(compactor, WorldBackends(world))
+    assert report.state is JobState.FINISHED
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_plan_that_fails_says_so_as_often_as_it_is_asked_for(world: CompactionWorld) -> None:
+    async def broken(*_: Any) -> Any:
+        raise CoordinatorStoreError("the disk is gone")
+
+    compactor = world.compactor()
+    job = await lent(compactor)
+    healthy = world.shard.runs_from
+    world.shard.runs_from = broken  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(SegmentCompactionError, match="t-0 cannot be planned: the disk is gone"):
+            await job.segment(0, 0)
+    world.shard.runs_from = healthy  # type: ignore[method-assign]
+    with pytest.raises(SegmentCompactionError):
+        await job.segment(0, 0)
+    assert await job.segment(1, 0) is not None
+    job.end(0, "t-0")
+    assert (await ended(compactor, job.report.id)).failures == ["t-0"]
+
+
+@on_a_world
+async def test_what_forbids_a_compaction_forbids_to_lend_it(world: CompactionWorld) -> None:
+    def engine_of(name: str | None) -> Any:
+        raise PluginError("set remote_storage")
+
+    compactor = world.compactor()
+    with pytest.raises(UnknownTopicError, match="there is no topic nope"):
+        compactor.lend(CompactionRequest(topics=["nope"]), "elsewhere", "driver")
+    forbidden = Compactor(replace(compactor._services, engine_of=engine_of))
+    with pytest.raises(PluginError, match="set remote_storage"):
+        forbidden.lend(EVERYTHING, "elsewhere", "driver")
+
+
+@on_a_world
+async def test_a_driver_is_told_whether_there_is_no_job_or_none_any_more(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    client = InProcessClient(compactor)
+    job = await lent(compactor)
+    path = f"/compaction/{job.report.id}/driver"
+    assert (await client._http.get("/compaction/other/driver")).status_code == 404
+    assert (await client._http.get(f"{path}/partitions/99/segments/0")).status_code == 404
+    assert (await client._http.get(path)).json()["topics"][0]["topic"] == "t"
+    body = {"bytes_copied": 0, "failure": None}
+    assert (await client._http.post(f"{path}/end", json=body)).status_code == 200
+    await ended(compactor, job.report.id)
+    again = await client._http.post(f"{path}/end", json=body)
+    assert (again.status_code, again.json()["message"]) == (409, "the compaction has ended")
