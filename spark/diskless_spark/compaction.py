@@ -28,6 +28,7 @@ from diskless_core.plugin.segment_compaction import (
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, TopicIdPartition
 from diskless_spark.config import SparkCompactionSettings
 from diskless_spark.executor import Copied, NotedSegment, Part, Task, TaskResult
+from diskless_spark.lookahead import ahead
 from diskless_spark.planning import cut, producers_after
 from diskless_spark.session import is_local, spark_session
 
@@ -121,10 +122,11 @@ class _Run:
         try:
             async with aclosing(self._rounds()) as rounds:
                 async for chains in rounds:
-                    context = await self._started(stack)
+                    self._require_fit(self._settings.master)
                     if before is not None and not self._can_cut:
                         await before
-                    one = _Round(chains=await self._noted(chains))
+                    noted, context = await self._noted_while_starting(chains, stack)
+                    one = _Round(chains=noted)
                     current = asyncio.create_task(self._do(one, self._tasks(one, context), context, before))
                     before, previous = current, before
                     if previous is not None:
@@ -137,14 +139,35 @@ class _Run:
                 await asyncio.wait([before])
             raise
 
+    async def _noted_while_starting(
+        self, chains: Sequence[Sequence[SegmentPlan]], stack: AsyncExitStack
+    ) -> tuple[Sequence[Sequence[NotedSegment]], SparkContext]:
+        """The segments, noted, and Spark, which takes seconds to start."""
+        starting = asyncio.create_task(self._started(stack))
+        try:
+            noted = await self._noted(chains)
+        except BaseException:
+            starting.cancel()
+            await asyncio.wait([starting])
+            raise
+        try:
+            return noted, await starting
+        except SegmentCompactionError:
+            await _each(self._job.abandon, [segment.metadata for chain in noted for segment in chain])
+            raise
+
     async def _started(self, stack: AsyncExitStack) -> SparkContext:
         if self._context is None:
-            self._require_fit(self._settings.master)
+            from diskless_spark.stage import warm_up
+
             try:
                 session = await stack.enter_async_context(spark_session(self._settings.session()))
+                self._require_fit(session.sparkContext.master or "")
+                await warm_up(session.sparkContext, self._job.backends)
+            except SegmentCompactionError:
+                raise
             except Exception as error:
                 raise SegmentCompactionError(f"Spark does not start: {_first_line(error)}") from error
-            self._require_fit(session.sparkContext.master or "")
             self._context = session.sparkContext
         return self._context
 
@@ -177,10 +200,10 @@ class _Run:
         """The segments of each round, by partition."""
         chains: list[list[SegmentPlan]] = []
         size_bytes = ranges = 0
-        for partition in self._job.partitions:
+        async for partition, planned in ahead(self._job.partitions, self._job.segments, PARTITIONS_AT_ONCE):
             chain: list[SegmentPlan] = []
             try:
-                async with aclosing(self._job.segments(partition)) as segments:
+                async with aclosing(planned) as segments:
                     async for segment in segments:
                         if self._partitions[partition].is_over:
                             break

@@ -111,6 +111,12 @@ class TaskRunner:
             self.results.add([run_task(pickle.loads(pickled), is_last=is_last)])  # noqa: S301 - the driver's own
 
 
+def import_all(backends: Iterable[bytes]) -> None:
+    """Import what tasks need, this module and the plugins of pickled `BackendSources`."""
+    for pickled in backends:
+        pickle.loads(pickled)  # noqa: S301 - the driver's own
+
+
 def run_task(task: Task, *, is_last: bool) -> TaskResult:
     """Do a task.
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.accumulators import AccumulatorParam
 
-from diskless_spark.executor import Task, TaskResult, TaskRunner
+from diskless_core.plugin.segment_compaction import BackendSources
+from diskless_spark.executor import Task, TaskResult, TaskRunner, import_all
 from diskless_spark.session import in_thread
 
 if TYPE_CHECKING:
@@ -79,6 +80,29 @@ async def run_stage(
     except asyncio.CancelledError:
         await asyncio.shield(_cancelled(context, group, running))
         raise
+
+
+async def warm_up(context: SparkContext, backends: BackendSources) -> None:
+    """Have Python started on the executors, with all that tasks import: that takes them seconds, once.
+
+    Raises:
+        Exception: what Spark says when it cannot be done.
+    """
+
+    def run() -> None:
+        if context.applicationId in _warm:
+            return
+        context.setJobGroup(f"warm-up-{context.applicationId}", "Python starts on the executors")
+        pickled = pickle.dumps(backends, protocol=pickle.HIGHEST_PROTOCOL)
+        slots = context.defaultParallelism
+        context.parallelize([pickled] * slots, slots).foreachPartition(import_all)
+        _warm.add(context.applicationId)
+
+    await in_thread(run, "spark-warm-up")
+
+
+_warm: set[str] = set()
+"""Applications whose executors are warm."""
 
 
 async def _cancelled(context: SparkContext, group: str, running: asyncio.Future[None]) -> None:

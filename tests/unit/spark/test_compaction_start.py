@@ -1,0 +1,33 @@
+"""A compaction whose Spark does not start leaves nothing behind."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.segment_compaction import SegmentCompactionError
+from diskless_core.testing.compaction_folder import FolderCompactionJob
+from diskless_core.testing.segment_compaction import filled_job
+from diskless_spark import compaction
+from diskless_spark.compaction import SparkCompaction
+from diskless_spark.config import SparkCompactionSettings
+
+
+async def test_what_was_noted_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def no_session(options):
+        raise OSError("no java here")
+        yield
+
+    monkeypatch.setattr(compaction, "spark_session", no_session)
+    job = filled_job(FolderCompactionJob(tmp_path))
+    context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
+    with pytest.raises(SegmentCompactionError, match="no java here"):
+        await SparkCompaction(context, SparkCompactionSettings()).compact(job)
+    begun = [step[1:] for step in job.steps if step[0] == "begin"]
+    assert begun
+    assert sorted(step[1:] for step in job.steps if step[0] == "abandon") == sorted(begun)
