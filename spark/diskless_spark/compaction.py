@@ -30,7 +30,7 @@ from diskless_spark.config import SparkCompactionSettings
 from diskless_spark.executor import Copied, NotedSegment, Part, Task, TaskResult
 from diskless_spark.lookahead import ahead
 from diskless_spark.planning import cut, producers_after
-from diskless_spark.session import is_local, spark_session
+from diskless_spark.session import is_local, spark_context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -161,14 +161,14 @@ class _Run:
             from diskless_spark.stage import warm_up
 
             try:
-                session = await stack.enter_async_context(spark_session(self._settings.session()))
-                self._require_fit(session.sparkContext.master or "")
-                await warm_up(session.sparkContext, self._job.backends)
+                context = await stack.enter_async_context(spark_context(self._settings.session()))
+                self._require_fit(context.master or "")
+                await warm_up(context, self._job.backends)
             except SegmentCompactionError:
                 raise
             except Exception as error:
                 raise SegmentCompactionError(f"Spark does not start: {_first_line(error)}") from error
-            self._context = session.sparkContext
+            self._context = context
         return self._context
 
     def _require_fit(self, master: str) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ def is_local(master: str) -> bool:
 
 
 @asynccontextmanager
-async def spark_session(options: SessionOptions) -> AsyncIterator[SparkSession]:
-    """The session of this process for as long as it is needed.
+async def spark_context(options: SessionOptions) -> AsyncIterator[SparkContext]:
+    """The Spark of this process for as long as it is needed, without what only SQL needs: that takes seconds more.
 
     One that is there is used as it is: under `spark-submit`, in a notebook. Else one is started with these options,
     shared with whoever asks meanwhile, and stopped by the last of them.
@@ -49,16 +50,25 @@ async def spark_session(options: SessionOptions) -> AsyncIterator[SparkSession]:
     """
     taking = asyncio.ensure_future(in_thread(lambda: _shared.take(options), "spark-start"))
     try:
-        session = await asyncio.shield(taking)
+        context = await asyncio.shield(taking)
     except asyncio.CancelledError:
         await asyncio.wait([taking])
         if not taking.cancelled() and taking.exception() is None:
             await in_thread(_shared.give_back, "spark-stop")
         raise
     try:
-        yield session
+        yield context
     finally:
         await asyncio.shield(in_thread(_shared.give_back, "spark-stop"))
+
+
+@asynccontextmanager
+async def spark_session(options: SessionOptions) -> AsyncIterator[SparkSession]:
+    """A session of `spark_context`, for SQL."""
+    from pyspark.sql import SparkSession
+
+    async with spark_context(options):
+        yield await in_thread(SparkSession.builder.getOrCreate, "spark-session")
 
 
 async def in_thread(work: Callable[[], T], name: str) -> T:
@@ -79,44 +89,48 @@ async def in_thread(work: Callable[[], T], name: str) -> T:
     return await asyncio.wrap_future(answer)
 
 
-class _SharedSession:
-    """Counts the users of a session that was started here."""
+class _SharedContext:
+    """Counts the users of a Spark that was started here."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._session: SparkSession | None = None
+        self._started = False
         self._users = 0
 
-    def take(self, options: SessionOptions) -> SparkSession:
+    def take(self, options: SessionOptions) -> SparkContext:
+        from pyspark import SparkContext
+
+        with self._lock:
+            if SparkContext._active_spark_context is None:  # noqa: SLF001 - of any thread
+                _start(options)
+                self._started = True
+            self._users += 1
+            return SparkContext.getOrCreate()
+
+    def give_back(self) -> None:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         with self._lock:
-            if self._session is None and SparkContext._active_spark_context is None:  # noqa: SLF001 - of any thread
-                self._session = _start(options)
-            self._users += 1
-            return self._session or SparkSession.builder.getOrCreate()
-
-    def give_back(self) -> None:
-        with self._lock:
             self._users -= 1
-            if self._users == 0 and self._session is not None:
-                self._session.stop()
-                self._session = None
+            if self._users == 0 and self._started:
+                self._started = False
+                session = SparkSession._instantiatedSession  # noqa: SLF001 - it stops the context too
+                (session or SparkContext.getOrCreate()).stop()
 
 
-_shared = _SharedSession()
+_shared = _SharedContext()
 
 
-def _start(options: SessionOptions) -> SparkSession:
-    from pyspark.sql import SparkSession
+def _start(options: SessionOptions) -> None:
+    from pyspark import SparkConf, SparkContext
 
     # whoever runs the job shows how far it is
-    builder = SparkSession.builder.appName(options.app_name).config("spark.ui.showConsoleProgress", "false")
+    conf = SparkConf().setAppName(options.app_name).set("spark.ui.showConsoleProgress", "false")
     if _GATEWAY_OF_SPARK_SUBMIT not in os.environ:
-        builder = builder.master(options.master)
+        conf.setMaster(options.master)
         if is_local(options.master):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in options.conf.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+        conf.set(name, value)
+    SparkContext.getOrCreate(conf)

@@ -19,11 +19,11 @@ from diskless_spark.config import SparkCompactionSettings
 
 async def test_what_was_noted_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
-    async def no_session(options):
+    async def no_spark(options):
         raise OSError("no java here")
         yield
 
-    monkeypatch.setattr(compaction, "spark_session", no_session)
+    monkeypatch.setattr(compaction, "spark_context", no_spark)
     job = filled_job(FolderCompactionJob(tmp_path))
     context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
     with pytest.raises(SegmentCompactionError, match="no java here"):
