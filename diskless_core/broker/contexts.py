@@ -8,6 +8,7 @@ from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.manager import ContextFactory
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.snapshot import reading
 
 
 def plugin_contexts(config: BrokerConfig, clock: Clock, *, node_id: int) -> ContextFactory:
@@ -21,8 +22,8 @@ def plugin_contexts(config: BrokerConfig, clock: Clock, *, node_id: int) -> Cont
 
 
 def snapshot_prefix(config: BrokerConfig) -> str:
-    """What the keys of the shards' snapshots begin with: they stand beside the WAL objects."""
-    return f"{config.diskless_wal_object_prefix}-snapshots"
+    """What the keys of the shards' snapshots begin with."""
+    return reading.prefix_beside(config.diskless_wal_object_prefix)
 
 
 def shard_snapshots(config: BrokerConfig, objects: WalObjectStore, clock: Clock) -> Snapshots:

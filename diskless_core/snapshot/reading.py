@@ -43,6 +43,11 @@ ReaderT = TypeVar("ReaderT", bound=PartReader)
 _log = structlog.get_logger(__name__)
 
 
+def prefix_beside(wal_object_prefix: str) -> str:
+    """What the keys of a cluster's snapshots begin with: they stand beside its WAL objects."""
+    return f"{wal_object_prefix}-snapshots"
+
+
 def folder(prefix: str, shard: ShardId) -> str:
     """What the keys of a shard's snapshots begin with; `prefix` is that of all snapshots of a cluster."""
     return f"{prefix}/{shard}/"

@@ -15,13 +15,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from diskless_spark.submit import GATEWAY_VARIABLE
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
-
-_GATEWAY_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def _start(options: SessionOptions) -> None:
 
     # whoever runs the job shows how far it is
     conf = SparkConf().setAppName(options.app_name).set("spark.ui.showConsoleProgress", "false")
-    if _GATEWAY_OF_SPARK_SUBMIT not in os.environ:
+    if GATEWAY_VARIABLE not in os.environ:
         conf.setMaster(options.master)
         if is_local(options.master):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -22,6 +22,7 @@ from diskless_core.plugin.hookspecs import NOUNS, REMOTE_STORAGE, WAL_OBJECT_STO
 from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.snapshot import reading
 from diskless_spark.source.options import SourceOptionError, SourceOptions
 
 _NO_NODE = -1
@@ -84,7 +85,7 @@ def connect(options: SourceOptions, environ: Mapping[str, str] = os.environ) -> 
     return Connection(
         **backends,
         url=options.url or properties.get(_ADMIN_LISTENER, _DEFAULT_ADMIN_LISTENER).rstrip("/"),
-        snapshot_prefix=f"{properties.get(_WAL_OBJECT_PREFIX, _DEFAULT_WAL_OBJECT_PREFIX)}-snapshots",
+        snapshot_prefix=reading.prefix_beside(properties.get(_WAL_OBJECT_PREFIX, _DEFAULT_WAL_OBJECT_PREFIX)),
     )
 
 

@@ -6,6 +6,8 @@ import pickle
 
 import pytest
 
+from diskless_core.broker.contexts import snapshot_prefix
+from diskless_core.config.broker import BrokerConfig
 from diskless_spark.source.connection import connect
 from diskless_spark.source.layouts import LayoutError, Layouts
 from diskless_spark.source.options import SnapshotKind, SourceOptionError, parse
@@ -32,6 +34,13 @@ def test_all_comes_from_the_file(config, tmp_path):
     assert found.wal_object_store.settings.threads == 7
     assert found.remote_storage.folder == tmp_path / "one"
     assert (found.url, found.snapshot_prefix) == ("http://10.0.0.1:9000", "wal/prod-snapshots")
+
+
+def test_what_is_not_configured_is_where_a_broker_has_it():
+    defaults = BrokerConfig()
+    found = connect(options(), {})
+    assert (found.url, found.snapshot_prefix) == (str(defaults.admin_listener), snapshot_prefix(defaults))
+    assert found.wal_object_store.folder == defaults.data_dir.absolute()
 
 
 def test_options_win_over_the_environment_and_that_over_the_file(config):
