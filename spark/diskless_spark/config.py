@@ -18,9 +18,9 @@ class SparkSettings(PluginSettings):
     """How to start a Spark where this process has none."""
 
     master: str = Field(
-        default="local[*]",
-        description="Spark's master URL: local[*], spark://host:7077, yarn, k8s://… A session that is there, as under "
-        "spark-submit, is used as it is.",
+        default="local[*,4]",
+        description="Spark's master URL: spark://host:7077, yarn, k8s://…, or this machine: local[*,4] is all cores, "
+        "and four attempts for each task. A session that is there, as under spark-submit, is used as it is.",
     )
     app_name: str = Field(default="diskless", description="Name of the application in Spark's own UI.")
     conf: SecretJsonObject = Field(

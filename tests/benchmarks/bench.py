@@ -22,7 +22,8 @@ from rich.console import Console
 
 from diskless_core.cli.broker_process import BrokerProcess
 from diskless_core.clock import SystemClock
-from tests.benchmarks import beside_kafka, coordinator, load, machine, spark, tiering
+from tests.benchmarks import beside_kafka, coordinator, load, machine, orphans, spark, tiering
+from tests.benchmarks.apart import apart
 from tests.benchmarks.machine import GIB, MIB
 from tests.benchmarks.meter import Meter
 
@@ -49,6 +50,7 @@ class Section(NamedTuple):
 SECTIONS = {
     "coordinator": Section("## The coordinator", coordinator.ABOUT, lambda add, _: coordinator.measure(add)),
     "tiering": Section("## Tiered storage", tiering.ABOUT, tiering.measure),
+    "orphans": Section("## Orphans at scale", orphans.ABOUT, lambda add, _: apart(add, orphans.measure)),
     "spark": Section("## Spark", spark.ABOUT, lambda add, total: spark.measure(add, 2 * total)),
 }
 

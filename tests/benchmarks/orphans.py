@@ -6,17 +6,14 @@ import asyncio
 import json
 import os
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgpack
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet
 from crc32c import crc32c
@@ -36,6 +33,7 @@ from diskless_spark.orphans.config import SparkOrphanSettings
 from diskless_spark.orphans.detection import SparkDetection
 from diskless_spark.session import spark_session
 from tests.benchmarks.machine import MIB
+from tests.benchmarks.process_memory import ProcessMemory
 from tests.support.inventories import PARQUET_NAMES, write_manifest
 from tests.support.spark import settings as spark_settings
 from tests.support.spark import spark_environment
@@ -49,7 +47,6 @@ KEYS = 10_000_000
 SHARDS = 2
 ORPHANS_EACH = 1_000
 INVENTORY_FILE_KEYS = 500_000
-POLL_S = 0.2
 _DAY_MS = 86_400_000
 _ANSWER = bytes(64)
 _ZSTD = 4
@@ -63,13 +60,13 @@ def measure(add: Add, keys: int = KEYS) -> None:
         folder = Path(name)
         orphans, snapshot_bytes = _make(folder, keys)
         os.environ.update(spark_environment())
-        with _memory() as memory:
+        with ProcessMemory(os.getpid()) as memory:
             found, seconds = asyncio.run(_found(folder))
     if found != orphans:
         raise RuntimeError(f"{found} candidates were found, and {orphans} objects are unknown")
     name = f"orphan anti-join, {keys:,} objects"
     add(name, f"{seconds:.0f} s, {keys / seconds:,.0f} objects/s; snapshots of {snapshot_bytes / MIB:,.0f} MiB")
-    add(f"{name}, memory at its peak", ", ".join(f"{what} {peak:,.0f} MiB" for what, peak in memory.items()))
+    add(f"{name}, memory at its peak", str(memory))
 
 
 async def _found(folder: Path) -> tuple[int, float]:
@@ -182,33 +179,3 @@ class _SnapshotWriter:
 
 
 # --- memory ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _memory() -> Iterator[Mapping[str, float]]:
-    """Peaks of resident memory in MiB: this process, Spark's JVM, and all of Python's workers together."""
-    peaks: dict[str, float] = {}
-    ended = threading.Event()
-
-    def poll() -> None:
-        while not ended.wait(POLL_S):
-            for what, used in _used_mib().items():
-                peaks[what] = max(peaks.get(what, 0.0), used)
-
-    polling = threading.Thread(target=poll, name="memory")
-    polling.start()
-    try:
-        yield peaks
-    finally:
-        ended.set()
-        polling.join()
-
-
-def _used_mib() -> Mapping[str, float]:
-    own = psutil.Process()
-    used = {"driver (Python)": own.memory_info().rss / MIB, "JVM": 0.0, "workers (Python)": 0.0}
-    for process in own.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            what = "JVM" if process.name() == "java" else "workers (Python)"
-            used[what] += process.memory_info().rss / MIB
-    return used

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from diskless_core.cli.broker_process import BrokerProcess
 from diskless_spark import register
-from tests.benchmarks import load, orphans, spark_events, tiering
+from tests.benchmarks import load, spark_events, tiering
+from tests.benchmarks.apart import Add, apart
 from tests.benchmarks.machine import MIB
 from tests.benchmarks.process_memory import ProcessMemory
 from tests.benchmarks.spark_events import Cluster, Events
@@ -32,13 +33,10 @@ PARTITIONS = (64, 1_000)
 RECORD_BYTES = 1024
 READ_RECORDS = 10_000_000
 READ_RECORD_BYTES = 100
-ORPHAN_KEYS = 10_000_000
 COMPACT_TIMEOUT_S = 900
 REQUEST_BYTES = 8 * MIB
 CLUSTER = Cluster(executors=32, cores=4, slow_executors=1, slow_factor=4.0, requests_s=3_500.0)
 CLUSTER_BYTES = 4 << 40
-
-Add = Callable[[str, str], None]
 
 
 class Compaction(NamedTuple):
@@ -46,8 +44,7 @@ class Compaction(NamedTuple):
 
     seconds: float
     events: Events
-    jvm_mib: float
-    python_mib: float
+    memory: str
     size_bytes: int
 
 
@@ -62,13 +59,12 @@ def measure(add: Add, total: int) -> None:
         name = f"Spark compaction, {partitions:,} partitions"
         rate = found.size_bytes / found.seconds / 1e6
         add(name, f"{rate:,.0f} MB/s ({rate / copied:.2f} of copying)")
-        add(f"{name}, peak resident memory", f"JVM {found.jvm_mib:,.0f} MiB, Python {found.python_mib:,.0f} MiB")
+        add(f"{name}, memory at its peak", found.memory)
         add(f"{name}, shuffled", f"{found.events.shuffle_bytes:,} bytes")
         if partitions == PARTITIONS[0]:
             _one_core(add, total, partitions, found)
             _cluster(add, found)
-    _reading(add)
-    orphans.measure(add, ORPHAN_KEYS)
+    apart(add, _reading)
 
 
 def _one_core(add: Add, total: int, partitions: int, on_two: Compaction) -> None:
@@ -122,7 +118,7 @@ def _compaction(broker: BrokerProcess, folder: Path, topic: str, master: str) ->
     found = spark_events.read(events)
     size = sum(topic_report["size_bytes"] for topic_report in report["topics"].values())
     seconds = (report["ended_at_ms"] - found.ready_ms) / 1000
-    return Compaction(seconds, found, memory.jvm_mib, memory.python_mib, size)
+    return Compaction(seconds, found, str(memory), size)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
