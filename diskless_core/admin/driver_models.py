@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from diskless_core.admin.models import Base64Text, KafkaUuid
+from diskless_core.admin.models import Base64Text, ErrorAnswer, KafkaUuid
+from diskless_core.log import producer_snapshot
 from diskless_core.plugin.segment_compaction import BatchRange, CompactionJob, SegmentPlan
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.tiering.lent_job import Portion
+
+STEPS_IN_REQUEST = 256
+"""Steps that a driver may ask for at once."""
 
 
 class Body(BaseModel):
@@ -138,27 +143,80 @@ class PlannedAnswer(BaseModel):
         )
 
 
-class SegmentAnswer(BaseModel):
-    """The segment that was asked for; null behind the last one."""
+class SegmentsStep(Body):
+    """Plan on in a partition: its next portion of segments, counted from 0, or again the one before."""
 
-    segment: PlannedAnswer | None
-
-
-class ProducersAnswer(BaseModel):
-    """Producers as in a file of Kafka's, `.snapshot`."""
-
-    snapshot: Base64Text
+    step: Literal["segments"] = "segments"
+    partition: int
+    number: int
 
 
-class CopyBody(Body):
-    """Begin the copy of a planned segment. The same token gets the same copy."""
+class BeginStep(Body):
+    """Note that the copy of a planned segment begins. The same token gets the same copy."""
 
+    step: Literal["begin"] = "begin"
+    partition: int
+    start_offset: int
     token: str
 
 
-class CopyAnswer(BaseModel):
+class FinishStep(Body):
+    """Note that a copy is complete, with what the remote storage wants to have with it, and have it taken."""
+
+    step: Literal["finish"] = "finish"
+    segment_id: KafkaUuid
+    custom_metadata: Base64Text | None
+
+
+class AbandonStep(Body):
+    """Remove a copy that failed."""
+
+    step: Literal["abandon"] = "abandon"
+    segment_id: KafkaUuid
+
+
+Step = SegmentsStep | BeginStep | FinishStep | AbandonStep
+
+
+class StepsBody(Body):
+    """Steps, which are taken at once, in no order."""
+
+    steps: list[Annotated[Step, Field(discriminator="step")]] = Field(max_length=STEPS_IN_REQUEST)
+
+
+class SegmentsAnswer(BaseModel):
+    """The portion that was asked for, which may be empty. `producers` are those before the partition's first segment,
+    as in a file of Kafka's, `.snapshot`; null in other portions.
+    """
+
+    step: Literal["segments"] = "segments"
+    segments: list[PlannedAnswer]
+    is_last: bool
+    producers: Base64Text | None
+
+    @classmethod
+    def of(cls, portion: Portion) -> Self:
+        """What a driver is told of a portion."""
+        producers = portion.producers
+        return cls(
+            segments=[PlannedAnswer.of(plan) for plan in portion.segments],
+            is_last=portion.is_last,
+            producers=None if producers is None else producer_snapshot.encode(producers.values()),
+        )
+
+    def portion(self, partition: TopicIdPartition) -> Portion:
+        """The portion back."""
+        return Portion(
+            segments=[planned.plan(partition) for planned in self.segments],
+            is_last=self.is_last,
+            producers=None if self.producers is None else producer_snapshot.decode(self.producers),
+        )
+
+
+class BeginAnswer(BaseModel):
     """A copy that has begun: the value of its record in `__remote_log_metadata`."""
 
+    step: Literal["begin"] = "begin"
     record: Base64Text
 
     @classmethod
@@ -174,16 +232,32 @@ class CopyAnswer(BaseModel):
         return event
 
 
-class FinishBody(Body):
-    """What the remote storage wants to have with the segment."""
-
-    custom_metadata: Base64Text | None
-
-
 class FinishAnswer(BaseModel):
     """Whether the coordinator has taken the copy."""
 
+    step: Literal["finish"] = "finish"
     taken: bool
+
+
+class AbandonAnswer(BaseModel):
+    """The copy has been removed, if that can be done now."""
+
+    step: Literal["abandon"] = "abandon"
+
+
+class RefusedAnswer(ErrorAnswer):
+    """The step was not taken, or its outcome is not known. The others of its request do not depend on it."""
+
+    step: Literal["refused"] = "refused"
+
+
+StepAnswer = SegmentsAnswer | BeginAnswer | FinishAnswer | AbandonAnswer | RefusedAnswer
+
+
+class StepsAnswer(BaseModel):
+    """An answer to each step, in their order; null where it has to be asked for again, because the others are large."""
+
+    answers: list[Annotated[StepAnswer, Field(discriminator="step")] | None]
 
 
 class ProgressBody(Body):

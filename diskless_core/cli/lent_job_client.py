@@ -12,12 +12,12 @@ from tenacity.stop import stop_base
 
 from diskless_core.admin.compaction import CompactionAnswer
 from diskless_core.admin.driver import LendBody
-from diskless_core.admin.driver_models import EndBody, JobAnswer, ProgressBody
+from diskless_core.admin.driver_models import EndBody, JobAnswer, ProgressBody, StepsAnswer, StepsBody
 from diskless_core.cli import admin_client
 from diskless_core.cli.admin_client import NoAnswerError
+from diskless_core.cli.step_batches import REQUESTS_AT_ONCE, StepBatches
 
 _PATIENCE_S = 30.0
-_STEP_THREADS = 32
 _LONGEST_WAIT_S = 2.0
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
@@ -34,11 +34,14 @@ class LentJobClient:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._step_threads = ThreadPoolExecutor(_STEP_THREADS, thread_name_prefix="compaction-step")
+        self._step_threads = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="compaction-step")
         self._sign_threads = ThreadPoolExecutor(1, thread_name_prefix="compaction-sign")
+        self._batches: list[StepBatches] = []
 
     def close(self) -> None:
         """Make no further calls. Those under way end by themselves."""
+        for batches in self._batches:
+            batches.close()
         for threads in (self._step_threads, self._sign_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -62,12 +65,16 @@ class LentJobClient:
         body = EndBody(bytes_copied=bytes_copied, failure=failure)
         return await self._sign("POST", f"/compaction/{job_id}/driver/end", CompactionAnswer, body)
 
-    async def step(
-        self, job_id: str, method: str, path: str, answer: type[AnswerT], body: BaseModel | None = None
-    ) -> AnswerT:
-        """A step of a job, at this path below the driver's."""
-        path = f"/compaction/{job_id}/driver{path}"
-        return await self._ask(self._step_threads, stop_never, None, method, path, answer, body)
+    def steps(self, job_id: str) -> StepBatches:
+        """The steps of a job. They are asked for until there is an answer, or the client is closed."""
+        path = f"/compaction/{job_id}/driver/steps"
+
+        async def send(body: StepsBody) -> StepsAnswer:
+            return await self._ask(self._step_threads, stop_never, None, "POST", path, StepsAnswer, body)
+
+        batches = StepBatches(send)
+        self._batches.append(batches)
+        return batches
 
     async def _sign(self, method: str, path: str, answer: type[AnswerT], body: BaseModel | None = None) -> AnswerT:
         timeout_s = self.patience_s / 3

@@ -7,28 +7,29 @@ import itertools
 from collections.abc import AsyncGenerator
 from typing import TypeVar
 
-from pydantic import BaseModel
-
 from diskless_core.admin.driver_models import (
-    CopyAnswer,
-    CopyBody,
+    AbandonAnswer,
+    AbandonStep,
+    BeginAnswer,
+    BeginStep,
     FinishAnswer,
-    FinishBody,
+    FinishStep,
     JobAnswer,
-    ProducersAnswer,
-    SegmentAnswer,
+    SegmentsAnswer,
+    SegmentsStep,
+    Step,
+    StepAnswer,
 )
 from diskless_core.cli.admin_client import AdminClientError, RefusedError
 from diskless_core.cli.lent_job_client import LentJobClient
 from diskless_core.clock import Clock, uuid_text
-from diskless_core.log import producer_snapshot
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
-AnswerT = TypeVar("AnswerT", bound=BaseModel)
+AnswerT = TypeVar("AnswerT", bound=StepAnswer)
 
 
 class RemoteJob(CompactionJob):
@@ -53,46 +54,46 @@ class RemoteJob(CompactionJob):
         self.backends = backends
         self.bytes_copied = 0
         self._indexes = {partition: index for index, partition in enumerate(self.partitions)}
-        self._job_id = job_id
-        self._client = client
+        self._steps = client.steps(job_id)
         self._clock = clock
+        self._producers: dict[TopicIdPartition, ProducerState] = {}
         self._looking = asyncio.Lock()
         self._sees_objects = False
 
     async def segments(self, partition: TopicIdPartition) -> AsyncGenerator[SegmentPlan, None]:
         index = self._indexes[partition]
         for number in itertools.count():
-            answer = await self._step("GET", f"/partitions/{index}/segments/{number}", SegmentAnswer)
-            if answer.segment is None:
+            answer = await self._step(SegmentsStep(partition=index, number=number), SegmentsAnswer)
+            portion = answer.portion(partition)
+            if portion.producers is not None:
+                self._producers[partition] = portion.producers
+            for plan in portion.segments:
+                await self._require_object(plan)
+                yield plan
+            if portion.is_last:
                 return
-            plan = answer.segment.plan(partition)
-            await self._require_object(plan)
-            yield plan
 
     async def producers_before(self, segment: SegmentPlan) -> ProducerState:
-        answer = await self._step("GET", f"{self._place(segment)}/producers", ProducersAnswer)
-        return producer_snapshot.decode(answer.snapshot)
+        return self._producers[segment.partition]
 
     async def begin(self, segment: SegmentPlan) -> RemoteLogSegmentMetadata:
-        body = CopyBody(token=uuid_text(self._clock.new_uuid()))
-        return (await self._step("POST", f"{self._place(segment)}/copy", CopyAnswer, body)).metadata()
+        index, token = self._indexes[segment.partition], uuid_text(self._clock.new_uuid())
+        step = BeginStep(partition=index, start_offset=segment.start_offset, token=token)
+        return (await self._step(step, BeginAnswer)).metadata()
 
     async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
-        body = FinishBody(custom_metadata=custom_metadata)
-        return (await self._step("POST", f"{_copy(metadata)}/finish", FinishAnswer, body)).taken
+        step = FinishStep(segment_id=metadata.segment_id.id, custom_metadata=custom_metadata)
+        return (await self._step(step, FinishAnswer)).taken
 
     async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
-        await self._step("POST", f"{_copy(metadata)}/abandon", FinishAnswer)
+        await self._step(AbandonStep(segment_id=metadata.segment_id.id), AbandonAnswer)
 
     def progressed(self, size_bytes: int) -> None:
         self.bytes_copied += size_bytes
 
-    def _place(self, segment: SegmentPlan) -> str:
-        return f"/partitions/{self._indexes[segment.partition]}/offsets/{segment.start_offset}"
-
-    async def _step(self, method: str, path: str, answer: type[AnswerT], body: BaseModel | None = None) -> AnswerT:
+    async def _step(self, step: Step, answer: type[AnswerT]) -> AnswerT:
         try:
-            return await self._client.step(self._job_id, method, path, answer, body)
+            return await self._steps.ask(step, answer)
         except RefusedError as error:
             raise SegmentCompactionError(error.reason) from error
         except AdminClientError as error:
@@ -114,7 +115,3 @@ class RemoteJob(CompactionJob):
             except WalObjectStoreError as error:
                 raise SegmentCompactionError(str(error)) from error
             self._sees_objects = True
-
-
-def _copy(metadata: RemoteLogSegmentMetadata) -> str:
-    return f"/copies/{uuid_text(metadata.segment_id.id)}"

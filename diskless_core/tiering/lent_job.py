@@ -29,6 +29,9 @@ from diskless_core.tiering.report import JobReport
 
 T = TypeVar("T")
 
+PORTION_RANGES = 2_000
+"""A portion has no more segments when it has so many ranges."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -40,14 +43,35 @@ class UnknownStepError(Exception):
     """The job has no such partition, segment or copy, or they are asked for in another order than they can be."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """Some segments of a partition, in order.
+
+    Attributes:
+        is_last: whether there are no segments behind these.
+        producers: as `CompactionJob.producers_before` the partition's first segment, in the portion that has that.
+    """
+
+    segments: Sequence[SegmentPlan]
+    is_last: bool
+    producers: ProducerState | None = None
+
+    @property
+    def ranges(self) -> int:
+        """How many ranges its segments have."""
+        return sum(len(plan.ranges) for plan in self.segments)
+
+
 @dataclass(slots=True)
 class _Lane:
-    """A partition: how far its plan has been asked for. Plans are kept without their ranges, but for the latest."""
+    """A partition: how far its plan has been asked for. Plans are kept without their ranges, but for the latest
+    portion, and that until the driver is known to have it.
+    """
 
     plans: AsyncGenerator[SegmentPlan, None]
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     number: int = -1
-    latest: SegmentPlan | None = None
+    latest: Portion | None = None
     failure: str | None = None
     planned: dict[int, SegmentPlan] = field(default_factory=dict)
 
@@ -150,14 +174,14 @@ class LentJob(SegmentCompaction):
         self._failure = failure
         self._ended.set()
 
-    async def segment(self, index: int, number: int) -> SegmentPlan | None:
-        """A segment of the partition `job.partitions[index]`, counted from 0; None behind the last one.
+    async def segments(self, index: int, number: int) -> Portion:
+        """The next portion of the partition `job.partitions[index]`, counted from 0, or again the one before.
 
-        The next one, or again the one before.
+        One that the driver has begun to copy is not told again.
 
         Raises:
             JobNotRunningError, UnknownStepError: there is no such thing.
-            SegmentCompactionError: as `CompactionJob.segments`.
+            SegmentCompactionError: as `CompactionJob.segments` and `producers_before`.
         """
         partition = self._partition(index)
         lane = self._lanes.get(index)
@@ -165,32 +189,45 @@ class LentJob(SegmentCompaction):
             lane = self._lanes[index] = _Lane(self.running().segments(partition))
         return await self._step(self._plan(lane, number))
 
-    async def _plan(self, lane: _Lane, number: int) -> SegmentPlan | None:
+    async def _plan(self, lane: _Lane, number: int) -> Portion:
         async with lane.lock:
             if number == lane.number + 1:
-                lane.number = number
-                try:
-                    lane.latest = await anext(lane.plans, None)
-                except SegmentCompactionError as error:
-                    lane.failure = str(error)
-                except Exception as error:
-                    lane.failure = f"a defect: {type(error).__name__}: {error}"
-                    raise
-                if lane.latest is not None:
-                    lane.planned[lane.latest.start_offset] = replace(lane.latest, ranges=())
-            if number != lane.number:
-                raise UnknownStepError(f"segment {number} cannot be planned where {lane.number + 1} comes next")
+                lane.number, lane.latest = number, None
+                if lane.failure is None:
+                    lane.latest = await self._next_portion(lane)
+            if lane.latest is not None and number == lane.number:
+                return lane.latest
             if lane.failure is not None:
                 raise SegmentCompactionError(lane.failure)
-            return lane.latest
+            raise UnknownStepError(f"portion {number} cannot be planned where {lane.number + 1} comes next")
 
-    async def producers_before(self, index: int, start_offset: int) -> ProducerState:
-        """The producers where a planned segment, the partition's first one, begins. Raises as `segment`."""
-        segment = self._planned(index, start_offset)
-        return await self._step(self.running().producers_before(segment))
+    async def _next_portion(self, lane: _Lane) -> Portion | None:
+        """What can be planned. A failure behind that is the next portion's."""
+        segments: list[SegmentPlan] = []
+        producers: ProducerState | None = None
+        ranges, is_last = 0, False
+        try:
+            while ranges < PORTION_RANGES:
+                plan = await anext(lane.plans, None)
+                if plan is None:
+                    is_last = True
+                    break
+                if not lane.planned:
+                    producers = await self.running().producers_before(plan)
+                segments.append(plan)
+                ranges += len(plan.ranges)
+                lane.planned[plan.start_offset] = replace(plan, ranges=())
+        except SegmentCompactionError as error:
+            lane.failure = str(error)
+        except Exception as error:
+            lane.failure = f"a defect: {type(error).__name__}: {error}"
+            raise
+        if lane.failure is not None and not segments:
+            return None
+        return Portion(segments=segments, is_last=is_last, producers=producers)
 
     async def begin(self, index: int, start_offset: int, token: str) -> RemoteLogSegmentMetadata:
-        """Note that the copy of a planned segment begins. The same token gets the same copy. Raises as `segment`."""
+        """Note that the copy of a planned segment begins. The same token gets the same copy. Raises as `segments`."""
         segment = self._planned(index, start_offset)
         if token not in self._begun:
             self._begun[token] = self._start(self._begin(segment, token))
@@ -270,6 +307,9 @@ class LentJob(SegmentCompaction):
         lane = self._lanes.get(index)
         if lane is None or start_offset not in lane.planned:
             raise UnknownStepError(f"no segment of partition {index} was planned at offset {start_offset}")
+        latest = lane.latest
+        if latest is not None and latest.segments and latest.segments[0].start_offset <= start_offset:
+            lane.latest = None  # its driver has it
         return lane.planned[start_offset]
 
     def _copy(self, segment_id: uuid.UUID) -> _Copy:

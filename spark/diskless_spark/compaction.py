@@ -40,7 +40,7 @@ T = TypeVar("T")
 ROUND_RANGES = 500_000
 """Ranges of WAL objects in a round at most: a memory bound of the driver, some 200 MB."""
 
-PARTITIONS_AT_ONCE = 32
+PARTITIONS_AT_ONCE = 128
 """Partitions whose segments are noted, or finished, at the same time."""
 
 

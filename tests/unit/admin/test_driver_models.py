@@ -10,11 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diskless_core.admin.driver_models import CopyAnswer, CopyBody, JobAnswer, PlannedAnswer, SegmentAnswer
+from diskless_core.admin.driver_models import (
+    STEPS_IN_REQUEST,
+    AbandonStep,
+    BeginAnswer,
+    BeginStep,
+    FinishStep,
+    JobAnswer,
+    SegmentsAnswer,
+    SegmentsStep,
+    StepsBody,
+)
+from diskless_core.log.producer_snapshot import ProducerEntry
 from diskless_core.plugin.segment_compaction import BatchRange, SegmentPlan
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, TopicIdPartition
 from diskless_core.testing.remote_log_metadata_tools import segment
+from diskless_core.tiering.lent_job import Portion
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 3)
 LONG = st.integers(min_value=-1, max_value=2**63 - 1)
@@ -34,8 +46,34 @@ def test_a_plan_arrives_as_it_was_made(ranges):
         index_interval_bytes=4096,
         ranges=ranges,
     )
-    sent = SegmentAnswer(segment=PlannedAnswer.of(plan)).model_dump_json()
-    assert SegmentAnswer.model_validate_json(sent).segment.plan(PARTITION) == plan
+    portion = Portion(segments=[plan, plan], is_last=True)
+    sent = SegmentsAnswer.of(portion).model_dump_json()
+    assert SegmentsAnswer.model_validate_json(sent).portion(PARTITION) == portion
+
+
+@pytest.mark.parametrize("producers", [None, {}, {7: ProducerEntry(*range(7, 7 + len(ProducerEntry._fields)))}])
+def test_producers_arrive_with_the_first_portion(producers):
+    portion = Portion(segments=[], is_last=False, producers=producers)
+    sent = SegmentsAnswer.of(portion).model_dump_json()
+    assert SegmentsAnswer.model_validate_json(sent).portion(PARTITION) == portion
+
+
+def test_steps_arrive_as_they_were_asked_for():
+    steps = [
+        SegmentsStep(partition=1, number=0),
+        BeginStep(partition=1, start_offset=5, token="a"),
+        FinishStep(segment_id=uuid.UUID(int=1), custom_metadata=b"\xff\x00"),
+        FinishStep(segment_id=uuid.UUID(int=2), custom_metadata=None),
+        AbandonStep(segment_id=uuid.UUID(int=3)),
+    ]
+    assert StepsBody.model_validate(StepsBody(steps=steps).model_dump(mode="json")).steps == steps
+
+
+def test_more_steps_than_a_request_may_have_are_refused():
+    step = SegmentsStep(partition=0, number=0).model_dump()
+    StepsBody.model_validate({"steps": [step] * STEPS_IN_REQUEST})
+    with pytest.raises(ValidationError, match="at most"):
+        StepsBody.model_validate({"steps": [step] * (STEPS_IN_REQUEST + 1)})
 
 
 def test_partitions_keep_their_order():
@@ -48,7 +86,7 @@ def test_partitions_keep_their_order():
 
 def test_a_copy_arrives_as_it_was_noted():
     metadata = segment(1, 0, 9)
-    assert CopyAnswer.model_validate_json(CopyAnswer.of(metadata).model_dump_json()).metadata() == metadata
+    assert BeginAnswer.model_validate_json(BeginAnswer.of(metadata).model_dump_json()).metadata() == metadata
 
 
 def test_a_record_that_is_no_copy_is_refused():
@@ -59,9 +97,11 @@ def test_a_record_that_is_no_copy_is_refused():
         broker_id=1,
     )
     with pytest.raises(TypeError, match="RemoteLogSegmentMetadataUpdate"):
-        CopyAnswer(record=records.encode(update)).metadata()
+        BeginAnswer(record=records.encode(update)).metadata()
 
 
 def test_what_a_driver_must_not_say_is_refused():
-    with pytest.raises(ValidationError, match="extra"):
-        CopyBody.model_validate({"token": "a", "other": 1})
+    known = {"step": "begin", "partition": 0, "start_offset": 0, "token": "a"}
+    for wrong, message in (({"other": 1}, "[Ee]xtra"), ({"step": "other"}, "other"), ({"token": None}, "string")):
+        with pytest.raises(ValidationError, match=message):
+            StepsBody.model_validate({"steps": [known | wrong]})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from diskless_core.admin.driver_models import CopyAnswer, CopyBody, FinishAnswer
+from diskless_core.admin.driver_models import FinishAnswer, FinishStep, SegmentsStep
 from diskless_core.cli.admin_client import NoAnswerError, RefusedError
 from diskless_core.cli.lent_job_client import LentJobClient
 
@@ -62,23 +64,43 @@ def brokers() -> Iterator[list[LossyBroker]]:
         broker.end()
 
 
-async def test_a_step_is_asked_for_until_there_is_a_whole_answer(brokers):
-    brokers.append(LossyBroker({"taken": True}, lost=3))
+STEP = FinishStep(segment_id=uuid.UUID(int=1), custom_metadata=None)
+
+
+async def test_a_batch_of_steps_is_asked_for_until_there_is_a_whole_answer(brokers):
+    answers = [{"step": "finish", "taken": True}, {"step": "refused", "error_code": 503, "message": "no"}]
+    brokers.append(LossyBroker({"answers": answers}, lost=3))
     client = LentJobClient(brokers[0].url)
-    answer = await client.step("job", "POST", "/copies/x/finish", FinishAnswer, CopyBody(token="a"))
+    steps = client.steps("job")
+    other = STEP.model_copy(update={"segment_id": uuid.UUID(int=2)})
+    taken, refused = await asyncio.gather(
+        steps.ask(STEP, FinishAnswer), steps.ask(other, FinishAnswer), return_exceptions=True
+    )
     client.close()
-    assert answer.taken
-    assert brokers[0].bodies == [{"token": "a"}] * 4
+    assert taken.taken
+    assert (type(refused), refused.reason) == (RefusedError, "no")
+    assert brokers[0].bodies == [{"steps": [STEP.model_dump(mode="json"), other.model_dump(mode="json")]}] * 4
 
 
 async def test_a_refusal_is_final(brokers):
     brokers.append(LossyBroker({"error_code": 409, "message": "the compaction has ended"}, lost=0, status=409))
     client = LentJobClient(brokers[0].url)
     with pytest.raises(RefusedError) as refused:
-        await client.step("job", "POST", "/copies/x/finish", CopyAnswer, CopyBody(token="a"))
+        await client.steps("job").ask(STEP, FinishAnswer)
     client.close()
     assert refused.value.reason == "the compaction has ended"
     assert len(brokers[0].bodies) == 1
+
+
+async def test_a_client_that_is_closed_asks_no_more(brokers):
+    brokers.append(LossyBroker({}, lost=1000))
+    client = LentJobClient(brokers[0].url)
+    asked = asyncio.create_task(client.steps("job").ask(SegmentsStep(partition=0, number=0), FinishAnswer))
+    while len(brokers[0].bodies) < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    client.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
 
 
 async def test_patience_with_a_silent_broker_has_an_end(brokers):

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from diskless_core.admin.driver_models import BeginStep, Step, StepsBody
 from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.log import producer_snapshot
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.errors import PluginError
+from diskless_core.plugin.remote_storage import IndexType, RemoteStorageError
 from diskless_core.plugin.segment_compaction import (
     CompactionJob,
     SegmentCompaction,
@@ -23,6 +26,7 @@ from diskless_core.plugin.segment_compaction import (
 )
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.tiering import lent_job
 from diskless_core.tiering.compaction import CompactionRequest, Compactor, UnknownJobError, UnknownTopicError
 from diskless_core.tiering.lent_job import JobNotRunningError, LentJob, UnknownStepError
 from diskless_core.tiering.report import JobState
@@ -32,6 +36,26 @@ from tests.support.produce_path import ProducePath
 from tests.support.virtual_time import run
 
 EVERYTHING = CompactionRequest(everything=True)
+
+
+class RecordingClient(InProcessClient):
+    """Keeps the steps of each request, in order."""
+
+    def __init__(self, compactor: Compactor) -> None:
+        super().__init__(compactor)
+        self.batches: list[list[Step]] = []
+
+    @property
+    def begun(self) -> int:
+        """Copies that were asked for."""
+        return sum(isinstance(step, BeginStep) for batch in self.batches for step in batch)
+
+    async def _ask(
+        self, threads: Any, stop: Any, timeout_s: Any, method: str, path: str, answer: Any, body: Any
+    ) -> Any:
+        if isinstance(body, StepsBody):
+            self.batches.append(body.steps)
+        return await super()._ask(threads, stop, timeout_s, method, path, answer, body)
 
 
 class Stuck(SegmentCompaction):
@@ -81,9 +105,7 @@ async def lent(compactor: Compactor, driver: str = "driver") -> LentJob:
 
 
 async def first_of(job: LentJob, index: int = 0) -> SegmentPlan:
-    plan = await job.segment(index, 0)
-    assert plan is not None
-    return plan
+    return (await job.segments(index, 0)).segments[0]
 
 
 async def assert_clean(world: CompactionWorld) -> None:
@@ -105,14 +127,15 @@ async def test_an_engine_elsewhere_makes_the_same_segments(world: CompactionWorl
 
 @on_a_world
 async def test_a_step_whose_answer_was_lost_is_done_once(world: CompactionWorld) -> None:
-    compactor = world.compactor()
-    client = InProcessClient(compactor)
+    compactor = world.compactor(parallel_partitions=2)
+    client = RecordingClient(compactor)
     client.loses_answers = True
     report = await drive(compactor, WorldBackends(world), client)
     assert (report.state, report.failures) == (JobState.FINISHED, [])
     made = len(world.tiered_ids(0)) + len(world.tiered_ids(1))
     assert (report.segments, report.of("t").segments_lost) == (made, 0)
-    assert sum(path.endswith("/copy") for path in client.sent) == made
+    assert client.begun == made
+    assert max(map(len, client.batches)) == 2, "steps of two partitions do not go together"
     known = [len(world.metadata.ledger.log(world.partition(index)).segments()) for index in range(2)]
     assert sum(known) == made
     await assert_clean(world)
@@ -123,10 +146,70 @@ async def test_producers_go_on_where_the_segments_before_ended(world: Compaction
     await world.produce(0, b"a", producer_id=7, producer_epoch=0, base_sequence=0)
     compactor = world.compactor()
     await drive(compactor, WorldBackends(world))
+    made = len(world.tiered_ids(0))
     await world.fill(0, 2)
-    client = InProcessClient(compactor)
-    await drive(compactor, WorldBackends(world), client)
-    assert any(path.endswith("/producers") for path in client.sent)
+    await drive(compactor, WorldBackends(world))
+    next_id = world.tiered_ids(0)[made]
+    snapshot = world.remote.segments[next_id].indexes[IndexType.PRODUCER_SNAPSHOT]
+    assert [*producer_snapshot.decode(bytes(snapshot))] == [7]
+
+
+@on_a_world
+async def test_producers_that_cannot_be_read_end_their_partition(world: CompactionWorld) -> None:
+    await world.compact()
+    await world.fill(0)
+    await world.fill(1, 2)
+    before, first = world.tiered_ids(0), world.partition(0)
+    healthy = world.remote.fetch_index
+
+    async def broken(metadata: Any, index: Any) -> Any:
+        if metadata.segment_id.topic_id_partition == first:
+            raise RemoteStorageError("the disk is gone", retriable=False)
+        return await healthy(metadata, index)
+
+    world.remote.fetch_index = broken  # type: ignore[method-assign]
+    compactor = world.compactor()
+    report = await drive(compactor, WorldBackends(world))
+    job = await lent(compactor)
+    with pytest.raises(SegmentCompactionError, match="the producers of t-0 before offset"):
+        await job.segments(0, 0)
+    world.remote.fetch_index = healthy  # type: ignore[method-assign]
+    with pytest.raises(SegmentCompactionError, match="the producers of t-0 before offset"):
+        await job.segments(0, 1)
+    job.end(0, None)
+    assert report.state is JobState.FAILED
+    assert "the producers of t-0 before offset" in report.failures[0]
+    assert world.tiered_ids(0) == before
+    assert report.segments >= 1
+
+
+@on_a_world
+async def test_portions_of_one_segment_make_the_same_segments(world: CompactionWorld) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lent_job, "PORTION_RANGES", 1)
+        compactor = world.compactor(parallel_partitions=2)
+        client = RecordingClient(compactor)
+        client.loses_answers = True
+        report = await drive(compactor, WorldBackends(world), client)
+    assert (report.state, report.failures) == (JobState.FINISHED, [])
+    assert report.segments == len(world.tiered_ids(0)) + len(world.tiered_ids(1)) > 3
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_portion_is_told_again_until_it_is_copied(world: CompactionWorld) -> None:
+    job = await lent(world.compactor())
+    portion = await job.segments(0, 0)
+    assert (portion.is_last, len(portion.segments) > 1, portion.producers) == (True, True, {})
+    assert await job.segments(0, 0) is portion
+    await job.begin(0, portion.segments[1].start_offset, "token")
+    with pytest.raises(UnknownStepError, match="portion 0 cannot be planned where 1 comes next"):
+        await job.segments(0, 0)
+    after = await job.segments(0, 1)
+    assert (after.is_last, after.segments, after.producers) == (True, [], None)
+    await job.begin(0, portion.segments[0].start_offset, "another")
+    assert await job.segments(0, 1) is after
+    job.end(0, None)
 
 
 @on_a_world
@@ -270,11 +353,12 @@ async def test_copies_that_the_broker_cannot_see_are_not_taken_and_end_the_job(w
 @on_a_world
 async def test_a_driver_that_looks_elsewhere_for_objects_begins_nothing(world: CompactionWorld) -> None:
     compactor = world.compactor()
-    client = InProcessClient(compactor)
+    client = RecordingClient(compactor)
     backends = WorldBackends(world, objects=MemoryWalObjectStore(world.path.clock))
     report = await drive(compactor, backends, client)
     assert "it needs the same wal_object_store settings as the broker" in report.failures[0]
-    assert not any(path.endswith("/copy") for path in client.sent)
+    assert client.batches
+    assert client.begun == 0
 
 
 @on_a_world
@@ -283,8 +367,8 @@ async def test_steps_that_do_not_exist_are_refused(world: CompactionWorld) -> No
     job = await lent(compactor)
     plan = await first_of(job)
     wrong: list[tuple[Coroutine[Any, Any, Any], str]] = [
-        (job.segment(99, 0), "has no partition 99"),
-        (job.segment(0, 2), "segment 2 cannot be planned where 1 comes next"),
+        (job.segments(99, 0), "has no partition 99"),
+        (job.segments(0, 2), "portion 2 cannot be planned where 1 comes next"),
         (job.begin(0, plan.start_offset + 1, "token"), "no segment of partition 0 was planned at offset 1"),
         (job.begin(1, 0, "token"), "no segment of partition 1 was planned"),
         (job.finish(world.path.clock.new_uuid(), None), "has begun no copy"),
@@ -297,7 +381,7 @@ async def test_steps_that_do_not_exist_are_refused(world: CompactionWorld) -> No
         compactor.lent("other")
     job.end(0, None)
     with pytest.raises(JobNotRunningError, match="its driver has ended it"):
-        await job.segment(0, 1)
+        await job.segments(0, 1)
 
 
 @on_a_world
@@ -331,13 +415,33 @@ async def test_a_plan_that_fails_says_so_as_often_as_it_is_asked_for(world: Comp
     world.shard.runs_from = broken  # type: ignore[method-assign]
     for _ in range(2):
         with pytest.raises(SegmentCompactionError, match="t-0 cannot be planned: the disk is gone"):
-            await job.segment(0, 0)
+            await job.segments(0, 0)
     world.shard.runs_from = healthy  # type: ignore[method-assign]
     with pytest.raises(SegmentCompactionError):
-        await job.segment(0, 0)
-    assert await job.segment(1, 0) is not None
+        await job.segments(0, 0)
+    assert (await job.segments(1, 0)).segments
     job.end(0, "t-0")
     assert (await ended(compactor, job.report.id)).failures == ["t-0"]
+
+
+@on_a_world
+async def test_what_was_planned_before_a_failure_is_told_and_the_failure_next(world: CompactionWorld) -> None:
+    healthy = world.shard.runs_from
+
+    async def breaks_off(key: Any, offset: int) -> Any:
+        if offset:
+            raise CoordinatorStoreError("the disk is gone")
+        return (await healthy(key, offset))[:-1]
+
+    job = await lent(world.compactor())
+    world.shard.runs_from = breaks_off  # type: ignore[method-assign]
+    portion = await job.segments(0, 0)
+    assert (portion.is_last, len(portion.segments) > 0) == (False, True)
+    for _ in range(2):
+        with pytest.raises(SegmentCompactionError, match="t-0 cannot be planned: the disk is gone"):
+            await job.segments(0, 1)
+    world.shard.runs_from = healthy  # type: ignore[method-assign]
+    job.end(0, None)
 
 
 @on_a_world
@@ -360,10 +464,14 @@ async def test_a_driver_is_told_whether_there_is_no_job_or_none_any_more(world: 
     job = await lent(compactor)
     path = f"/compaction/{job.report.id}/driver"
     assert (await client._http.get("/compaction/other/driver")).status_code == 404
-    assert (await client._http.get(f"{path}/partitions/99/segments/0")).status_code == 404
+    steps = {"steps": [{"step": "segments", "partition": 99, "number": 0}]}
+    assert (await client._http.post("/compaction/other/driver/steps", json=steps)).status_code == 404
+    [refused] = (await client._http.post(f"{path}/steps", json=steps)).json()["answers"]
+    assert (refused["step"], refused["error_code"]) == ("refused", 404)
     assert (await client._http.get(path)).json()["topics"][0]["topic"] == "t"
     body = {"bytes_copied": 0, "failure": None}
     assert (await client._http.post(f"{path}/end", json=body)).status_code == 200
     await ended(compactor, job.report.id)
     again = await client._http.post(f"{path}/end", json=body)
     assert (again.status_code, again.json()["message"]) == (409, "the compaction has ended")
+    assert (await client._http.post(f"{path}/steps", json=steps)).status_code == 409
