@@ -14,11 +14,13 @@ class Events(NamedTuple):
     """One application.
 
     Attributes:
-        ready_ms: when its first executor was there, in milliseconds since the epoch.
-        task_s: seconds of each task.
+        started_ms: when it was begun, in milliseconds since the epoch.
+        ready_ms: when Python ran on its executors: when its first job had ended, which does nothing else.
+        task_s: seconds of each task since then.
         shuffle_bytes: written and read between tasks.
     """
 
+    started_ms: int
     ready_ms: int
     task_s: Sequence[float]
     shuffle_bytes: int
@@ -26,18 +28,20 @@ class Events(NamedTuple):
 
 def read(folder: Path) -> Events:
     """The only application whose event log is in a folder."""
-    ready_ms, task_s, shuffle_bytes = 0, [], 0
+    started_ms, ready_ms, task_s, shuffle_bytes = 0, 0, [], 0
     for event in _events(folder):
         match event["Event"]:
-            case "SparkListenerExecutorAdded":
-                ready_ms = ready_ms or int(event["Timestamp"])
-            case "SparkListenerTaskEnd":
+            case "SparkListenerApplicationStart":
+                started_ms = int(event["Timestamp"])
+            case "SparkListenerJobEnd":
+                ready_ms = ready_ms or int(event["Completion Time"])
+            case "SparkListenerTaskEnd" if ready_ms:
                 info, metrics = event["Task Info"], event["Task Metrics"]
                 task_s.append((info["Finish Time"] - info["Launch Time"]) / 1000)
                 shuffle_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
                 shuffle_bytes += metrics["Shuffle Read Metrics"]["Remote Bytes Read"]
                 shuffle_bytes += metrics["Shuffle Read Metrics"]["Local Bytes Read"]
-    return Events(ready_ms, task_s, shuffle_bytes)
+    return Events(started_ms, ready_ms, task_s, shuffle_bytes)
 
 
 def _events(folder: Path) -> Iterator[Any]:
