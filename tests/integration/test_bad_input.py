@@ -246,6 +246,7 @@ def test_a_frame_is_the_same_however_it_is_cut(broker, wire, topic, cut):
 
 @pytest.mark.parametrize("api_key", REQUESTS)
 def test_damaged_requests_are_answered_or_end_their_connection(broker, wire, topic, api_key):
+    topic = f"damaged-{topic}-damaged"  # a damaged name must not be that of another test
     place = Place(topic, create_topic(wire, topic), f"group-of-{topic}")
     _, oldest, newest = api_versions.supported_versions(api_key)
     for _ in range(60):

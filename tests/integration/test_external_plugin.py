@@ -39,14 +39,14 @@ def build_wheel(source, folder):
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """The interpreter of a fresh environment with both wheels.
+    """The interpreter of a fresh environment with the wheels.
 
     Third-party packages come from the environment that runs the tests; its own installation of Diskless does not,
     as a path that a .pth file names is searched for packages but not for .pth files.
     """
     folder = tmp_path_factory.mktemp("external")
-    build_wheel(PROJECT, folder)
-    build_wheel(PLUGIN, folder)
+    for distribution in (PROJECT, PROJECT / "spark", PLUGIN):
+        build_wheel(distribution, folder)
     venv.create(folder / "venv", symlinks=True, with_pip=False)
     [own_packages] = (folder / "venv" / "lib").glob("python*/site-packages")
     install = [sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python", "install"]
