@@ -13,9 +13,10 @@ from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.context import ContextFactory
 from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.hookspecs import REMOTE_STORAGE, SEGMENT_COMPACTION, WAL_OBJECT_STORE
-from diskless_core.plugin.manager import ContextFactory, PluginManager, SelectedPlugin
+from diskless_core.plugin.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction
 from diskless_core.plugin.wal_object_store import WalObjectStore

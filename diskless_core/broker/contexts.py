@@ -5,20 +5,14 @@ from __future__ import annotations
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.manager import ContextFactory
+from diskless_core.plugin.context import ContextFactory, contexts_in
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.snapshot import reading
 
 
 def plugin_contexts(config: BrokerConfig, clock: Clock, *, node_id: int) -> ContextFactory:
-    """Contexts for the plugins of the node `node_id`, each with a folder of its own below `log.dirs`."""
-    folder = config.data_dir.absolute()
-
-    def context_of(noun: str, name: str) -> PluginContext:
-        return PluginContext(node_id=node_id, data_dir=folder / noun / name, log_dir=folder, clock=clock)
-
-    return context_of
+    """Contexts for the plugins of the node `node_id`, in the folder that is configured."""
+    return contexts_in(config.data_dir.absolute(), clock, node_id=node_id)
 
 
 def snapshot_prefix(config: BrokerConfig) -> str:

@@ -21,7 +21,8 @@ from diskless_core.coordinator.ledger import CoordinatorLedger
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.positions import Positions
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.manager import ContextFactory, PluginManager
+from diskless_core.plugin.context import ContextFactory
+from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.compaction import Compactor
 from diskless_core.tiering.compaction_worker import CompactionWorker

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from diskless_core.plugin.config import PluginSettings, redact, secret_values
-from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.context import ContextFactory
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.discovery import (
     LOAD_PLUGINS_VARIABLE,
@@ -30,9 +30,6 @@ from diskless_core.plugin.hookspecs import NOUNS, Noun
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin, load_plugin
 
 InterfaceT = TypeVar("InterfaceT")
-
-ContextFactory = Callable[[str, str], PluginContext]
-"""Makes the context of the plugin (noun, name)."""
 
 
 class SelectedPlugin(NamedTuple):

@@ -11,10 +11,17 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from diskless_core.clock import Clock
+from diskless_core.plugin.remote_storage import RemoteStorageError
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether an object store or remote storage can do later what it could not do now."""
+    return isinstance(error, RemoteStorageError | WalObjectStoreError) and error.retriable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +49,7 @@ class Retrying:
         backoff: Backoff,
         clock: Clock,
         *,
-        is_retriable: Callable[[BaseException], bool],
+        is_retriable: Callable[[BaseException], bool] = is_retriable,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.backoff = backoff

@@ -6,6 +6,7 @@ Diskless coordinators where their records lie. Each is of a moment of its own.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ class _Head(NamedTuple):
     end_offset: int
 
 
-class _Reader:
+class _Reader(ABC):
     """Reads the columns that are wanted of some tables, whatever others there are."""
 
     def __init__(self, manifest: Manifest, columns: Mapping[str, Sequence[str]]) -> None:
@@ -123,9 +124,9 @@ class _Reader:
             for values in map(self._columns[table], rows):
                 self.put(table, values)
 
+    @abstractmethod
     def put(self, table: str, values: tuple[Any, ...]) -> None:
         """Take the wanted columns of a row."""
-        raise NotImplementedError
 
 
 class _ClusterReader(_Reader):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 
+from diskless_core.clock import SystemClock
 from diskless_core.plugin.remote_storage import (
     IndexType,
     LogSegmentData,
@@ -73,6 +73,7 @@ class FolderSegments(RemoteStorage):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._faults = folder / "faults"
+        self._clock = SystemClock()
 
     async def start(self) -> None:
         try:
@@ -94,7 +95,7 @@ class FolderSegments(RemoteStorage):
             raise access_denied()
         if self._happens("fail"):
             raise unavailable()
-        growing = self._folder / f"growing-{uuid.uuid4().hex}"  # noqa: TID251 - two attempts may write at once
+        growing = self._folder / f"growing-{self._clock.new_uuid().hex}"  # two attempts may write at once
         for suffix, content in files.items():
             growing.write_bytes(content)
             growing.replace(self._path(metadata, suffix))

@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable
 from diskless_core.clock import Clock
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.plugin import retrying
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
-from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.plugin.retrying import Backoff, Retrying
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 ATTEMPTS = 6
 """How often a step is tried in all. After that, it is the next round's."""
@@ -39,6 +38,8 @@ class Retries(Retrying):
 
 def is_retriable(error: BaseException) -> bool:
     """Whether the same step can succeed on this node."""
-    if isinstance(error, RemoteStorageError | RemoteLogMetadataError | WalObjectStoreError):
+    if isinstance(error, RemoteLogMetadataError):
         return error.retriable
-    return isinstance(error, CoordinatorError) and not isinstance(error, NotCoordinatorError)
+    if isinstance(error, CoordinatorError):
+        return not isinstance(error, NotCoordinatorError)
+    return retrying.is_retriable(error)

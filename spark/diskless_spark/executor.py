@@ -15,7 +15,8 @@ from diskless_core.clock import SystemClock
 from diskless_core.log import producer_snapshot
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.remote_storage import RemoteStorageError
-from diskless_core.plugin.segment_building.backends import is_retriable, started_backends
+from diskless_core.plugin.retrying import is_retriable
+from diskless_core.plugin.segment_building.backends import started_backends
 from diskless_core.plugin.segment_building.builder import SegmentBuilder, SegmentBuildError, partition_name
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentPlan

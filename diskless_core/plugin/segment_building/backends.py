@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from diskless_core.clock import Clock
-from diskless_core.plugin.remote_storage import IndexType, LogSegmentData, RemoteStorage, RemoteStorageError
+from diskless_core.plugin.remote_storage import IndexType, LogSegmentData, RemoteStorage
 from diskless_core.plugin.retrying import Retrying
 from diskless_core.plugin.segment_compaction import BackendSources
 from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, WalObjectStore, WalObjectStoreError
@@ -93,7 +93,7 @@ async def started_backends(
     Raises:
         WalObjectStoreError, RemoteStorageError: one of them cannot be reached.
     """
-    retrying = Retrying(sources.backoff, clock, is_retriable=is_retriable)
+    retrying = Retrying(sources.backoff, clock)
     objects, remote_storage = sources.objects(), sources.remote_storage()
     try:
         await retrying.do(objects.start_reading)
@@ -102,8 +102,3 @@ async def started_backends(
     finally:
         await remote_storage.stop()
         await objects.stop()
-
-
-def is_retriable(error: BaseException) -> bool:
-    """Whether a backend can do later what it could not do now."""
-    return isinstance(error, RemoteStorageError | WalObjectStoreError) and error.retriable

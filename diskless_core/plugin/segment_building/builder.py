@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.remote_storage import LogSegmentData, RemoteStorage, RemoteStorageError
-from diskless_core.plugin.segment_building.backends import is_retriable
+from diskless_core.plugin.retrying import is_retriable
 from diskless_core.plugin.segment_building.reads import SharedReads
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_core.plugin.segment_building.stream import SegmentStream

@@ -20,7 +20,7 @@ import structlog
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.retrying import Backoff, Retrying
-from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Part
 from diskless_core.snapshot.known_objects import known_objects_of_part
@@ -183,11 +183,7 @@ def read_page(prefix: str, page: bytes | bytearray) -> list[str]:
 # --- tools -------------------------------------------------------------------------------------------------------
 
 
-def _is_retriable(error: BaseException) -> bool:
-    return isinstance(error, WalObjectStoreError) and error.retriable
-
-
-_retrying = Retrying(_BACKOFF, SystemClock(), is_retriable=_is_retriable)
+_retrying = Retrying(_BACKOFF, SystemClock())
 
 
 async def _is_there(store: WalObjectStore, key: str) -> bool:

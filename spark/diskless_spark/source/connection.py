@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import javaproperties
 from pydantic import ValidationError
 
 from diskless_core.clock import SystemClock
-from diskless_core.plugin.config import PluginSettings, environment_name
-from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.config import environment_name
+from diskless_core.plugin.context import TOOL_NODE_ID, contexts_in
 from diskless_core.plugin.errors import PluginError, nearest
 from diskless_core.plugin.hookspecs import NOUNS, REMOTE_STORAGE, WAL_OBJECT_STORE
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.snapshot import reading
 from diskless_spark.source.options import SourceOptionError, SourceOptions
 
-_NO_NODE = -1
 _ADMIN_LISTENER = "admin.listener"
 _DEFAULT_ADMIN_LISTENER = "http://127.0.0.1:9644"
 _WAL_OBJECT_PREFIX = "diskless.wal.object.prefix"
@@ -35,39 +33,20 @@ _DEFAULT_LOG_DIRS = "diskless-data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
-    """A backend to be made wherever it is needed. `settings` may be secret."""
-
-    noun: str
-    name: str
-    factory: Callable[[PluginContext, Any], Any]
-    settings: PluginSettings
-    folder: Path
-
-    def make(self) -> Any:
-        """It is not started."""
-        context = PluginContext(
-            node_id=_NO_NODE, data_dir=self.folder / self.noun / self.name, log_dir=self.folder, clock=SystemClock()
-        )
-        return self.factory(context, self.settings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A Diskless. `url` is that of a broker's HTTP interface, `snapshot_prefix` what keys of snapshots begin with."""
+    """A Diskless, as it is sent to executors.
 
-    wal_object_store: Backend
-    remote_storage: Backend
+    Attributes:
+        objects, segments: make the backends, not started, wherever they are needed. They hold settings, which may be
+            secret.
+        url: of a broker's HTTP interface.
+        snapshot_prefix: what keys of snapshots begin with.
+    """
+
+    objects: Callable[[], WalObjectStore] = field(repr=False)
+    segments: Callable[[], RemoteStorage] = field(repr=False)
     url: str
     snapshot_prefix: str
-
-    def objects(self) -> WalObjectStore:
-        store: WalObjectStore = self.wal_object_store.make()
-        return store
-
-    def segments(self) -> RemoteStorage:
-        storage: RemoteStorage = self.remote_storage.make()
-        return storage
 
 
 def connect(options: SourceOptions, environ: Mapping[str, str] = os.environ) -> Connection:
@@ -79,11 +58,11 @@ def connect(options: SourceOptions, environ: Mapping[str, str] = os.environ) -> 
     properties = _Properties(_read(options.config), environ, options.settings)
     plugins = PluginManager.discover(environ)
     folder = Path(properties.get(_LOG_DIRS, _DEFAULT_LOG_DIRS).partition(",")[0].strip()).absolute()
-    backends = {
-        noun.name: _backend(noun.name, properties, plugins, folder) for noun in (WAL_OBJECT_STORE, REMOTE_STORAGE)
-    }
+    contexts = contexts_in(folder, SystemClock(), node_id=TOOL_NODE_ID)
+    selected = {noun.name: _selected(noun.name, properties, plugins) for noun in (WAL_OBJECT_STORE, REMOTE_STORAGE)}
     return Connection(
-        **backends,
+        objects=plugins.source(WAL_OBJECT_STORE, selected, contexts),
+        segments=plugins.source(REMOTE_STORAGE, selected, contexts),
         url=options.url or properties.get(_ADMIN_LISTENER, _DEFAULT_ADMIN_LISTENER).rstrip("/"),
         snapshot_prefix=reading.prefix_beside(properties.get(_WAL_OBJECT_PREFIX, _DEFAULT_WAL_OBJECT_PREFIX)),
     )
@@ -116,7 +95,7 @@ class _Properties:
         return default if found is None else found
 
 
-def _backend(noun: str, properties: _Properties, plugins: PluginManager, folder: Path) -> Backend:
+def _selected(noun: str, properties: _Properties, plugins: PluginManager) -> SelectedPlugin:
     name = properties.get(noun, NOUNS[noun].default)
     try:
         descriptor = plugins.get(noun, name).descriptor
@@ -137,4 +116,4 @@ def _backend(noun: str, properties: _Properties, plugins: PluginManager, folder:
         words = "; ".join(f"{prefix}{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in problems)
         # Without its cause, which may hold secrets.
         raise SourceOptionError(words) from None
-    return Backend(noun=noun, name=name, factory=descriptor.factory, settings=settings, folder=folder)
+    return SelectedPlugin(descriptor, settings)

@@ -14,10 +14,9 @@ from diskless_core.plugin.remote_storage import (
     IndexType,
     RemoteResourceNotFoundError,
     RemoteStorage,
-    RemoteStorageError,
 )
 from diskless_core.plugin.retrying import Backoff, Retrying
-from diskless_core.plugin.wal_object_store import ObjectData, ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectData, ObjectNotFoundError, WalObjectStore
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_spark.source.connection import Connection
@@ -37,7 +36,7 @@ class Stores:
         self._connection = connection
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="diskless-reads", daemon=True)
-        self._retrying = Retrying(_BACKOFF, SystemClock(), is_retriable=_is_retriable)
+        self._retrying = Retrying(_BACKOFF, SystemClock())
         self._objects: asyncio.Task[WalObjectStore] | None = None
         self._segments: asyncio.Task[RemoteStorage] | None = None
 
@@ -118,10 +117,6 @@ class Stores:
         for opening in opened:
             if opening.exception() is None:
                 await opening.result().stop()
-
-
-def _is_retriable(error: BaseException) -> bool:
-    return isinstance(error, WalObjectStoreError | RemoteStorageError) and error.retriable
 
 
 def _name(segment: RemoteLogSegmentMetadata) -> str:

@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from diskless_core.coordinator.commands import HandOver
-from diskless_core.coordinator.schema import FILES
 from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.snapshot import reading
-from diskless_core.snapshot.format import Manifest, Part, SnapshotError
-from diskless_core.snapshot.known_objects import FILE_TABLES, known_objects, known_objects_of_part
+from diskless_core.snapshot.format import Manifest, SnapshotError
+from diskless_core.snapshot.known_objects import known_objects_of_part
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
@@ -47,7 +45,12 @@ class Place:
         return await shard.take_snapshot(self.snapshots)
 
     async def known(self) -> set[str]:
-        return {key async for keys in known_objects(self.objects, PREFIX) for key in keys}
+        found = set[str]()
+        for manifest in (await reading.manifests(self.objects, PREFIX)).values():
+            for part in manifest.parts:
+                data = await reading.read_part(self.objects, part)
+                found.update(*known_objects_of_part(manifest.tables, part, data))
+        return found
 
 
 def on_a_place(story: Callable[[Place], Awaitable[None]]) -> None:
@@ -61,11 +64,6 @@ def on_a_place(story: Callable[[Place], Awaitable[None]]) -> None:
     run(main)
 
 
-def test_every_table_with_a_row_for_each_object_is_looked_at():
-    keyed = {table.name for table in DisklessMachine().tables if table.spec.key == FILES.spec.key}
-    assert keyed == set(FILE_TABLES)
-
-
 def test_objects_that_were_committed_handed_over_or_refused_are_known():
     async def story(place: Place) -> None:
         first, second = place.nodes
@@ -76,6 +74,8 @@ def test_objects_that_were_committed_handed_over_or_refused_are_known():
         assert await place.known() == set(), "there is no snapshot yet"
         await place.take()
         assert await place.known() == {"committed", "refused", "handed-over"}
+        everything = ["committed", "refused", "handed-over", "elsewhere", "never"]
+        assert set(await first.shard.describe_files(everything)) == await place.known()
         await place.take(1)
         await first.commit(commit_of("later", batch()))
         assert await place.known() == {"committed", "refused", "handed-over", "elsewhere"}
@@ -96,37 +96,5 @@ def test_parts_can_be_read_one_by_one():
         other_version = {**taken.tables, "files": ["key:TEXT"]}
         with pytest.raises(SnapshotError, match="its table files has no object_key"):
             list(known_objects_of_part(other_version, part, data))
-
-    on_a_place(story)
-
-
-def test_a_snapshot_that_vanishes_while_it_is_read_is_no_hindrance():
-    async def story(place: Place) -> None:
-        node = place.nodes[0]
-        await node.commit(commit_of("one", batch()))
-        await place.take()
-        await node.commit(commit_of("two", batch()))
-        read_part = reading.read_part
-
-        async def replaced_meanwhile(objects: MemoryWalObjectStore, part: Part) -> bytes:
-            monkeypatch.undo()
-            manifest = await place.take()
-            await place.snapshots.remove_older(SHARD_ID, manifest)
-            return await read_part(objects, part)
-
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(reading, "read_part", replaced_meanwhile)
-            assert await place.known() == {"one", "two"}
-
-    on_a_place(story)
-
-
-def test_a_shard_whose_snapshots_are_all_damaged_is_an_error():
-    async def story(place: Place) -> None:
-        await place.nodes[0].commit(commit_of("one", batch()))
-        (part,) = (await place.take()).parts
-        place.objects.objects[part.key] = b"?" * part.size
-        with pytest.raises(SnapshotError, match="no snapshot of __diskless_metadata-0 can be read"):
-            await place.known()
 
     on_a_place(story)

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from diskless_core.broker.contexts import snapshot_prefix
+from diskless_core.broker.contexts import plugin_contexts, snapshot_prefix
 from diskless_core.config.broker import BrokerConfig
 from diskless_spark.source.connection import connect
 from diskless_spark.source.layouts import LayoutError, Layouts
@@ -15,6 +15,14 @@ from diskless_spark.source.options import SnapshotKind, SourceOptionError, parse
 
 def options(**given: str):
     return parse({"subscribe": "a"} | given, is_stream=False)
+
+
+def context_of(source):
+    return source.args[0]
+
+
+def settings_of(source):
+    return source.args[1]
 
 
 @pytest.fixture
@@ -30,9 +38,9 @@ def config(tmp_path):
 
 def test_all_comes_from_the_file(config, tmp_path):
     found = connect(options(**{"diskless.config": config}), {})
-    assert found.wal_object_store.settings.url == "file:///from-file"
-    assert found.wal_object_store.settings.threads == 7
-    assert found.remote_storage.folder == tmp_path / "one"
+    assert settings_of(found.objects).url == "file:///from-file"
+    assert settings_of(found.objects).threads == 7
+    assert context_of(found.segments).log_dir == tmp_path / "one"
     assert (found.url, found.snapshot_prefix) == ("http://10.0.0.1:9000", "wal/prod-snapshots")
 
 
@@ -40,7 +48,9 @@ def test_what_is_not_configured_is_where_a_broker_has_it():
     defaults = BrokerConfig()
     found = connect(options(), {})
     assert (found.url, found.snapshot_prefix) == (str(defaults.admin_listener), snapshot_prefix(defaults))
-    assert found.wal_object_store.folder == defaults.data_dir.absolute()
+    assert context_of(found.objects) == plugin_contexts(defaults, context_of(found.objects).clock, node_id=-1)(
+        "wal_object_store", "fsspec"
+    )
 
 
 def test_options_win_over_the_environment_and_that_over_the_file(config):
@@ -50,8 +60,8 @@ def test_options_win_over_the_environment_and_that_over_the_file(config):
         "DISKLESS_CONFIG_WAL_OBJECT_STORE_FSSPEC_THREADS": "8",
     }
     found = connect(options(**given, **{"wal_object_store.fsspec.url": "file:///from-option"}), environ)
-    assert found.wal_object_store.settings.url == "file:///from-option"
-    assert found.wal_object_store.settings.threads == 8
+    assert settings_of(found.objects).url == "file:///from-option"
+    assert settings_of(found.objects).threads == 8
     assert found.url == "http://other:1"
 
 
