@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-TIMEOUT_S = 30
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -29,12 +27,6 @@ def group(both, topic):
 def rows(said, group):
     """The columns of a table's lines about a group, the group's name before the others."""
     return [columns for line in said.splitlines() if (columns := line.split())[:1] == [group]]
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def test_a_group_is_listed_described_moved_and_deleted(both, group):
@@ -85,7 +77,7 @@ def test_a_group_with_a_live_member_shows_it_and_is_not_changed(both, group, pro
         both.kafka.running("kafka-console-consumer", *consumer),
     ):
         for tools in (both.diskless, both.kafka):
-            wait_for(lambda tools=tools: f"{group}:0,1" in str(member(tools)))
+            wait_until(lambda tools=tools: f"{group}:0,1" in str(member(tools)), "the member is described")
         assert member(both.diskless) == member(both.kafka)
         assert member(both.diskless)[0][:3] == ["/127.0.0.1", "who|is{this}?", "2"]
         state = both.same("kafka-consumer-groups", "--describe", "--group", group, "--state")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -29,6 +28,7 @@ from tests.compat.kafka_tools import KafkaTools
 from tests.support.apache_kafka import TieredKafka, free_ports
 from tests.support.broker import BrokerProcess
 from tests.support.built_segments import PRODUCER_ID, BuiltPartition, read_segments
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("tiered-kafka")
 
@@ -38,7 +38,6 @@ NATIVE = "native"
 NATIVE_RECORDS = 5
 TRIMMED_TO = 50
 DELETED_TO = 7
-TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -251,7 +250,7 @@ def test_kafka_tools_say_where_the_log_and_its_local_part_begin(exported, kafka_
     assert offsets("earliest") == [0, TRIMMED_TO, DELETED_TO]
     assert offsets("earliest-local") == [120, 120, DELETED_TO]
     assert offsets("latest") == [120, 120, DELETED_TO]
-    wait_until(lambda: offsets("latest-tiered")[:2] == [119, 119])
+    wait_until(lambda: offsets("latest-tiered")[:2] == [119, 119], "all is tiered")
 
 
 @pytest.mark.parametrize("offset", [0, 1, 57, 119])
@@ -338,7 +337,7 @@ def make_importer(target, storages, kafka):
 async def test_what_kafka_has_tiered_is_imported_with_its_offsets_and_epochs(exported, storages, cluster):
     values = native_values(0) + native_values(1)
     native = cluster.topic(NATIVE)
-    wait_until(lambda: cluster.offsets(native, kafka_cluster.LATEST_TIERED)[0] == len(values) - 1)
+    wait_until(lambda: cluster.offsets(native, kafka_cluster.LATEST_TIERED)[0] == len(values) - 1, "all is tiered")
     target = BuiltTopics()
     importer = make_importer(target, storages, exported.kafka)
 
@@ -357,7 +356,9 @@ async def test_what_kafka_has_tiered_is_imported_with_its_offsets_and_epochs(exp
 
 def test_diskless_serves_what_it_imported_and_goes_on(exported, cluster, diskless):
     native = cluster.topic(NATIVE)
-    wait_until(lambda: cluster.offsets(native, kafka_cluster.LATEST_TIERED)[0] == 2 * NATIVE_RECORDS - 1)
+    wait_until(
+        lambda: cluster.offsets(native, kafka_cluster.LATEST_TIERED)[0] == 2 * NATIVE_RECORDS - 1, "all is tiered"
+    )
     from_kafka = ("import", "kafka", f"--topic={NATIVE}", f"--bootstrap={exported.kafka.bootstrap}")
     for _ in range(2):
         said = diskless.run(*from_kafka, f"--tiered-storage-dir={exported.kafka.storage}")
@@ -391,10 +392,3 @@ def report(topic, partition, segments, size_bytes, next_offset, log_end_offset):
         next_offset=next_offset,
         log_end_offset=log_end_offset,
     )
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from tests.support.requests import (
     list_offset,
     produce_request,
 )
+from tests.support.waiting import wait_until
 from tests.support.wire import WireClient
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -37,7 +36,6 @@ SOON = {
     "log.retention.check.interval.ms": "50",
     "diskless.file.delete.delay.ms": "200",
 }
-PATIENCE_S = 30.0
 _Topic = DeleteRecordsRequest.DeleteRecordsTopic
 
 
@@ -73,13 +71,6 @@ def delete_records(
 def objects_of(broker: BrokerProcess) -> set[Path]:
     root = broker.folder / "data" / "wal-objects"
     return {path for path in root.rglob("*") if path.is_file() and INCOMING not in path.parts}
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        threading.Event().wait(0.02)
 
 
 def values_from(wire: WireClient, topic: str, offset: int, partition: int = 0) -> list[bytes]:
@@ -213,7 +204,7 @@ def test_what_was_deleted_stays_deleted_after_a_kill_and_when_the_state_is_made_
         create_topic(wire, topic)
         append(wire, topic, batch_of(b"0"), batch_of(b"1"), batch_of(b"2"))
         delete_records(wire, topic, 2)
-    wait_until(lambda: len(objects_of(broker)) == 1, "dead objects stay")
+    wait_until(lambda: len(objects_of(broker)) == 1, "dead objects are gone")
     for is_state_lost in (False, True):
         broker.kill()
         if is_state_lost:
@@ -239,7 +230,7 @@ def test_what_is_too_old_goes_with_its_objects_and_what_is_not_stays(
         create_topic(wire, topic, retention_ms="3600000")
         old, new = NOW_MS - 7_200_000, NOW_MS + 3_600_000
         append(wire, topic, timed_batch(old), timed_batch(old, old + 1), timed_batch(new), timed_batch(old))
-        wait_until(lambda: objects() == 2, "expired objects stay")
+        wait_until(lambda: objects() == 2, "expired objects are gone")
         assert list_offset(wire, topic, EARLIEST).offset == 3
         assert fetch(wire, topic, 0).error_code == OUT_OF_RANGE
         assert len(values_from(wire, topic, 3)) == 2
@@ -253,7 +244,7 @@ def test_a_partition_that_is_too_large_loses_its_oldest_batches(
     with retaining_broker.connect() as wire:
         create_topic(wire, topic, retention_bytes=str(3 * size), retention_ms="-1")
         append(wire, topic, *(batch_of(bytes([number]) * 1000) for number in range(10)))
-        wait_until(lambda: objects() == 3, "what is over the limit stays")
+        wait_until(lambda: objects() == 3, "what is over the limit is gone")
         assert list_offset(wire, topic, EARLIEST).offset == 7
         assert [value[0] for value in values_from(wire, topic, 7)] == [7, 8, 9]
 
@@ -267,7 +258,7 @@ def test_a_limit_that_is_set_later_holds_from_the_next_check_on(
         append(wire, topic, timed_batch(1), timed_batch(SystemClock().now_ms()))
         assert list_offset(wire, topic, EARLIEST).offset == 0
         assert alter(wire, TOPIC, topic, ("retention.ms", SET, "3600000")) == (0, None)
-        wait_until(lambda: objects() == 1, "the new limit does not hold")
+        wait_until(lambda: objects() == 1, "the new limit holds")
         assert list_offset(wire, topic, EARLIEST).offset == 1
 
 
@@ -291,7 +282,7 @@ def test_nothing_is_lost_that_is_produced_while_retention_is_at_work(new_broker:
             start = first_kept(values, 1000)
             wait_until(
                 lambda partition=partition, start=start: list_offset(wire, topic, EARLIEST, partition).offset == start,
-                "what is over the limit stays",
+                "what is over the limit is gone",
             )
             assert values_from(wire, topic, start, partition) == values[start:]
     broker.restart()
@@ -308,7 +299,7 @@ def test_a_broker_at_work_for_a_while_keeps_no_more_objects_than_it_needs(
         create_topic(wire, topic, retention_bytes="0", retention_ms="-1")
         for _ in range(100):
             append(wire, topic, batch_of(b"short-lived"))
-        wait_until(lambda: not objects(), "objects of an empty topic stay")
+        wait_until(lambda: not objects(), "objects of an empty topic are gone")
         assert (list_offset(wire, topic, EARLIEST).offset, list_offset(wire, topic, LATEST).offset) == (100, 100)
 
 
@@ -325,5 +316,5 @@ def test_a_deleted_topic_gives_its_objects_back_and_its_successor_keeps_its_own(
         assert delete_topic(wire, topic) == 0
         create_topic(wire, topic)
         append(wire, topic, batch_of(b"successor"))
-        wait_until(lambda: objects() == 1, "objects of a deleted topic stay")
+        wait_until(lambda: objects() == 1, "objects of a deleted topic are gone")
         assert values_from(wire, topic, 0) == [b"successor"]

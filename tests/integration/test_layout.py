@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -23,6 +23,7 @@ from tests.support.batches import batch_of
 from tests.support.broker import BrokerFactory, BrokerProcess
 from tests.support.cluster import Cluster, in_thread
 from tests.support.requests import append, create_topic
+from tests.support.waiting import wait_until
 
 SETTINGS = {
     "admin.listener": "http://127.0.0.1:0",
@@ -30,7 +31,6 @@ SETTINGS = {
     "diskless.metadata.topic.num.partitions": "2",
     "metadata.log.max.record.bytes.between.snapshots": "1",
 }
-PATIENCE_S = 60.0
 
 
 def layouts(broker: BrokerProcess, **query: str | Sequence[str]) -> list[PartitionLayout]:
@@ -51,11 +51,9 @@ def layouts_in_bucket(broker: BrokerProcess) -> Sequence[PartitionLayout]:
 
 def compact(broker: BrokerProcess, topic: str) -> None:
     job = httpx.post(f"{broker.admin}/compaction", json={"topics": [topic], "everything": True}).raise_for_status()
-    deadline = time.monotonic() + PATIENCE_S
-    while (state := httpx.get(f"{broker.admin}/compaction/{job.json()['id']}").json()["state"]) != "finished":
-        assert state != "failed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    url = f"{broker.admin}/compaction/{job.json()['id']}"
+    wait_until(lambda: httpx.get(url).json()["state"] in ("finished", "failed"), "the compaction has ended")
+    assert httpx.get(url).json()["state"] == "finished"
 
 
 def test_a_broker_and_its_bucket_say_the_same(new_broker: BrokerFactory) -> None:
@@ -78,15 +76,12 @@ def test_a_broker_and_its_bucket_say_the_same(new_broker: BrokerFactory) -> None
     assert (last.base_offset, last.last_offset) == (6, 6)
     assert (broker.folder / "data/wal-objects" / last.object_key).is_file()
 
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            if (in_bucket := layouts_in_bucket(broker)) == found:
-                break
-        except SnapshotError as error:  # some snapshots are not there yet
-            in_bucket = [error]
-        assert time.monotonic() < deadline, in_bucket
-        time.sleep(0.1)
+    def is_in_bucket() -> bool:
+        with suppress(SnapshotError):  # some snapshots are not there yet
+            return layouts_in_bucket(broker) == found
+        return False
+
+    wait_until(is_in_bucket, "the snapshots have it")
 
     assert layouts(broker, topic=["t"]) == found[1:]
     assert layouts(broker, topic=["other", "t"]) == layouts(broker, pattern="other|.") == found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import httpx
 import pytest
@@ -13,8 +12,8 @@ from diskless_core.cli.main import main
 from tests.support.batches import batch_of
 from tests.support.broker import BrokerFactory
 from tests.support.requests import append, create_topic
+from tests.support.waiting import wait_until
 
-TIMEOUT_S = 60
 SETTINGS = {
     "admin.listener": "http://127.0.0.1:0",
     "diskless.append.commit.interval.ms": "5",
@@ -38,10 +37,12 @@ def test_it_is_the_plan_of_the_broker_when_nothing_has_happened_since(new_broker
     asked = httpx.get(f"{broker.admin}/compaction/plan", params={"everything": True}).raise_for_status().json()
     expected = sorted(asked, key=lambda one: (one["topic"], one["partition"]))
     assert len(expected) == 3
-    deadline = time.monotonic() + TIMEOUT_S
-    while (found := plan("--all", "--json")).exit_code != 0 or json.loads(found.stdout) != expected:
-        assert time.monotonic() < deadline, found.output
-        time.sleep(0.05)
+
+    def is_found() -> bool:
+        found = plan("--all", "--json")
+        return found.exit_code == 0 and json.loads(found.stdout) == expected
+
+    wait_until(is_found, "the snapshots have it")
     broker.stop()
     told = plan("--topic", "t")
     assert told.exit_code == 0, told.output

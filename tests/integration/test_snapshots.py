@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import time
 
 import pytest
 
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from tests.support.batches import batch_of, read_values
 from tests.support.requests import append, create_topic, fetch
+from tests.support.waiting import wait_until
 
-PATIENCE_S = 60
 SMALL = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
     "coordinator_log.local.segment.bytes": "4096",
 }
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -37,7 +28,7 @@ def test_everything_is_there_after_the_log_was_pruned_and_the_store_deleted(new_
         for value in values:
             append(wire, topic, batch_of(value))
         assert first_segment.parent.is_dir()
-        wait_until(lambda: not first_segment.exists())
+        wait_until(lambda: not first_segment.exists(), "the log is pruned")
         append(wire, topic, batch_of(b"after"))
     getattr(broker, end)()
     shutil.rmtree(data / "coordinator_store")
@@ -60,7 +51,7 @@ def test_a_broker_that_has_lost_its_log_does_not_start_and_deletes_nothing(new_b
 
     with broker.connect() as wire:
         create_topic(wire, topic)
-        wait_until(produced_until_a_snapshot)
+        wait_until(produced_until_a_snapshot, "there is a snapshot")
     broker.stop()
     log, aside = data / "coordinator_log", data / "aside"
     log.rename(aside)

@@ -6,9 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from tests.support.crash import (
     wait_for_acknowledgements,
 )
 from tests.support.requests import list_offset
+from tests.support.waiting import wait_until
 
 TOPIC = "tiered"
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
@@ -100,13 +99,6 @@ def objects(broker: BrokerProcess) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and ".incoming" not in path.parts]
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        threading.Event().wait(0.02)
-
-
 def finish(broker: BrokerProcess, producers: list[SteadyProducer]) -> None:
     for producer in producers:
         producer.stop()
@@ -134,7 +126,7 @@ def test_what_was_written_is_read_while_it_goes_into_segments(
             assert list_offset(wire, TOPIC, LATEST_TIERED, partition=partition).offset == local - 1
             assert list_offset(wire, TOPIC, EARLIEST, partition=partition).offset == 0
     compact(tiered, "--all", "--everything")
-    until(lambda: not objects(tiered), "the WAL objects are still there")
+    wait_until(lambda: not objects(tiered), "the WAL objects are gone")
     assert_nothing_is_lost(tiered.bootstrap, TOPIC, producers)
 
 
@@ -156,7 +148,7 @@ def test_a_broker_that_dies_in_a_compaction_loses_nothing_and_the_next_one_clear
     compact(tiered, "--topic", TOPIC, "--everything")
     finish(tiered, producers)
     known = segments(tiered)
-    until(lambda: {one["segment_id"] for one in segments(tiered)} == files(tiered), "files and metadata differ")
+    wait_until(lambda: {one["segment_id"] for one in segments(tiered)} == files(tiered), "files are what is known")
     assert {one["state"] for one in known} == {"COPY_SEGMENT_FINISHED"}
     for partition in range(PARTITIONS):
         own = [one for one in known if one["partition"] == partition]
@@ -178,7 +170,7 @@ def test_segments_of_a_deleted_topic_are_removed_and_those_of_others_stay(tiered
     assert len(files(tiered)) == 2
     admin = AdminClient({"bootstrap.servers": tiered.bootstrap, **CLIENT})
     admin.delete_topics(["gone"])["gone"].result(10)
-    until(lambda: len(files(tiered)) == 1, "the segments of the deleted topic are still there")
+    wait_until(lambda: len(files(tiered)) == 1, "the segments of the deleted topic are gone")
     assert [one["topic"] for one in segments(tiered)] == [TOPIC]
 
 
@@ -187,7 +179,7 @@ def test_retention_removes_whole_segments(tiered: BrokerProcess) -> None:
     for _ in range(4):
         write(tiered, "short", 10)
         compact(tiered, "--topic", "short", "--everything")
-    until(lambda: len(files(tiered)) == 3, "the oldest segment is still there")
+    wait_until(lambda: len(files(tiered)) == 3, "the oldest segment is gone")
     with tiered.connect() as wire:
         start = list_offset(wire, "short", EARLIEST).offset
     assert start == 10
@@ -198,7 +190,7 @@ def test_topics_with_remote_storage_are_compacted_by_and_by(tiered: BrokerProces
     create(tiered, "steady", 1, {"remote.storage.enable": "true", "local.retention.bytes": "5000"})
     write(tiered, "steady", 20)
     write(tiered, TOPIC, 20)
-    until(lambda: bool(segments(tiered)), "nothing was compacted")
+    wait_until(lambda: bool(segments(tiered)), "something is compacted")
     assert {one["topic"] for one in segments(tiered)} == {"steady"}
 
 
@@ -212,4 +204,4 @@ def test_records_that_were_deleted_are_not_read_from_the_segment_that_has_them(t
         assert list_offset(wire, TOPIC, EARLIEST).offset == 11
     assert len(files(tiered)) == 1
     admin.delete_records([TopicPartition(TOPIC, 0, 30)])
-    until(lambda: not files(tiered), "the segment is still there")
+    wait_until(lambda: not files(tiered), "the segment is gone")
