@@ -19,7 +19,7 @@ MakeLog = Callable[[], CoordinatorLog]
 SHARD = ShardId(ShardKind.DISKLESS, 0)
 OTHER_SHARD = ShardId(ShardKind.DISKLESS, 1)
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
 """How long a test waits for what has to happen."""
 
 _BASE_OFFSET_BYTES = 8

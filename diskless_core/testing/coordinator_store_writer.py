@@ -19,7 +19,7 @@ WRITTEN = TableSpec(
 )
 """Write number n puts the rows (n, 0, n) to (n, ROWS_PER_WRITE - 1, n) and applies offset n."""
 
-_START_TIMEOUT_S = 60
+_START_TIMEOUT_S = 300
 
 
 class KillableWriter:

@@ -20,7 +20,7 @@ from diskless_core.remote_log.metadata import (
 CLUSTER_ID = "contract-cluster"
 BROKER_ID = 1
 TIME_MS = 1_700_000_000_000
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 """How long a test waits for what has to happen."""
 
 PARTITION = TopicIdPartition(uuid.UUID("6f0b8a1c-54c4-4b0e-9a2e-0f5d1d1c7e01"), "orders", 3)

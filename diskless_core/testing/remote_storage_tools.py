@@ -20,7 +20,7 @@ from diskless_core.plugin.remote_storage import (
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 """How long a test waits for what has to happen."""
 
 MEBIBYTE = 1024 * 1024

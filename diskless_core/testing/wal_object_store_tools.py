@@ -11,7 +11,7 @@ from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundErro
 
 KEY = "prefix/ab/0000000000000001-object"
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 """How long a test waits for what has to happen."""
 
 MEBIBYTE = 1024 * 1024

@@ -33,7 +33,8 @@ class FsspecConnection(PluginSettings):
     threads: int = Field(
         default=4,
         gt=0,
-        description="Threads for reads, and as many for writes, where file operations block (file:// and others).",
+        description="Threads for reads, and as many for writes, where file operations block (file:// and others). "
+        "However many there are, a disk is asked for two large pieces at once, besides new WAL objects.",
     )
 
     @field_validator("url", "endpoint_url")

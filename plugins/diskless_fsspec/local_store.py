@@ -83,12 +83,13 @@ class LocalObjectStore(WalObjectStore):
             self._folder.files.write(growing, data)
             growing.rename(target)
             sync_folder(target.parent)
-        except FileNotFoundError as error:
-            self._folder.forget()
-            raise WalObjectStoreError(f"cannot write {key!r}: its folder was removed meanwhile") from error
-        finally:
+        except OSError as error:
             with suppress(OSError):
                 growing.unlink()
+            if not isinstance(error, FileNotFoundError):
+                raise
+            self._folder.forget()
+            raise WalObjectStoreError(f"cannot write {key!r}: its folder was removed meanwhile") from error
 
 
 def _walk(root: Path, prefix: str) -> Iterator[ObjectInfo]:

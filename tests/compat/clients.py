@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from kafka.errors import KafkaError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
 _POLL_S = 0.1
 
 Headers = tuple[tuple[str, bytes | None], ...]

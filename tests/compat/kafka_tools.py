@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tests.support.apache_kafka import java
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 _TOOLS = "org.apache.kafka.tools"
 MAIN_CLASSES = {
     "kafka-broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",

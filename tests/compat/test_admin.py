@@ -21,7 +21,7 @@ from tests.compat.clients import Confluent, Sent
 from tests.support.batches import NOW_MS, timed_batch
 from tests.support.requests import append, create_topic, metadata_request
 
-TIMEOUT_S = 20
+TIMEOUT_S = 300
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.compat.clients import Confluent
 from tests.support.apache_kafka import java
 
 LINES = 200
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 
 def write_properties(path, settings):

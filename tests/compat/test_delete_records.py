@@ -14,7 +14,7 @@ from kafka.errors import OffsetOutOfRangeError
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic
 
-TIMEOUT_S = 20
+TIMEOUT_S = 300
 
 Delete = Callable[[str, int], int]
 """Delete a topic's records before an offset; where its partition 0 begins then."""

@@ -15,7 +15,7 @@ from tests.support.downloads import filled_once
 
 HERE = Path(__file__).parent / "node"
 RECORDS = 50
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 INSTALL = ("npm", "ci", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 
 

@@ -33,7 +33,7 @@ EVENTS_PROGRAM = Path(__file__).parents[1] / "kafka" / "RemoteLogEvents.java"
 KAFKA_RECORDS = Path(__file__).parents[1] / "unit" / "remote_log" / "kafka_records.tsv"
 _SERIALIZATION = "org.apache.kafka.server.log.remote.metadata.storage.serialization"
 FORMATTER = f"{_SERIALIZATION}.RemoteLogMetadataSerde$RemoteLogMetadataFormatter"
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 EPOCHS = 4
 OFFSETS = 120
 

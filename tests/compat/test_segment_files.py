@@ -12,7 +12,7 @@ from tests.support.segments import Segment, random_segment, write_all, write_log
 
 RECOVER = Path(__file__).parents[1] / "kafka" / "RecoverSegment.java"
 SEEDS = range(12)
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 DUMPED = {".log", ".index", ".timeindex"}
 
 

@@ -12,7 +12,7 @@ from tests.support.apache_kafka import java
 from tests.support.requests import create_topic
 
 PROGRAM = Path(__file__).parent / "java/WordCount.java"
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 300
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.differential.language import VERSIONS, Answer, Ask, Await, Raw, Scena
 from tests.differential.transcript import Symbols, differences, part
 from tests.support.wire import WireClient
 
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 _POLL_S = 0.01
 CLOSED = "the broker closes the connection"
 

@@ -23,7 +23,7 @@ from kafka.structs import OffsetAndMetadata
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic, metadata_request
 
-TIMEOUT_S = 20
+TIMEOUT_S = 300
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.support.crash import (
 )
 
 TOPIC = "driven"
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 COMMAND = Path(sys.executable).with_name("diskless")
 DEATH = CrashPoint(f"{STORAGE}.copy", 2, after=True, is_async=True)
 

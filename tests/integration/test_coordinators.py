@@ -29,7 +29,7 @@ from tests.support.requests import (
 
 SHARDS = "diskless.metadata.topic.num.partitions"
 PLACEMENT = "diskless.coordinator.placement"
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 def diskless(broker, *arguments):

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 PARTITIONS = 4
 
 Partitions = set[int]

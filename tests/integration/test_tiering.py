@@ -46,7 +46,7 @@ CRASH_POINTS = {
     "before the coordinator takes a segment": CrashPoint(f"{SHARD}.tier", 3, is_async=True),
     "after the coordinator took a segment": CrashPoint(f"{SHARD}.tier", 3, after=True, is_async=True),
 }
-TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
 
 
 @pytest.fixture

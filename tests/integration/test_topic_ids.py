@@ -258,7 +258,7 @@ def test_a_fetch_by_id_that_waits_learns_that_its_topic_is_no_more(broker, wire,
 # --- delete and create again, over and over --------------------------------------------------------------------------
 
 ROUNDS = 12
-STRESS_TIMEOUT_S = 60
+STRESS_TIMEOUT_S = 300
 MOVED_ON = {UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC, int(ErrorCode.INCONSISTENT_TOPIC_ID)}
 """What a client of a topic that was deleted may be told: it asks for metadata again."""
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 300.0
 
 _POLL_S = 0.05
 _LOG_TAIL_LINES = 25

@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.support.wire import WireClient
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 300.0
 _POLL_S = 0.02
 _LOG_TAIL_LINES = 25
 

@@ -20,7 +20,7 @@ from tests.support.wire import WireClient
 
 R = TypeVar("R")
 
-LIMIT_S = 30.0
+LIMIT_S = 300.0
 CLIENTS, BROKERS = "PLAINTEXT", "INTERNAL"
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 300.0
 _SIZE = struct.Struct(">i")
 
 

@@ -14,7 +14,7 @@ from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerMap, PeerRequest, PeerUnavailableError
 
 PEER = 2
-LIMIT_S = 30.0
+LIMIT_S = 300.0
 FLEXIBLE = b"\0"
 
 Play = Callable[["Peer"], Awaitable[None]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from diskless_fsspec import direct_io
-from diskless_fsspec.direct_io import STEP_BYTES, STEPS_AT_ONCE, DurableFiles
+from diskless_fsspec.direct_io import BUFFERED_BELOW_BYTES, STEP_BYTES, STEPS_AT_ONCE, DurableFiles
 
 THREADS = 6
 SIZE = 3 * STEP_BYTES + 1000
@@ -74,11 +75,25 @@ def test_threads_that_write_segments_ask_for_little_at_once(tmp_path: Path, monk
     assert all((tmp_path / str(number)).read_bytes() == DATA[:SIZE] for number in range(THREADS))
 
 
-def test_what_somebody_waits_for_waits_for_no_turn(tmp_path: Path) -> None:
-    turns = [direct_io._step.acquire(timeout=30) for _ in range(STEPS_AT_ONCE)]
-    assert all(turns)
-    try:
-        DurableFiles().write(tmp_path / "object", DATA)
-    finally:
-        direct_io._step.release(STEPS_AT_ONCE)
-    assert (tmp_path / "object").read_bytes() == DATA
+@pytest.fixture
+def all_turns_taken(tmp_path: Path) -> Iterator[None]:
+    turns = direct_io.turns_at(tmp_path.stat().st_dev)
+    assert all(turns.acquire(timeout=30) for _ in range(STEPS_AT_ONCE))
+    yield
+    turns.release(STEPS_AT_ONCE)
+
+
+@pytest.mark.usefixtures("all_turns_taken")
+@pytest.mark.parametrize("size", [0, 1, 4096, BUFFERED_BELOW_BYTES - 1, BUFFERED_BELOW_BYTES, 1 << 20, SIZE])
+def test_what_somebody_waits_for_waits_for_no_turn(tmp_path: Path, size: int) -> None:
+    DurableFiles().write(tmp_path / "object", DATA[:size])
+    assert (tmp_path / "object").read_bytes() == DATA[:size]
+
+
+@pytest.mark.usefixtures("all_turns_taken")
+def test_a_device_that_hangs_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = DurableFiles()
+    files.write(tmp_path / "object", DATA)
+    device = tmp_path.stat().st_dev
+    monkeypatch.setattr(direct_io, "turns_at", lambda found, turns_at=direct_io.turns_at: turns_at(found + device + 1))
+    assert bytes(files.read(tmp_path / "object", 0, SIZE)) == DATA[:SIZE]

@@ -18,7 +18,7 @@ from diskless_kafka.metadata_topic import Bounds
 from diskless_kafka.segment_states import TopicRecord
 
 TOPIC = "segments"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
 EVENT = segment(1, 0, 9)
 
 
