@@ -92,7 +92,8 @@ class RemoteStorage(ABC):
     async def copy(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Copy a segment with its indexes. At return it is durable, and every reader sees all of it.
 
-        Again, for the same metadata, it replaces what is there, a part of a copy that failed included.
+        Again, for the same metadata, it replaces what is there, a part of a copy that failed included. Indexes that
+        `data` does not have stay: with copies that overlap, `replace_index` may have added them meanwhile.
 
         Returns:
             What the storage wants to find in `metadata.custom_metadata` from now on, None for nothing.

@@ -66,10 +66,22 @@ class SegmentLifeContract:
     async def test_a_repeated_copy_replaces_log_and_indexes(
         self, storage: RemoteStorage, reader: RemoteStorage
     ) -> None:
-        first, other = make_segment(70_000, absent=()), make_segment(60_000, 2, absent=(IndexType.TIMESTAMP,))
+        first, other = make_segment(70_000), make_segment(60_000, 2)
         await copied(storage, first)
         second = replace(other, metadata=replace(other.metadata, segment_id=first.metadata.segment_id))
         await assert_stored(reader, await copied(storage, second))
+
+    @pytest.mark.asyncio
+    async def test_an_index_that_a_repeated_copy_has_not_stays(
+        self, storage: RemoteStorage, reader: RemoteStorage
+    ) -> None:
+        """A slow copy of what has been copied by another may end when the index has been added, which it lacks."""
+        segment = make_segment(absent=())
+        known = await copied(storage, segment)
+        lacking = dict(segment.indexes)
+        del lacking[IndexType.PRODUCER_SNAPSHOT]
+        await copied(storage, replace(segment, indexes=lacking))
+        await assert_stored(reader, known)
 
     @pytest.mark.asyncio
     async def test_another_copy_of_the_same_that_is_given_up_does_no_harm(

@@ -10,7 +10,7 @@ from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreErro
 from diskless_fsspec.bucket_store import BucketStore
 from diskless_fsspec.keys import require_key
 from diskless_fsspec.parts import InFlight, together
-from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload, absent_suffixes
+from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload
 
 
 class BucketSegmentStore(SegmentStore):
@@ -38,7 +38,10 @@ class BucketSegmentStore(SegmentStore):
         await self.objects.put(key + index, data)
 
     async def delete(self, key: str) -> None:
-        await _delete_all(self.objects, [f"{key}{suffix}" for suffix in ALL_SUFFIXES])
+        keys = [f"{key}{suffix}" for suffix in ALL_SUFFIXES]
+        left = set(keys).difference(await self.objects.delete(keys))
+        if left:
+            raise WalObjectStoreError(f"cannot delete {', '.join(sorted(left))}; the log of this broker says why")
         await self.objects.forget_uploads(key + LOG)
 
 
@@ -70,8 +73,7 @@ class BucketUpload(SegmentUpload):
 
     async def publish(self, indexes: Mapping[IndexType, bytes]) -> None:
         puts = (partial(self._objects.put, self._key + index, data) for index, data in indexes.items())
-        absent = [self._key + index for index in absent_suffixes(indexes)]
-        await together(*puts, partial(_delete_all, self._objects, absent), self._in_flight.drain)
+        await together(*puts, self._in_flight.drain)
         if self._begun:
             await self._upload.finish(self._number, self._position, self._held)
         else:
@@ -81,9 +83,3 @@ class BucketUpload(SegmentUpload):
         await self._in_flight.abandon(cancel=True)
         if self._begun:
             await self._upload.abort()
-
-
-async def _delete_all(objects: BucketStore, keys: list[str]) -> None:
-    left = set(keys).difference(await objects.delete(keys) if keys else ())
-    if left:
-        raise WalObjectStoreError(f"cannot delete {', '.join(sorted(left))}; the log of this broker says why")

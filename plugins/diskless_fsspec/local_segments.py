@@ -16,7 +16,7 @@ from diskless_fsspec.direct_io import GrowingFile
 from diskless_fsspec.keys import INCOMING, require_key
 from diskless_fsspec.local_folder import LocalFolder, delete_files
 from diskless_fsspec.parts import InFlight
-from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload, absent_suffixes
+from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload
 
 PARTS_IN_FLIGHT = 2
 GROW_ATTEMPTS = 10
@@ -143,8 +143,6 @@ class LocalUpload(SegmentUpload):
                 write = partial(self._folder.files.write, data=data)
                 self._growing[index], _ = self._store.grow(self._key, write)
             self._folder.make(target.parent)
-            for index in absent_suffixes(indexes):
-                target.with_name(target.name + index).unlink(missing_ok=True)
             for suffix in (*indexes, LOG):
                 self._growing[suffix].rename(target.with_name(target.name + suffix))
             sync_folder(target.parent)

@@ -46,7 +46,7 @@ class SegmentUpload(ABC):
     async def publish(self, indexes: Mapping[IndexType, bytes]) -> None:
         """Give everything its name, durably, the log last: who finds a log finds its indexes.
 
-        Indexes that an earlier copy of the segment had and this one has not are deleted.
+        Indexes that an earlier copy of the segment had and this one has not stay.
         """
 
     @abstractmethod
@@ -90,8 +90,3 @@ class SegmentStore(ABC):
     @abstractmethod
     async def delete(self, key: str) -> None:
         """Delete all files of a segment, and what unfinished uploads of it left. They may be gone already."""
-
-
-def absent_suffixes(indexes: Mapping[IndexType, bytes]) -> list[IndexType]:
-    """The indexes that a segment does not have."""
-    return [index for index in IndexType if index not in indexes]

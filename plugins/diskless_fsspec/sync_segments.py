@@ -11,7 +11,7 @@ from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
 from diskless_fsspec.keys import INCOMING, require_key
 from diskless_fsspec.parts import InFlight
-from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload, absent_suffixes
+from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload
 from diskless_fsspec.sync_filesystem import SyncFilesystem
 
 
@@ -115,8 +115,8 @@ class SyncUpload(SegmentUpload):
         self._log = self._files.filesystem.open(self._files.path(self._log_key), "wb")
 
     def _publish(self, indexes: Mapping[IndexType, bytes]) -> None:
-        obsolete = ALL_SUFFIXES if self._files.renames else absent_suffixes(indexes)
-        self._store.remove(*(f"{self._key}{suffix}" for suffix in obsolete))
+        if self._files.renames:  # some rename onto nothing only
+            self._store.remove(*(f"{self._key}{suffix}" for suffix in (LOG, *indexes)))
         for index, data in indexes.items():
             growing = self._store.growing(self._key) if self._files.renames else ""
             self._files.write(self._key + index, growing, data)

@@ -76,11 +76,11 @@ class MemoryRemoteStorage(Misbehaving[Operation], RemoteStorage):
 
     async def copy(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         log = bytearray()
-        self.segments.pop(metadata.segment_id, None)
+        earlier = self.segments.pop(metadata.segment_id, StoredSegment(b""))
         try:
             async for piece in data.log():
                 log += piece
-            indexes = _checked(metadata, log, data.indexes())
+            indexes = earlier.indexes | _checked(metadata, log, data.indexes())
             async with self._called(Operation.COPY):
                 self.segments[metadata.segment_id] = StoredSegment(bytes(log), indexes, is_complete=True)
         finally:
