@@ -1,7 +1,8 @@
 """The way of produced batches: gathered, sealed, uploaded, committed. Decides when an object is rotated.
 
-An object is sealed when it is full, at the commit interval, or as soon as no upload is under way and it has
-lingered long enough.
+An object is sealed when it is full, at the commit interval, or as soon as it has lingered long enough while no upload
+is under way and no uploaded object waits for its turn to be committed. So objects grow with the time that the slower
+of the two takes, instead of queueing before it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class WalWriter:
         self._buffers = PagePool(_MAX_IDLE_BYTES)
         self._active = ActiveFile()
         self._lingered = False
+        self._uploaded = 0
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.backlog = Backlog(settings.inflight_max_bytes, metrics)
@@ -154,7 +156,7 @@ class WalWriter:
         self._rotate_if_idle()
 
     def _rotate_if_idle(self) -> None:
-        if self._lingered and not self._uploader.in_flight:
+        if self._lingered and not self._uploader.in_flight and not self._uploaded:
             self.rotate()
 
     async def _deliver(self, sealed: SealedFile, turn: Turn, appended_bytes: int) -> None:
@@ -199,10 +201,14 @@ class WalWriter:
     async def _upload_and_commit(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult]:
         try:
             await self._uploader.upload(key, sealed.data)
+            self._on_uploaded(key, sealed.data)
+            self._uploaded += 1
+            try:
+                await turn.come()
+            finally:
+                self._uploaded -= 1
         finally:
             self._rotate_if_idle()
-        self._on_uploaded(key, sealed.data)
-        await turn.come()
         return await self._committer.commit(key, sealed)
 
 

@@ -170,11 +170,15 @@ def _replay(add: Add, total: int) -> None:
         load.produce_bulk(kafka.bootstrap, topic, total, RECORD_BYTES)
         seconds = load.consume_bulk(kafka.bootstrap, topic, records)
         theirs = records * RECORD_BYTES / seconds / 1e6
+        of_kafka = _latency_beside(kafka.bootstrap, topic, records)
     add("replay from segments, one librdkafka consumer", f"{ours:,.0f} MB/s ({ours / theirs:.2f} of Kafka's local log)")
-    add(
-        "produce latency at 1 MiB/s, without and with that replay beside it",
-        f"p99 {alone.p99_ms:.0f} and {beside.p99_ms:.0f} ms ({beside.p99_ms / alone.p99_ms:.2f})",
-    )
+    name = "produce latency at 1 MiB/s, without and with that replay beside it"
+    add(name, _p99s(alone, beside))
+    add(f"{name}, Apache Kafka", _p99s(*of_kafka))
+
+
+def _p99s(alone: load.Latency, beside: load.Latency) -> str:
+    return f"p99 {alone.p99_ms:.0f} and {beside.p99_ms:.0f} ms ({beside.p99_ms / alone.p99_ms:.2f})"
 
 
 def _latency_beside(bootstrap: str, topic: str, records: int) -> tuple[load.Latency, load.Latency]:

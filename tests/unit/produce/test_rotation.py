@@ -1,0 +1,68 @@
+"""When objects are sealed: they grow where uploads or commits are slow, and none waits where both are quick."""
+
+from __future__ import annotations
+
+import asyncio
+from statistics import quantiles
+
+import pytest
+
+from tests.support.produce_path import ProducePath, batch_of
+from tests.support.virtual_time import run
+
+GAP_S = 0.002
+REQUESTS = 500
+
+
+async def latencies_s(path: ProducePath) -> list[float]:
+    """How long requests take that come every `GAP_S`."""
+    loop = asyncio.get_running_loop()
+    took: list[float] = []
+
+    def send(number: int) -> None:
+        begun = loop.time()
+        answer = path.produce((0, batch_of(b"%d" % number)))
+        answer.add_done_callback(lambda _: took.append(loop.time() - begun))
+
+    for number in range(REQUESTS):
+        send(number)
+        await asyncio.sleep(GAP_S)
+    await path.writer.drain()
+    return took
+
+
+def slow_down(path: ProducePath, *, upload_s: float, commit_s: float) -> None:
+    path.objects.delay_of = lambda _: upload_s
+    shard = path.node.shard
+    commit_file = shard.commit_file
+
+    async def slow_commit(request):
+        await asyncio.sleep(commit_s)
+        return await commit_file(request)
+
+    shard.commit_file = slow_commit
+
+
+@pytest.mark.parametrize(("upload_s", "commit_s"), [(0.01, 0.03), (0.03, 0.01), (0.02, 0.02)])
+def test_requests_do_not_queue_before_the_slower_of_uploads_and_commits(upload_s: float, commit_s: float) -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            slow_down(path, upload_s=upload_s, commit_s=commit_s)
+            took = await latencies_s(path)
+            assert len(took) == REQUESTS
+            slower = max(upload_s, commit_s)
+            # It may have to wait for one object that is before it in each of the two, and then goes through both.
+            assert quantiles(took, n=100)[98] < 4 * slower
+            assert path.objects.puts <= REQUESTS * GAP_S / slower + 5
+
+    run(main)
+
+
+def test_where_both_are_quick_each_request_goes_alone() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            slow_down(path, upload_s=GAP_S / 4, commit_s=GAP_S / 4)
+            assert max(await latencies_s(path)) < GAP_S
+            assert path.objects.puts == REQUESTS
+
+    run(main)
