@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from diskless_core.admin import models
 from diskless_core.admin.compaction import add_compaction
 from diskless_core.admin.driver import add_driver
+from diskless_core.admin.errors import answer_with, error_answer
 from diskless_core.admin.layout import add_layout
 from diskless_core.admin.remote_log import add_remote_log
 from diskless_core.admin.sources import (
@@ -39,6 +40,14 @@ from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 
 _WORDS_OF_VALIDATORS = ("value_error", "assertion_error")
+_UNAVAILABLE = (
+    CoordinatorLogError,
+    CoordinatorStoreError,
+    CoordinatorError,
+    WalObjectStoreError,
+    OrphanDetectionError,
+    RemoteLogMetadataError,
+)
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -74,12 +83,8 @@ def build_app(sources: Sources) -> FastAPI:
         redoc_url=None,
     )
     app.add_exception_handler(PluginError, _plugin_error)
-    app.add_exception_handler(CoordinatorLogError, _unavailable)
-    app.add_exception_handler(CoordinatorStoreError, _unavailable)
-    app.add_exception_handler(CoordinatorError, _unavailable)
-    app.add_exception_handler(WalObjectStoreError, _unavailable)
-    app.add_exception_handler(OrphanDetectionError, _unavailable)
-    app.add_exception_handler(RemoteLogMetadataError, _unavailable)
+    for error in _UNAVAILABLE:
+        app.add_exception_handler(error, answer_with(status.HTTP_503_SERVICE_UNAVAILABLE))
     app.add_exception_handler(RequestValidationError, _malformed)
     _add_observation(app, sources.metrics, sources.readiness)
     _add_plugins(app, sources.plugins)
@@ -183,11 +188,7 @@ def _quarantined(plugin: QuarantinedPlugin) -> models.PluginAnswer:
 
 async def _plugin_error(_request: Request, error: Exception) -> JSONResponse:
     code = status.HTTP_404_NOT_FOUND if isinstance(error, PluginNotFoundError) else status.HTTP_409_CONFLICT
-    return _error_answer(code, str(error))
-
-
-async def _unavailable(_request: Request, error: Exception) -> JSONResponse:
-    return _error_answer(status.HTTP_503_SERVICE_UNAVAILABLE, str(error))
+    return error_answer(code, str(error))
 
 
 async def _malformed(_request: Request, error: Exception) -> JSONResponse:
@@ -195,8 +196,8 @@ async def _malformed(_request: Request, error: Exception) -> JSONResponse:
     problems = error.errors() if isinstance(error, RequestValidationError) else ()
     parameters = [problem["loc"][1] for problem in problems if problem["loc"][0] == "query"]
     if parameters:
-        return _error_answer(422, f"the parameter {parameters[0]} has a value that it can't have")
-    return _error_answer(422, f"the body is not what it has to be: {'; '.join(map(_body_problem, problems))}")
+        return error_answer(422, f"the parameter {parameters[0]} has a value that it can't have")
+    return error_answer(422, f"the body is not what it has to be: {'; '.join(map(_body_problem, problems))}")
 
 
 def _body_problem(problem: dict[str, Any]) -> str:
@@ -205,7 +206,3 @@ def _body_problem(problem: dict[str, Any]) -> str:
         return "it is no JSON"
     place = ".".join(map(str, problem["loc"][1:])) or "all of it"
     return f"{place}: {'it is not valid' if problem['type'] in _WORDS_OF_VALIDATORS else problem['msg']}"
-
-
-def _error_answer(code: int, message: str) -> JSONResponse:
-    return JSONResponse(models.ErrorAnswer(error_code=code, message=message).model_dump(), status_code=code)

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Query, status
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
+from diskless_core.admin.errors import answer_with, error_answer
 from diskless_core.admin.models import ErrorAnswer
 from diskless_core.admin.sources import PluginSource
 from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
@@ -63,7 +64,7 @@ class CompactionAnswer(BaseModel):
 
 def add_compaction(app: FastAPI, compactor: Callable[[], Compactor], plugins: PluginSource) -> None:
     """The routes. `compactor` raises CoordinatorError while there is none."""
-    app.add_exception_handler(UnknownTopicError, _unknown)
+    app.add_exception_handler(UnknownTopicError, answer_with(status.HTTP_404_NOT_FOUND))
 
     @app.post("/compaction", responses=_UNKNOWN)
     async def begin(body: CompactionBody) -> CompactionAnswer:
@@ -85,14 +86,5 @@ def add_compaction(app: FastAPI, compactor: Callable[[], Compactor], plugins: Pl
         """How far a compaction is. A broker forgets old ones, and all when it is started anew."""
         report = compactor().report(job_id)
         if report is None:
-            return _not_found(f"there is no compaction {job_id}")
+            return error_answer(status.HTTP_404_NOT_FOUND, f"there is no compaction {job_id}")
         return CompactionAnswer.of(report)
-
-
-async def _unknown(_request: object, error: Exception) -> JSONResponse:
-    return _not_found(str(error))
-
-
-def _not_found(message: str) -> JSONResponse:
-    code = status.HTTP_404_NOT_FOUND
-    return JSONResponse(ErrorAnswer(error_code=code, message=message).model_dump(), status_code=code)

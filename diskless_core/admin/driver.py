@@ -1,7 +1,7 @@
 """The HTTP interface's routes for the driver of a compaction: an engine that runs in another process than the broker.
 
-Every request can be made again, with the same answers, and is a sign of the driver's life. Steps of many partitions go
-in one: the coordinators then note them together.
+A request whose answer was lost can be made again: it is done once, and answered as before. Each is a sign of the
+driver's life. Steps of many partitions go in one: the coordinators then note them together.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Response, status
-from fastapi.responses import JSONResponse
 
 from diskless_core.admin.compaction import CompactionAnswer, CompactionBody
 from diskless_core.admin.driver_models import EndBody, JobAnswer, ProgressBody, StepsAnswer, StepsBody
 from diskless_core.admin.driver_steps import rendered, take
+from diskless_core.admin.errors import answer_with
 from diskless_core.admin.models import ErrorAnswer
 from diskless_core.tiering.compaction import Compactor, UnknownJobError
 from diskless_core.tiering.lent_job import JobNotRunningError
@@ -24,7 +24,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for cod
 
 
 class LendBody(CompactionBody):
-    """What is to be compacted by the engine of this name, which is the driver's. The same driver gets the same job."""
+    """What is to be compacted by the engine of this name, which is the driver's.
+
+    The same driver gets the same job, also when that has ended.
+    """
 
     engine: str
     driver: str
@@ -32,8 +35,8 @@ class LendBody(CompactionBody):
 
 def add_driver(app: FastAPI, compactor: Callable[[], Compactor]) -> None:
     """The routes. `compactor` raises CoordinatorError while there is none."""
-    app.add_exception_handler(UnknownJobError, _unknown)
-    app.add_exception_handler(JobNotRunningError, _not_running)
+    app.add_exception_handler(UnknownJobError, answer_with(status.HTTP_404_NOT_FOUND))
+    app.add_exception_handler(JobNotRunningError, answer_with(status.HTTP_409_CONFLICT))
 
     @app.post("/compaction/driver", responses=_ERRORS)
     async def lend(body: LendBody) -> CompactionAnswer:
@@ -56,24 +59,10 @@ def add_driver(app: FastAPI, compactor: Callable[[], Compactor]) -> None:
     @app.post("/compaction/{job_id}/driver/end", responses=_ERRORS)
     async def end(job_id: str, body: EndBody) -> CompactionAnswer:
         """Say that the engine has ended. The job ends when what it left is cleared away."""
-        lent = compactor().lent(job_id)
-        lent.end(body.bytes_copied, body.failure)
-        return CompactionAnswer.of(lent.report)
+        return CompactionAnswer.of(compactor().end_lent(job_id, body.bytes_copied, body.failure))
 
     @app.post("/compaction/{job_id}/driver/steps", response_model=StepsAnswer, responses=_ERRORS)
     async def steps(job_id: str, body: StepsBody) -> Response:
         """Take steps, all at once, and answer when the last one is done."""
         taken = await take(compactor().lent(job_id), body.steps)
         return Response(await asyncio.to_thread(rendered, taken), media_type="application/json")
-
-
-async def _unknown(_request: object, error: Exception) -> JSONResponse:
-    return _answer(status.HTTP_404_NOT_FOUND, error)
-
-
-async def _not_running(_request: object, error: Exception) -> JSONResponse:
-    return _answer(status.HTTP_409_CONFLICT, error)
-
-
-def _answer(code: int, error: Exception) -> JSONResponse:
-    return JSONResponse(ErrorAnswer(error_code=code, message=str(error)).model_dump(), status_code=code)

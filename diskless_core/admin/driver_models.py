@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Annotated, Literal, Self
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diskless_core.admin.models import Base64Text, ErrorAnswer, KafkaUuid
 from diskless_core.log import producer_snapshot
-from diskless_core.plugin.segment_compaction import BatchRange, CompactionJob, SegmentPlan
+from diskless_core.plugin.segment_compaction import CompactionJob, SegmentPlan, range_rows, ranges_of
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.lent_job import Portion
@@ -64,74 +64,42 @@ class JobAnswer(BaseModel):
                 yield TopicIdPartition(topic.topic_id, topic.topic, partition)
 
 
-class Ranges(BaseModel):
-    """Ranges of a segment, an entry of each list for each; `object` is the index of its key in `objects`."""
-
-    objects: list[str]
-    object: list[int]
-    base_offset: list[int]
-    last_offset: list[int]
-    byte_offset: list[int]
-    byte_size: list[int]
-    append_time_ms: list[int]
-    max_timestamp_ms: list[int]
-    timestamp_type: list[int]
-
-    @classmethod
-    def of(cls, ranges: Sequence[BatchRange]) -> Self:
-        """The same in columns."""
-        indexes: dict[str, int] = {}
-        return cls(
-            object=[indexes.setdefault(one.object_key, len(indexes)) for one in ranges],
-            objects=list(indexes),
-            base_offset=[one.base_offset for one in ranges],
-            last_offset=[one.last_offset for one in ranges],
-            byte_offset=[one.byte_offset for one in ranges],
-            byte_size=[one.byte_size for one in ranges],
-            append_time_ms=[one.append_time_ms for one in ranges],
-            max_timestamp_ms=[one.max_timestamp_ms for one in ranges],
-            timestamp_type=[one.timestamp_type for one in ranges],
-        )
-
-    def ranges(self) -> list[BatchRange]:
-        """The ranges back."""
-        columns = (
-            self.base_offset,
-            self.last_offset,
-            [self.objects[index] for index in self.object],
-            self.byte_offset,
-            self.byte_size,
-            self.append_time_ms,
-            self.max_timestamp_ms,
-            self.timestamp_type,
-        )
-        return [BatchRange(*one) for one in zip(*columns, strict=True)]
-
-
 class PlannedAnswer(BaseModel):
-    """A segment to be made; see `SegmentPlan`."""
+    """A segment to be made; see `SegmentPlan`.
+
+    Attributes:
+        object_keys: the keys of the objects that have its batches.
+        ranges: the columns of its ranges' rows, see `RangeRow`; no columns where there are no ranges.
+    """
 
     start_offset: int
     end_offset: int
     size_bytes: int
     max_timestamp_ms: int
     index_interval_bytes: int
-    ranges: Ranges
+    object_keys: list[str]
+    ranges: list[list[int]]
 
     @classmethod
     def of(cls, plan: SegmentPlan) -> Self:
         """What a driver is told of a plan: all but the partition, which it has asked for."""
+        object_keys, rows = range_rows(plan.ranges)
         return cls(
             start_offset=plan.start_offset,
             end_offset=plan.end_offset,
             size_bytes=plan.size_bytes,
             max_timestamp_ms=plan.max_timestamp_ms,
             index_interval_bytes=plan.index_interval_bytes,
-            ranges=Ranges.of(plan.ranges),
+            object_keys=object_keys,
+            ranges=[list(column) for column in zip(*rows, strict=True)],
         )
 
     def plan(self, partition: TopicIdPartition) -> SegmentPlan:
-        """The plan back."""
+        """The plan back.
+
+        Raises:
+            ValueError: they are no columns of such rows.
+        """
         return SegmentPlan(
             partition=partition,
             start_offset=self.start_offset,
@@ -139,7 +107,7 @@ class PlannedAnswer(BaseModel):
             size_bytes=self.size_bytes,
             max_timestamp_ms=self.max_timestamp_ms,
             index_interval_bytes=self.index_interval_bytes,
-            ranges=self.ranges.ranges(),
+            ranges=list(ranges_of(self.object_keys, zip(*self.ranges, strict=True))),
         )
 
 

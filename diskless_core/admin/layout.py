@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response, status
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
+from diskless_core.admin.errors import error_answer
 from diskless_core.admin.models import ErrorAnswer
 from diskless_core.plugin.layout_codec import CONTENT_TYPE
 from diskless_core.tiering.layouts import Layouts
@@ -29,9 +30,8 @@ def add_layout(app: FastAPI, layouts: Callable[[], Layouts]) -> None:
         try:
             wanted = re.compile(pattern) if pattern is not None else None
         except re.error as error:
-            code = status.HTTP_422_UNPROCESSABLE_CONTENT
-            answer = ErrorAnswer(error_code=code, message=f"the pattern is no regular expression: {error}")
-            return JSONResponse(answer.model_dump(), status_code=code)
+            message = f"the pattern is no regular expression: {error}"
+            return error_answer(status.HTTP_422_UNPROCESSABLE_CONTENT, message)
         names = topic or []
         everything = wanted is None and not names
         source = layouts()

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Response, status
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from diskless_core.admin.errors import error_answer
 from diskless_core.admin.models import ErrorAnswer, RemoteSegment
 from diskless_core.admin.sources import RemoteLogSource
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
@@ -47,8 +48,7 @@ def add_remote_log(app: FastAPI, source: Callable[[], RemoteLogSource]) -> None:
         try:
             await source().adopt(body.topic, body.partition, body.log_start_offset, segments)
         except AdoptionError as error:
-            answer = ErrorAnswer(error_code=status.HTTP_409_CONFLICT, message=str(error))
-            return JSONResponse(answer.model_dump(), status_code=answer.error_code)
+            return error_answer(status.HTTP_409_CONFLICT, str(error))
         return {"segments": len(segments)}
 
 

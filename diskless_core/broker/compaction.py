@@ -27,6 +27,9 @@ from diskless_core.tiering.retries import Retries
 EngineSource = Callable[[str | None], tuple[str, SegmentCompaction]]
 """The engine of a name, or the chosen one, with its name. Raises PluginError where there is none, or must not be."""
 
+PermissionCheck = Callable[[], None]
+"""Raises PluginError where nothing may be compacted."""
+
 
 def compaction_obstacle(objects: WalObjectStore, remote_storage: RemoteStorage) -> str | None:
     """Why nothing may be compacted: records would be less safe than they are. None if they would not."""
@@ -40,17 +43,13 @@ def compaction_obstacle(objects: WalObjectStore, remote_storage: RemoteStorage) 
 
 
 def compaction_engines(
-    loaded: LoadedConfig, plugins: PluginManager, context: ContextFactory, *, obstacle: str | None
+    loaded: LoadedConfig, plugins: PluginManager, context: ContextFactory, require_allowed: PermissionCheck
 ) -> EngineSource:
-    """Makes engines when they are asked for, each once; the chosen one with its settings, others with defaults.
-
-    With an `obstacle` none is given.
-    """
+    """Makes engines when they are asked for, each once; the chosen one with its settings, others with defaults."""
     made: dict[str, SegmentCompaction] = {}
 
     def engine_of(name: str | None) -> tuple[str, SegmentCompaction]:
-        if obstacle is not None:
-            raise PluginError(obstacle)
+        require_allowed()
         chosen = loaded.plugins[SEGMENT_COMPACTION.name]
         wanted = name or chosen.descriptor.name
         if wanted not in made:
@@ -77,8 +76,8 @@ def backend_sources(
 def build_compactor(
     loaded: LoadedConfig,
     tiering: TieringServices,
-    engine_of: EngineSource,
     *,
+    obstacle: str | None,
     plugins: PluginManager,
     context: ContextFactory,
     shards: Mapping[int, DisklessShard],
@@ -87,8 +86,13 @@ def build_compactor(
     clock: Clock,
     metrics: Metrics,
 ) -> Compactor:
-    """The compactor of a node; whoever makes it stops it."""
+    """The compactor of a node; whoever makes it stops it. With an `obstacle` it compacts nothing."""
     config, retries = loaded.broker, Retries(tiering.settings, clock)
+
+    def require_allowed() -> None:
+        if obstacle is not None:
+            raise PluginError(obstacle)
+
     copies = CopyServices(
         node_id=config.node_id,
         clock=clock,
@@ -104,7 +108,8 @@ def build_compactor(
             objects=objects,
             backends=backend_sources(loaded, plugins, context, retries),
             topic_of=topic_of(topics),
-            engine_of=engine_of,
+            require_allowed=require_allowed,
+            engine_of=compaction_engines(loaded, plugins, context, require_allowed),
             parallel_partitions=tiering.settings.remote_log_manager_copier_thread_pool_size,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             driver_session_timeout_ms=tiering.settings.diskless_compaction_driver_session_timeout_ms,

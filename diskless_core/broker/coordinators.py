@@ -25,9 +25,8 @@ from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.status import ShardStatus, shard_status
 from diskless_core.groups.machine import GroupsMachine, GroupsRecord
 from diskless_core.plugin.coordinator_log import CoordinatorLog
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
 
-CLUSTER_SHARD = ShardId(ShardKind.CLUSTER, 0)
 GROUPS_SHARD = ShardId(ShardKind.GROUPS, 0)
 
 PATIENCE_S = 10.0

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from diskless_core.broker.compaction import build_compactor, compaction_engines, compaction_obstacle, topic_of
+from diskless_core.broker.compaction import build_compactor, compaction_obstacle, topic_of
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.remote_log import RemoteLog
@@ -93,7 +93,7 @@ async def start_tiered_storage(parts: NodeParts, stack: AsyncExitStack) -> Tiere
     compactor = build_compactor(
         parts.loaded,
         services,
-        compaction_engines(parts.loaded, parts.plugins, parts.context, obstacle=obstacle),
+        obstacle=obstacle,
         plugins=parts.plugins,
         context=parts.context,
         shards=parts.coordinators.diskless,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -12,13 +14,14 @@ from diskless_core.clock import Clock
 from diskless_core.config.load import LoadedConfig
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.plugin.context import ContextFactory
+from diskless_core.plugin.forwarding import ForwardingRemoteStorage
 from diskless_core.plugin.hookspecs import REMOTE_LOG_METADATA, REMOTE_STORAGE
 from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.remote_log_metadata import RemoteLogLedger, RemoteLogMetadata, RemoteLogMetadataServices
-from diskless_core.plugin.remote_storage import IndexType, LogSegmentData, RemoteStorage, RemoteStorageError
-from diskless_core.plugin.wal_object_store import ObjectData
-from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
+from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
 from diskless_core.tiering.retries import Retries
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -57,14 +60,11 @@ async def start_backends(
     return TieringServices(remote_storage=remote_storage, metadata=metadata, settings=loaded.broker)
 
 
-class AwaitedRemoteStorage(RemoteStorage):
+class AwaitedRemoteStorage(ForwardingRemoteStorage):
     """A storage that cannot be reached when the broker starts is started as soon as it can; until then, calls fail."""
 
     def __init__(self, storage: RemoteStorage, retries: Retries) -> None:
-        self.is_node_local = storage.is_node_local
-        self.is_process_local = storage.is_process_local
-        self.can_replace_index = storage.can_replace_index
-        self.copies_may_overlap = storage.copies_may_overlap
+        super().__init__(storage)
         self._storage = storage
         self._retries = retries
         self._obstacle: str | None = None
@@ -91,26 +91,10 @@ class AwaitedRemoteStorage(RemoteStorage):
             await asyncio.gather(self._starting, return_exceptions=True)
         await self._storage.stop()
 
-    async def copy(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        return await self._started.copy(metadata, data)
-
-    async def fetch(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> ObjectData:
-        return await self._started.fetch(metadata, start, end)
-
-    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> ObjectData:
-        return await self._started.fetch_index(metadata, index)
-
-    async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
-        await self._started.replace_index(metadata, index, data)
-
-    async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
-        await self._started.delete(metadata)
-
-    @property
-    def _started(self) -> RemoteStorage:
+    async def _ask(self, step: Callable[[RemoteStorage], Awaitable[T]]) -> T:
         if self._obstacle is not None:
             raise RemoteStorageError(self._obstacle)
-        return self._storage
+        return await step(self._storage)
 
     async def _start_later(self) -> None:
         failures = 1

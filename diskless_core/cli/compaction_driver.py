@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +14,7 @@ from diskless_core.admin.compaction import CompactionAnswer
 from diskless_core.admin.driver import LendBody
 from diskless_core.broker.compaction import backend_sources, compaction_obstacle
 from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.cli.common import load_or_exit
 from diskless_core.cli.compaction_progress import Show
 from diskless_core.cli.lent_job_client import LentJobClient
 from diskless_core.cli.remote_job import RemoteJob
@@ -26,6 +28,8 @@ from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.report import JobState
 
 SIGN_INTERVAL_S = 0.5
+
+_INTERRUPTED = "interrupted"
 
 
 class DriverBackends(RemoteStorages):
@@ -42,7 +46,12 @@ class DriverBackends(RemoteStorages):
         made = cls.configured(config, overrides)
         if master is None:
             return made
-        return cls.configured(config, [*overrides, f"{SEGMENT_COMPACTION.name}.{made.engine_name}.master={master}"])
+        return made.reloaded(config, [*overrides, f"{SEGMENT_COMPACTION.name}.{made.engine_name}.master={master}"])
+
+    def reloaded(self, config: Path | None, overrides: Sequence[str]) -> Self:
+        """The same with other overrides."""
+        loaded = load_or_exit(config, overrides, self._plugins)
+        return replace(self, config=loaded.broker, _loaded=loaded)
 
     @property
     def engine_name(self) -> str:
@@ -80,6 +89,7 @@ class Driver:
         self._client = client
         self._show = show
         self._job: RemoteJob | None = None
+        self._has_turn = False
 
     async def drive(self, topics: Sequence[str] | None, *, everything: bool) -> str:
         """Have the engine do a job, of some topics or all. SIGINT and SIGTERM end it in good order.
@@ -88,21 +98,32 @@ class Driver:
             The id of the job. The broker ends it when it has cleared away what the engine left, and reports of it.
 
         Raises:
-            AdminClientError: there is no job, or it was given up while it waited for its turn.
+            AdminClientError: there is no job, or it was given up before it was its turn, or twice.
             PluginError, RemoteStorageError, WalObjectStoreError: a backend or the engine cannot be used.
         """
         loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
         work = asyncio.create_task(self._drive(topics, everything=everything), name="driver")
+        is_interrupted = False
+
+        def interrupt() -> None:
+            nonlocal is_interrupted
+            is_interrupted = True
+            work.cancel()
+
         for number in signals:
-            loop.add_signal_handler(number, work.cancel)
+            loop.add_signal_handler(number, interrupt)
         try:
             return await work
+        except asyncio.CancelledError:
+            if not is_interrupted:
+                raise
+            when = "at the end of the compaction" if self._has_turn else "before the compaction began"
+            raise AdminClientError(f"interrupted {when}") from None
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
 
     async def _drive(self, topics: Sequence[str] | None, *, everything: bool) -> str:
-        engine = self._backends.engine()
         body = LendBody(
             topics=list(topics or ()),
             all=topics is None,
@@ -111,8 +132,9 @@ class Driver:
             driver=uuid_text(self._backends.clock.new_uuid()),
         )
         with closing(self._client):
+            engine = self._backends.engine()
             async with self._backends.opened() as (objects, remote_storage):
-                begun = await self._client.begin(body)
+                begun = await self._begin(body)
                 failure: str | None = None
                 try:
                     job = await self._begun(begun, objects, remote_storage)
@@ -120,15 +142,25 @@ class Driver:
                 except SegmentCompactionError as error:
                     failure = str(error)
                 except asyncio.CancelledError:
-                    failure = "interrupted"
-                    if self._job is None:
-                        raise AdminClientError("interrupted while another compaction was under way") from None
+                    failure = _INTERRUPTED
+                    if not self._has_turn:
+                        raise
                 except Exception as error:
                     failure = f"its driver failed: {type(error).__name__}: {error}"
                     raise
                 finally:
                     await self._end(begun.id, failure)
         return begun.id
+
+    async def _begin(self, body: LendBody) -> CompactionAnswer:
+        """Begin a job. Who is interrupted meanwhile has ended it."""
+        beginning = asyncio.create_task(self._client.begin(body), name="beginning")
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            with suppress(AdminClientError):
+                await self._end((await beginning).id, _INTERRUPTED)
+            raise
 
     async def _begun(
         self, report: CompactionAnswer, objects: WalObjectStore, remote_storage: RemoteStorage
@@ -138,6 +170,7 @@ class Driver:
             self._tell(report)
             await asyncio.sleep(SIGN_INTERVAL_S)
             report = await self._client.progress(report.id, 0)
+        self._has_turn = True
         self._job = RemoteJob(
             report.id,
             await self._client.describe(report.id),

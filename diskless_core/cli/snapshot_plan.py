@@ -44,18 +44,11 @@ async def plan_from_snapshot(backends: Backends, topics: Sequence[str] | None, *
         raise AdminClientError(f"there is no topic {', '.join(missing)} in the snapshots of the coordinators")
     rules, now_ms = _default_rules(backends.config), backends.clock.now_ms()
     segments = [
-        PlannedSegment(
-            topic=layout.partition.topic,
-            partition=layout.partition.partition,
-            start_offset=segment.start_offset,
-            end_offset=segment.end_offset,
-            size_bytes=segment.size_bytes,
-            ranges=len(segment.ranges),
-        )
+        asdict(PlannedSegment.of(plan))
         for layout in snapshot.layouts
-        for segment in plan_layout(layout, rules, now_ms, everything=everything)
+        for plan in plan_layout(layout, rules, now_ms, everything=everything)
     ]
-    return SnapshotPlan(segments=[asdict(segment) for segment in segments], taken_at_ms=snapshot.taken_at_ms)
+    return SnapshotPlan(segments=segments, taken_at_ms=snapshot.taken_at_ms)
 
 
 def _default_rules(config: BrokerConfig) -> SegmentRules:

@@ -82,6 +82,7 @@ class Snapshots:
             SnapshotError: what was read back is not what was written.
         """
         with ExitStack() as stack:
+            taken_at = self._clock.now_ms()
             view = stack.enter_context(await store.read(lambda opened: opened.snapshot()))
             offset = await asyncio.to_thread(view.applied_offset)
             stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
@@ -93,7 +94,7 @@ class Snapshots:
                 parts.append(Part(key=key, size=len(data), crc=crc32c(data)))
         manifest = Manifest(
             applied_offset=offset,
-            taken_at=self._clock.now_ms(),
+            taken_at=taken_at,
             tables=snapshot_format.declared(tables),
             parts=parts,
         )

@@ -2,7 +2,7 @@
 
     {"version": 1}
     {"partition": {"topic": …, "topic_id": …, "partition": …}}
-    {"object_keys": […], "ranges": [[index of the object's key, the other fields of a `BatchRange`], …]}
+    {"object_keys": […], "ranges": [[a row of `segment_compaction.range_rows`], …]}
     {"segments": [base64 of `remote_log.records.encode`, …]}
     {"layout": {"start_offset": …, "end_offset": …, "local_start_offset": …}}
     {"partitions": how many of them there were}
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from diskless_core.plugin.layout import PartitionLayout
-from diskless_core.plugin.segment_compaction import BatchRange
+from diskless_core.plugin.segment_compaction import BatchRange, range_rows, ranges_of
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.remote_log.records import CorruptRecordError
@@ -40,25 +40,8 @@ class LayoutFormatError(Exception):
     """These lines are no layouts, or not all of them; the message says why."""
 
 
-def encode_layouts(layouts: Iterable[PartitionLayout]) -> Iterator[bytes]:
-    """All lines, each with its end."""
-    encoder = LayoutEncoder()
-    yield encoder.begin()
-    for layout in layouts:
-        yield encoder.partition(layout.partition)
-        for some in _chunks(layout.ranges):
-            yield encoder.ranges(some)
-        yield from encoder.layout(
-            layout.segments,
-            start_offset=layout.start_offset,
-            end_offset=layout.end_offset,
-            local_start_offset=layout.ranges[0].base_offset if layout.ranges else layout.end_offset,
-        )
-    yield encoder.end()
-
-
 class LayoutEncoder:
-    """Makes the lines one after the other, for partitions that are too large to be known whole."""
+    """Makes the lines, each with its end, one after the other: partitions can be too large to be known whole."""
 
     def __init__(self) -> None:
         self._partitions = 0
@@ -75,12 +58,8 @@ class LayoutEncoder:
 
     def ranges(self, ranges: Sequence[BatchRange]) -> bytes:
         """Some ranges, at most `LINE_ITEMS`, that come behind those before."""
-        indexes: dict[str, int] = {}
-        rows = []
-        for found in ranges:
-            index = indexes.setdefault(found.object_key, len(indexes))
-            rows.append((index, *found[:2], *found[3:]))
-        return _line({"object_keys": list(indexes), "ranges": rows})
+        object_keys, rows = range_rows(ranges)
+        return _line({"object_keys": object_keys, "ranges": rows})
 
     def layout(
         self,
@@ -161,7 +140,9 @@ class _Decoder:
             ):
                 self._partition = TopicIdPartition(uuid.UUID(topic_id), topic, index)
             case {"object_keys": [*keys], "ranges": [*rows]} if self._partition is not None:
-                self._ranges += self._decoded_ranges(keys, rows)
+                # Partitions share objects: one string for each of them is enough.
+                shared = [self._keys.setdefault(str(key), str(key)) for key in keys]
+                self._ranges += ranges_of(shared, rows)
             case {"segments": [*encoded]} if self._partition is not None:
                 self._segments += map(_segment, encoded)
             case {"layout": None} if self._partition is not None:
@@ -197,16 +178,6 @@ class _Decoder:
             case _:
                 raise ValueError("there is no version")
         self._has_begun = True
-
-    def _decoded_ranges(self, keys: list[Any], rows: list[Any]) -> Iterator[BatchRange]:
-        # Partitions share objects: one string for each of them is enough.
-        shared = [self._keys.setdefault(str(key), str(key)) for key in keys]
-        for row in rows:
-            try:
-                key, base_offset, last_offset, *rest = row
-                yield BatchRange(base_offset, last_offset, shared[key], *rest)
-            except (TypeError, IndexError) as error:
-                raise ValueError(f"a range is {row}") from error
 
     def _forget_partition(self) -> None:
         self._partition, self._ranges, self._segments = None, [], []

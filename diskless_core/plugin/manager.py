@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from diskless_core.plugin.config import PluginSettings, redact, secret_values
-from diskless_core.plugin.context import ContextFactory
+from diskless_core.plugin.context import ContextFactory, PluginContext
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.discovery import (
     LOAD_PLUGINS_VARIABLE,
@@ -114,34 +114,19 @@ class PluginManager:
         Raises:
             PluginFactoryError: the factory raised or returned something else. Values of secrets are not in it.
         """
-        descriptor, settings = selected[noun.name]
-        label = f"plugin {noun.name}.{descriptor.name}"
-        try:
-            backend = descriptor.factory(context_factory(noun.name, descriptor.name), settings)
-        except Exception as error:
-            secrets = secret_values(settings)
-            # Without its cause: the chained exception would print the secrets that were just removed.
-            raise PluginFactoryError(
-                redact(f"{label} did not start: {type(error).__name__}: {error}", secrets),
-                traceback_text=redact(traceback.format_exc(), secrets),
-            ) from None
-        if not isinstance(backend, noun.interface):
-            raise PluginFactoryError(
-                f"the factory of {label} made {type(backend).__name__}, which is no {noun.interface.__name__}"
-            )
-        made: InterfaceT = backend
-        return made
+        return self.source(noun, selected, context_factory)()
 
     def source(
         self, noun: Noun[InterfaceT], selected: Mapping[str, SelectedPlugin], context_factory: ContextFactory
     ) -> Callable[[], InterfaceT]:
-        """What makes the backend of a noun anew with every call, not started, also in other processes.
+        """What does as `create` with every call, also in other processes.
 
         It can be pickled where the plugin's factory is a function or a class of a module. It holds the settings,
         secrets included.
         """
         descriptor, settings = selected[noun.name]
-        return partial(descriptor.factory, context_factory(noun.name, descriptor.name), settings)
+        context = context_factory(noun.name, descriptor.name)
+        return partial(_make, noun, descriptor.name, descriptor.factory, context, settings)
 
     def _load(self, entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlugin:
         key = (entry_point.noun, entry_point.name)
@@ -164,6 +149,30 @@ class PluginManager:
         names = self.names(noun)
         there_are = f"installed are {', '.join(names)}" if names else "none is installed"
         return PluginNotFoundError(f"there is no {noun} {name!r}; {there_are}", suggestion=nearest(name, names))
+
+
+def _make(
+    noun: Noun[InterfaceT],
+    name: str,
+    factory: Callable[[PluginContext, Any], InterfaceT],
+    context: PluginContext,
+    settings: PluginSettings,
+) -> InterfaceT:
+    label = f"plugin {noun.name}.{name}"
+    try:
+        backend = factory(context, settings)
+    except Exception as error:
+        secrets = secret_values(settings)
+        # Without its cause: the chained exception would print the secrets that were just removed.
+        raise PluginFactoryError(
+            redact(f"{label} did not start: {type(error).__name__}: {error}", secrets),
+            traceback_text=redact(traceback.format_exc(), secrets),
+        ) from None
+    if not isinstance(backend, noun.interface):
+        raise PluginFactoryError(
+            f"the factory of {label} made {type(backend).__name__}, which is no {noun.interface.__name__}"
+        )
+    return backend
 
 
 def _conflict(announced: Sequence[PluginEntryPoint]) -> str:

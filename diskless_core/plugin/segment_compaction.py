@@ -7,7 +7,7 @@ each copy, and lets the coordinator forget the batches that a finished one holds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,6 +38,35 @@ class BatchRange(NamedTuple):
     append_time_ms: int
     max_timestamp_ms: int
     timestamp_type: int
+
+
+RangeRow = tuple[int, int, int, int, int, int, int, int]
+"""A `BatchRange` as numbers alone: the index of the object's key in a table, then the other fields in their order."""
+
+
+def range_rows(ranges: Iterable[BatchRange]) -> tuple[list[str], list[RangeRow]]:
+    """The objects' keys, each once, and a row for each range: short, to be sent."""
+    indexes: dict[str, int] = {}
+    rows = [
+        (indexes.setdefault(key, len(indexes)), base, last, position, size, appended, latest, timestamp_type)
+        for base, last, key, position, size, appended, latest, timestamp_type in ranges
+    ]
+    return list(indexes), rows
+
+
+def ranges_of(object_keys: Sequence[str], rows: Iterable[RangeRow]) -> Iterator[BatchRange]:
+    """The ranges of `range_rows` back.
+
+    Raises:
+        ValueError: something is no such row.
+    """
+    make = BatchRange._make
+    for row in rows:
+        try:
+            index, base, last, position, size, appended, latest, timestamp_type = row
+            yield make((base, last, object_keys[index], position, size, appended, latest, timestamp_type))
+        except (TypeError, ValueError, IndexError) as error:
+            raise ValueError(f"a range is {row}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

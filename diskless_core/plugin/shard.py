@@ -30,6 +30,10 @@ class ShardId:
         return f"{self.kind.name.lower()}-{self.index}"
 
 
+CLUSTER_SHARD = ShardId(ShardKind.CLUSTER, 0)
+"""The one that has the topics."""
+
+
 def parse_shard(text: str) -> ShardId:
     """Read `diskless-0`, or Kafka's `__diskless_metadata-0`.
 

@@ -30,8 +30,6 @@ from diskless_core.remote_log.metadata import (
 )
 
 TOPIC = "__remote_log_metadata"
-DEFAULT_PARTITIONS = 50
-"""How many partitions Apache Kafka gives the topic unless `remote.log.metadata.topic.num.partitions` says otherwise."""
 
 _NO_ID = uuid.UUID(int=0)
 _HASH = struct.Struct(">I")

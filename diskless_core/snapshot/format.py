@@ -39,7 +39,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One snapshot. Every log entry below `applied_offset` is in; `taken_at` is in milliseconds since the epoch."""
+    """One snapshot.
+
+    Attributes:
+        applied_offset: every log entry below it is in.
+        taken_at: when it was begun, in milliseconds since the epoch: it lacks what came later, however long it took.
+    """
 
     applied_offset: int
     taken_at: int

@@ -17,15 +17,13 @@ from uuid import UUID
 
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log import records, tiered
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, Part, SnapshotError
-
-CLUSTER_SHARD = ShardId(ShardKind.CLUSTER, 0)
 
 CLOCK_SKEW_MS = 60_000
 """A snapshot counts as younger than another one, of another broker perhaps, when it is so much younger by its time."""
@@ -86,13 +84,16 @@ async def read_layouts(objects: WalObjectStore, prefix: str, wants: Callable[[st
     for shard, keys in sorted(partitions.items()):
         reader = await reading.read_newest(objects, prefix, shard, partial(_DisklessReader, keys=keys))
         taken_at_ms = min(taken_at_ms, reader.manifest.taken_at)
-        for key in keys - reader.heads.keys():
-            if reader.manifest.taken_at <= cluster.manifest.taken_at + CLOCK_SKEW_MS:
+        is_younger = reader.manifest.taken_at > cluster.manifest.taken_at + CLOCK_SKEW_MS
+        present = {topic_id for topic_id, _ in reader.heads}
+        for topic_id, partition in keys - reader.heads.keys():
+            # A shard forgets the partitions of a topic all at once, but gets them one by one.
+            if topic_id in present or not is_younger:
                 raise SnapshotError(
-                    f"{names[key[0]]}-{key[1]} is not in the newest snapshot of {shard}, which may be older than the "
-                    f"topic: ask a broker, or wait for the next snapshot"
+                    f"{names[topic_id]}-{partition} is not in the newest snapshot of {shard}, which may be older than "
+                    f"the partition: ask a broker, or wait for the next snapshot"
                 )
-            gone.add(key[0])
+            gone.add(topic_id)
         layouts += [reader.layout(key, names[key[0]]) for key in keys & reader.heads.keys()]
     return LayoutSnapshot(
         layouts=sorted(

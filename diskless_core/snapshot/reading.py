@@ -79,27 +79,18 @@ async def newest(objects: WalObjectStore, prefix: str, shard: ShardId) -> Manife
     return None
 
 
-async def shards(objects: WalObjectStore, prefix: str, kind: ShardKind = ShardKind.DISKLESS) -> list[ShardId]:
-    """The shards of a kind of which there are snapshots, or attempts at some, in the order of their indexes.
+async def manifests(objects: WalObjectStore, prefix: str) -> Mapping[ShardId, Manifest]:
+    """The newest snapshot of each diskless shard that has one, in the order of their indexes.
 
     Raises:
         WalObjectStoreError: the object store cannot be read.
     """
     folders = {
         found.key[len(prefix) + 1 :].partition("/")[0]
-        async for page in objects.list(f"{prefix}/{kind.value}-")
+        async for page in objects.list(f"{prefix}/{ShardKind.DISKLESS.value}-")
         for found in page
     }
-    return sorted(map(parse_shard, folders))
-
-
-async def manifests(objects: WalObjectStore, prefix: str) -> Mapping[ShardId, Manifest]:
-    """The newest snapshot of each diskless shard that has one.
-
-    Raises:
-        WalObjectStoreError: the object store cannot be read.
-    """
-    found = {shard: await newest(objects, prefix, shard) for shard in await shards(objects, prefix)}
+    found = {shard: await newest(objects, prefix, shard) for shard in sorted(map(parse_shard, folders))}
     return {shard: manifest for shard, manifest in found.items() if manifest is not None}
 
 

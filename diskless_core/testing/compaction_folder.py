@@ -62,8 +62,9 @@ class FolderObjects(WalObjectStore):
 class FolderSegments(RemoteStorage):
     """Segments as files. What it should do wrong is told by files too, so that it is done once among all processes.
 
-    In the folder `faults`: each file `refuse-*` makes one copy fail for good, each `fail-*` one that a retry can help;
-    while `hold` is there, no copy ends, and those that wait have made `held`.
+    In the folder `faults`: each file `refuse-*` makes one copy fail for good, each `fail-*` one that a retry can help,
+    each `straggle-*` one wait until another copy of the same segment is there; while `hold` is there, no copy ends, and
+    those that wait have made `held`.
     """
 
     is_node_local = True
@@ -91,6 +92,9 @@ class FolderSegments(RemoteStorage):
         while (self._faults / "hold").exists():
             (self._faults / "held").touch()
             await asyncio.sleep(POLL_S)
+        if self._happens("straggle"):
+            while not self._path(metadata, _LOG).exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(POLL_S)
         if self._happens("refuse"):
             raise access_denied()
         if self._happens("fail"):

@@ -28,7 +28,7 @@ from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
 from diskless_core.tiering.retrying import MeteredObjects, MeteredRemoteStorage
 
 REPORTS = 50
-"""Reports of jobs that are kept."""
+"""Reports of jobs that are kept, besides those of more that have not ended."""
 
 PARTITIONS_AT_ONCE = 250
 """Partitions that are looked at before others get their turn: about a millisecond."""
@@ -52,7 +52,9 @@ class CompactionServices:
     Attributes:
         backends: what makes `objects` and the remote storage in other processes.
         topic_of: what holds for a partition, which is the same for all of its topic; None where that is gone.
-        engine_of: the engine of a name, None for the one that is configured, with its name. Raises PluginError.
+        require_allowed: raises PluginError where nothing may be compacted.
+        engine_of: the engine of a name, None for the one that is configured, with its name. Raises PluginError, also
+            where nothing may be compacted.
         driver_session_timeout_ms: see `LentJob`.
     """
 
@@ -60,6 +62,7 @@ class CompactionServices:
     objects: WalObjectStore
     backends: BackendSources
     topic_of: Callable[[PartitionKey], TopicTiering | None]
+    require_allowed: Callable[[], None]
     engine_of: Callable[[str | None], tuple[str, SegmentCompaction]]
     parallel_partitions: int
     producer_id_expiration_ms: int
@@ -123,25 +126,23 @@ class Compactor:
         return report
 
     def lend(self, request: CompactionRequest, engine: str, driver: str) -> JobReport:
-        """Begin a job whose engine, of this name, is another process's; see `lent`. Again, it gives the same job.
+        """Begin a job whose engine, of this name, is another process's; see `lent`.
 
         Args:
-            driver: an id that the driver has drawn.
+            driver: an id that the driver has drawn. Again, it gets the same job, although that may have ended.
 
         Raises:
             UnknownTopicError: as `begin`.
             PluginError: no engine may compact here.
         """
-        for lent in self._lent.values():
-            if lent.driver == driver:
-                return lent.report
+        for report in self._reports.values():
+            if report.driver == driver:
+                return report
         self._require_topics(request)
-        self._services.engine_of(None)  # what forbids this node's own engine forbids any
-        report = self._new_report(engine)
+        self._services.require_allowed()
+        report = self._new_report(engine, driver)
         timeout_ms = self._services.driver_session_timeout_ms
-        self._lent[report.id] = lent = LentJob(
-            driver, report, self._services.copies.clock, session_timeout_ms=timeout_ms
-        )
+        self._lent[report.id] = lent = LentJob(report, self._services.copies.clock, session_timeout_ms=timeout_ms)
         self._begin(request, report, lent).add_done_callback(lambda _: self._lent.pop(report.id))
         return report
 
@@ -152,17 +153,35 @@ class Compactor:
             UnknownJobError: there is none.
             JobNotRunningError: it has ended.
         """
+        report = self._lent_report(job_id)
+        if job_id not in self._lent:
+            raise JobNotRunningError("; ".join(["the compaction has ended", *report.failures]))
+        return self._lent[job_id]
+
+    def end_lent(self, job_id: str, bytes_copied: int, failure: str | None) -> JobReport:
+        """See `LentJob.end`.
+
+        Raises:
+            UnknownJobError: there is no such job.
+        """
+        report = self._lent_report(job_id)
         if job_id in self._lent:
-            return self._lent[job_id]
+            self._lent[job_id].end(bytes_copied, failure)
+        return report
+
+    def _lent_report(self, job_id: str) -> JobReport:
         report = self._reports.get(job_id)
         if report is None:
             raise UnknownJobError(f"there is no compaction {job_id}: the broker may have been started anew")
-        raise JobNotRunningError("; ".join(["the compaction has ended", *report.failures]))
+        if report.driver is None:
+            raise UnknownJobError(f"compaction {job_id} has no driver: its engine is the broker's own")
+        return report
 
     def _begin(self, request: CompactionRequest, report: JobReport, engine: SegmentCompaction) -> asyncio.Task[None]:
         self._reports[report.id] = report
-        while len(self._reports) > REPORTS:
-            del self._reports[next(iter(self._reports))]
+        ended = [report.id for report in self._reports.values() if report.ended_at_ms is not None]
+        for job_id in ended[: max(0, len(self._reports) - REPORTS)]:
+            del self._reports[job_id]
         task = asyncio.create_task(self._run(request, report, engine), name=f"compaction {report.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -185,14 +204,7 @@ class Compactor:
         for work in works:
             async with aclosing(planned(work, now_ms)) as segments:
                 async for segment in segments:
-                    yield PlannedSegment(
-                        topic=segment.partition.topic,
-                        partition=segment.partition.partition,
-                        start_offset=segment.start_offset,
-                        end_offset=segment.end_offset,
-                        size_bytes=segment.size_bytes,
-                        ranges=len(segment.ranges),
-                    )
+                    yield PlannedSegment.of(segment)
 
     async def _run(self, request: CompactionRequest, report: JobReport, engine: SegmentCompaction) -> None:
         async with self._turn:
@@ -352,9 +364,9 @@ class Compactor:
                     failures.append(f"a defect: {type(error).__name__}: {error}")
         return failures
 
-    def _new_report(self, engine: str) -> JobReport:
+    def _new_report(self, engine: str, driver: str | None = None) -> JobReport:
         clock = self._services.copies.clock
-        return JobReport(id=uuid_text(clock.new_uuid()), engine=engine, begun_at_ms=clock.now_ms())
+        return JobReport(id=uuid_text(clock.new_uuid()), engine=engine, driver=driver, begun_at_ms=clock.now_ms())
 
     def _end(self, report: JobReport, failures: Sequence[str]) -> None:
         report.failures += failures

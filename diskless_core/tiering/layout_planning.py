@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diskless_core.coordinator.commands import Run
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.tiering.planning import SegmentPlanner, SegmentRules
@@ -17,7 +16,7 @@ def plan_layout(
     start_offset = layout.segments[-1].end_offset + 1 if layout.segments else layout.start_offset
     planner = SegmentPlanner(layout.partition, start_offset, rules)
     for found in layout.ranges:
-        full = planner.add(Run(*found))
+        full = planner.add(found)
         if full is not None:
             yield full
     last = planner.last(now_ms, everything=everything)

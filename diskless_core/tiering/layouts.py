@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from diskless_core.coordinator.client import DisklessShard
+from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.coordinator.schema import TOPICS, PartitionHead, Topic
 from diskless_core.coordinator.strict_reads import catch_up
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.layout_codec import LayoutEncoder
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
-from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.remote_log.tiered import TieredLog
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from diskless_core.tiering.compaction import UnknownTopicError
 from diskless_core.tiering.copies import key_of
 from diskless_core.tiering.planning import batch_range
 
 BLOCK_BYTES = 1 << 16
 """So much of an answer is collected before it is sent."""
+
+TOPICS_AT_ONCE = 500
+"""Topics that are judged before others get their turn: about a millisecond."""
+
+LOOK_S = 0.1
+LOOKS = 100
+"""How often the metadata of segments is looked at: it can come later than the news that they were taken."""
 
 
 class TopicNames(Protocol):
@@ -79,15 +88,29 @@ class Layouts:
         unknown = [name for name in names if services.topics.id_of(name) is None]
         if unknown:
             raise UnknownTopicError(f"there is no topic {unknown[0]}")
+        named = frozenset(names)
+        chosen = await self._chosen(cache(lambda name: name in named or wants(name)))
         pinned = []
-        for shard in shards:
-            for key, head in shard.heads().items():
-                topic_id = uuid.UUID(bytes=key.topic_id)
-                name = services.topics.name_of(topic_id)
-                if name is not None and (name in names or wants(name)):
-                    partition = TopicIdPartition(topic_id, name, key.partition)
+        for shard, topic_id, topic in chosen:
+            if services.topics.name_of(topic_id) is None:
+                continue
+            for index in topic.partitions:
+                head = shard.head(PartitionKey(topic_id.bytes, index))
+                if head is not None:
+                    partition = TopicIdPartition(topic_id, topic.name, index)
                     pinned.append(PinnedPartition(partition, shard, head.next_offset))
         return sorted(pinned, key=lambda one: (one.partition.topic, one.partition.partition))
+
+    async def _chosen(self, wants: Callable[[str], bool]) -> Sequence[tuple[DisklessShard, uuid.UUID, Topic]]:
+        """The topics that are wanted, with their partitions in each of the shards."""
+        chosen = []
+        for shard in self._services.shards.values():
+            for count, ((topic_id,), topic) in enumerate(shard.shard.state.rows(TOPICS), start=1):
+                if wants(topic.name):
+                    chosen.append((shard, uuid.UUID(bytes=topic_id), topic))
+                if count % TOPICS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        return chosen
 
     async def encoded(self, pinned: Sequence[PinnedPartition]) -> AsyncIterator[bytes]:
         """The layouts of these partitions, some lines at a time. An error that comes up is told in the last one."""
@@ -95,11 +118,12 @@ class Layouts:
         block = bytearray(encoder.begin())
         try:
             for one in pinned:
-                async for line in self._partition(encoder, one):
-                    block += line
-                    if len(block) >= BLOCK_BYTES:
-                        yield bytes(block)
-                        block.clear()
+                async with aclosing(self._partition(encoder, one)) as lines:
+                    async for line in lines:
+                        block += line
+                        if len(block) >= BLOCK_BYTES:
+                            yield bytes(block)
+                            block.clear()
                 await asyncio.sleep(0)  # what lies in memory would keep the event loop busy
         except (CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError) as error:
             block += encoder.broken_off(str(error))
@@ -107,7 +131,7 @@ class Layouts:
             block += encoder.end()
         yield bytes(block)
 
-    async def _partition(self, encoder: LayoutEncoder, pinned: PinnedPartition) -> AsyncIterator[bytes]:
+    async def _partition(self, encoder: LayoutEncoder, pinned: PinnedPartition) -> AsyncGenerator[bytes, None]:
         """Runs come first, then the segments: what moves in between is in both then, and the reader drops its runs."""
         key, shard = key_of(pinned.partition), pinned.shard
         yield encoder.partition(pinned.partition)
@@ -132,22 +156,31 @@ class Layouts:
     async def _segments(
         self, pinned: PinnedPartition
     ) -> tuple[PartitionHead, Sequence[RemoteLogSegmentMetadata]] | None:
-        """The segments with records below the pinned end, and the head that goes with them; None if it is deleted."""
+        """The segments with records below the pinned end, and the head that goes with them; None if it is deleted.
+
+        Raises:
+            RemoteLogMetadataError: no answer, or one is not known to be complete and stays so.
+        """
         key, shard = key_of(pinned.partition), pinned.shard
-        missing: TieredLog = ()
-        while (head := shard.head(key)) is not None:
-            wanted = [one for one in shard.tiered(key) if one.start_offset < pinned.end_offset]
+        lacking = b""
+        for _ in range(LOOKS):
+            head = shard.head(key)
+            if head is None:
+                return None
+            # Deleted since, it is not among the segments any more, when they are asked for anew.
+            wanted = [one.segment_id for one in shard.tiered(key) if one.start_offset < pinned.end_offset]
             if not wanted:
                 return head, ()
-            known = {one.segment_id.id.bytes: one for one in await self._services.metadata.list(pinned.partition)}
-            absent = tuple(one for one in wanted if one.segment_id not in known)
-            if not absent:
-                return head, [known[one.segment_id] for one in wanted]
-            # Deleted since, it is not among the segments any more, when they are asked for anew.
-            if absent == missing:
-                raise RemoteLogMetadataError(
-                    f"nothing is known of the segment {uuid.UUID(bytes=absent[0].segment_id)} of "
-                    f"{pinned.partition.topic}-{pinned.partition.partition}"
-                )
-            missing = absent
-        return None
+            complete = {
+                one.segment_id.id.bytes: one
+                for one in await self._services.metadata.list(pinned.partition)
+                if one.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            }
+            lacking = next((one for one in wanted if one not in complete), b"")
+            if not lacking:
+                return head, [complete[one] for one in wanted]
+            await asyncio.sleep(LOOK_S)
+        raise RemoteLogMetadataError(
+            f"nothing is known of the segment {uuid.UUID(bytes=lacking)} of "
+            f"{pinned.partition.topic}-{pinned.partition.partition}, or not that it is complete"
+        )

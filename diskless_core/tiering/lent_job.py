@@ -89,13 +89,11 @@ class LentJob(SegmentCompaction):
     """Stands in for the engine on the broker. Steps are for one job, the one that `compact` is given.
 
     Args:
-        driver: an id that the driver has drawn, by which it can ask for the same job again.
         report: of the job.
         session_timeout_ms: a driver that is silent for so long has lost the job.
     """
 
-    def __init__(self, driver: str, report: JobReport, clock: Clock, *, session_timeout_ms: int) -> None:
-        self.driver = driver
+    def __init__(self, report: JobReport, clock: Clock, *, session_timeout_ms: int) -> None:
         self.report = report
         self.session_timeout_ms = session_timeout_ms
         self._clock = clock
@@ -169,7 +167,9 @@ class LentJob(SegmentCompaction):
             self._bytes_copied = bytes_copied
 
     def end(self, bytes_copied: int, failure: str | None) -> None:
-        """The driver's engine has ended. It counts when it is said for the first time. Raises as `heard`."""
+        """The driver's engine has ended. Of a job that has ended already it changes nothing."""
+        if self._ended.is_set():
+            return
         self.heard(bytes_copied)
         self._failure = failure
         self._ended.set()

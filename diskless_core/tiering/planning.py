@@ -111,7 +111,7 @@ def batch_range(run: Run) -> BatchRange:
 
 
 class SegmentPlanner:
-    """Give it the runs of a partition in order, from the one that contains `start_offset`, or the next one, on."""
+    """Give it a partition's runs as ranges, in order, from the one that contains `start_offset` or the next one on."""
 
     def __init__(self, partition: TopicIdPartition, start_offset: int, rules: SegmentRules) -> None:
         self._partition = partition
@@ -124,16 +124,17 @@ class SegmentPlanner:
         self._first_append_ms = 0
         self._last_append_ms = 0
 
-    def add(self, run: Run) -> SegmentPlan | None:
-        """Take the next run. The segment that is full with what came before, if it is."""
-        full = self._take() if self._ranges and not self._fits(run) else None
+    def add(self, found: BatchRange) -> SegmentPlan | None:
+        """Take the next range. The segment that is full with what came before, if it is."""
+        full = self._take() if self._ranges and not self._fits(found) else None
         if not self._ranges:
-            self._start_offset = min(self._start_offset, run.base_offset)
-            self._first_timestamp, self._first_append_ms, self._last_append_ms = _time_of(run), run.append_time, 0
-        self._ranges.append(batch_range(run))
-        self._size_bytes += run.byte_size
-        self._max_timestamp = max(self._max_timestamp, run.max_timestamp)
-        self._last_append_ms = max(self._last_append_ms, run.append_time)
+            self._start_offset = min(self._start_offset, found.base_offset)
+            self._first_timestamp = _time_of(found)
+            self._first_append_ms, self._last_append_ms = found.append_time_ms, 0
+        self._ranges.append(found)
+        self._size_bytes += found.byte_size
+        self._max_timestamp = max(self._max_timestamp, found.max_timestamp_ms)
+        self._last_append_ms = max(self._last_append_ms, found.append_time_ms)
         return full
 
     def last(self, now_ms: int, *, everything: bool = False) -> SegmentPlan | None:
@@ -172,11 +173,11 @@ class SegmentPlanner:
             rules=rules,
         )
 
-    def _fits(self, run: Run) -> bool:
+    def _fits(self, found: BatchRange) -> bool:
         return (
-            self._size_bytes + run.byte_size <= min(self._rules.segment_bytes, MAX_OFFSETS)
-            and run.last_offset - self._start_offset <= MAX_OFFSETS
-            and _time_of(run) - self._first_timestamp <= self._rules.segment_ms
+            self._size_bytes + found.byte_size <= min(self._rules.segment_bytes, MAX_OFFSETS)
+            and found.last_offset - self._start_offset <= MAX_OFFSETS
+            and _time_of(found) - self._first_timestamp <= self._rules.segment_ms
             and len(self._ranges) < MAX_RANGES
         )
 
@@ -195,6 +196,6 @@ class SegmentPlanner:
         return plan
 
 
-def _time_of(run: Run) -> int:
+def _time_of(found: BatchRange) -> int:
     """Without timestamps, the commit's time counts."""
-    return run.max_timestamp if run.max_timestamp >= 0 else run.append_time
+    return found.max_timestamp_ms if found.max_timestamp_ms >= 0 else found.append_time_ms

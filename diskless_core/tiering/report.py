@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
+
+from diskless_core.plugin.segment_compaction import SegmentPlan
 
 
 class JobState(StrEnum):
@@ -38,12 +41,14 @@ class JobReport:
         bytes_expected: what lies in WAL objects, as far as it is not known yet what of it makes segments.
         bytes_planned: of segments that were planned.
         bytes_copied: of these, what has been copied.
+        driver: the id of the process that the job is lent to; None for a job of the broker's own engine.
         skipped: partitions that another broker has to compact, because it leads their coordinator.
         failures: what went wrong, a sentence each.
     """
 
     id: str
     engine: str
+    driver: str | None = None
     begun_at_ms: int
     ended_at_ms: int | None = None
     state: JobState = JobState.WAITING
@@ -74,3 +79,15 @@ class PlannedSegment:
     end_offset: int
     size_bytes: int
     ranges: int
+
+    @classmethod
+    def of(cls, plan: SegmentPlan) -> Self:
+        """What is told of a plan."""
+        return cls(
+            topic=plan.partition.topic,
+            partition=plan.partition.partition,
+            start_offset=plan.start_offset,
+            end_offset=plan.end_offset,
+            size_bytes=plan.size_bytes,
+            ranges=len(plan.ranges),
+        )

@@ -32,7 +32,9 @@ TRAILER_BYTES = _TRAILER.size
 _TIME_DIGITS = 13
 """Of the creation time in a key: milliseconds since the epoch until the year 2286."""
 
-_AFTER_PREFIX = re.compile(r"/([0-9a-f]{2})/[0-9]{13}-\1[0-9a-f]{6}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_AFTER_PREFIX = re.compile(
+    rf"/([0-9a-f]{{2}})/[0-9]{{{_TIME_DIGITS}}}-\1[0-9a-f]{{6}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}"
+)
 """What `object_key` puts behind its prefix."""
 
 

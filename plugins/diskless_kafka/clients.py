@@ -5,14 +5,22 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
-from kafka.net.compat import KafkaNetClient
-from kafka.net.inet import KafkaNetSocket
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from kafka.net import (
+    HttpConnectProxy,
+    KafkaConnectionManager,
+    KafkaNetClient,
+    KafkaNetSocket,
+    KafkaSSLTransport,
+    KafkaTCPTransport,
+    NetworkSelector,
+    Socks5Proxy,
+    create_connection,
+)
 
 _DIRECTLY = "directly"
 
@@ -72,6 +80,32 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
 
     is_opening = True
 
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        """As kafka-python's own, which leaves a socket open without which the TLS handshake does not come about."""
+        config = self.config
+        sock = await create_connection(
+            self._net,
+            node.host,
+            node.port,
+            config["socket_options"],
+            proxy_url=config["proxy_url"],
+            timeout_at=timeout_at,
+        )
+        with ExitStack() as useless:
+            useless.callback(sock.close)
+            if self.ssl_enabled:
+                tls = {key: value for key, value in config.items() if key.startswith("ssl_")}
+                transport = KafkaSSLTransport(self._net, sock, host=node.host, **tls)
+            else:
+                transport = KafkaTCPTransport(self._net, sock, host=node.host)
+            useless.callback(transport.close)
+            try:
+                await transport.handshake()
+            except Exception as error:
+                raise KafkaConnectionError(f"Handshake failed: {error}") from error
+            useless.pop_all()
+        return transport
+
     async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
         await super()._connect(node, conn, **options)
         refusal = _refusal(conn.init_future.exception)
@@ -86,7 +120,7 @@ class _Sockets(KafkaNetSocket):  # type: ignore[misc]
     In a long outage that would be descriptors. kafka-python chooses it by the scheme of `proxy_url`.
     """
 
-    SCHEMES = (_DIRECTLY,)
+    SCHEMES: tuple[str, ...] = (_DIRECTLY,)
 
     async def sock_connect(self, net: Any, sock: Any, sockaddr: Any, timeout_at: float | None = None) -> Any:
         try:
@@ -94,6 +128,14 @@ class _Sockets(KafkaNetSocket):  # type: ignore[misc]
         except BaseException:
             sock.close()
             raise
+
+
+class _SocksProxySockets(_Sockets, Socks5Proxy):  # type: ignore[misc]
+    SCHEMES = Socks5Proxy.SCHEMES
+
+
+class _HttpProxySockets(_Sockets, HttpConnectProxy):  # type: ignore[misc]
+    SCHEMES = HttpConnectProxy.SCHEMES
 
 
 def _refusal(error: BaseException | None) -> BaseException | None:
@@ -107,6 +149,8 @@ def _refusal(error: BaseException | None) -> BaseException | None:
 def _opened(client_class: Any, options: dict[str, Any]) -> Any:
     """The client; where it can't be made, what it has opened already is closed."""
     opened: list[Any] = []
+    # kafka-python has two names for it, and this one decides
+    proxy_url = options.get("proxy_url") or options.get("socks5_proxy") or f"{_DIRECTLY}://"
 
     def connect(**arguments: Any) -> Any:
         selector = NetworkSelector(**arguments)
@@ -117,7 +161,7 @@ def _opened(client_class: Any, options: dict[str, Any]) -> Any:
         return opened[-1]
 
     try:
-        client = client_class(**{"proxy_url": f"{_DIRECTLY}://", **options}, kafka_client=connect)
+        client = client_class(**{**options, "proxy_url": proxy_url}, kafka_client=connect)
     except BaseException:
         for connected in opened:
             connected.close()

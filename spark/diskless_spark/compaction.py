@@ -1,8 +1,9 @@
 """The engine `spark`: plans on the driver, a Spark job a round, and the segments of each partition finished in order.
 
-Every attempt of a task copies the same segments under the same ids, so that tries again, speculative ones and those of
-lost executors do no harm. Only this process notes, finishes and abandons. Of two rounds, one is planned and begun while
-the other one runs.
+Every attempt of a task copies the same segments under the same ids, byte for byte: tries again, speculative ones and
+those of lost executors do no harm, however late they come. What depends on other tasks, the snapshots of producers, the
+driver adds. Only this process notes, finishes and abandons. Of two rounds, one is planned and begun while the other one
+runs.
 """
 
 from __future__ import annotations
@@ -79,13 +80,13 @@ class _Round:
 
     Attributes:
         chains: the segments of each partition, in order.
-        assumed: the producers that the task of a part has before it, by the part's first segment.
+        without_snapshot: segments that their tasks copy without a producer snapshot.
         ended: segments of tasks that have ended.
         failed: why segments could not be made.
     """
 
     chains: Sequence[Sequence[NotedSegment]]
-    assumed: dict[RemoteLogSegmentId, ProducerState] = field(default_factory=dict)
+    without_snapshot: set[RemoteLogSegmentId] = field(default_factory=set)
     ended: set[RemoteLogSegmentId] = field(default_factory=set)
     copied: dict[RemoteLogSegmentId, Copied] = field(default_factory=dict)
     failed: dict[RemoteLogSegmentId, str] = field(default_factory=dict)
@@ -253,9 +254,10 @@ class _Run:
         for segments_of_parts in cuts:
             parts = []
             for segments in segments_of_parts:
-                first = segments[0].metadata.segment_id
-                one.assumed[first] = known.get(first, {})
-                parts.append(Part(segments=segments, producers=one.assumed[first]))
+                producers = known.get(segments[0].metadata.segment_id)
+                if producers is None:
+                    one.without_snapshot.update(segment.metadata.segment_id for segment in segments)
+                parts.append(Part(segments=segments, producers=producers))
             tasks.append(
                 Task(
                     number=len(tasks),
@@ -268,10 +270,10 @@ class _Run:
             )
         return tasks
 
-    def _known(self, partition: TopicIdPartition) -> ProducerState:
-        """The producers before the round that is about to begin, as far as they are known by now."""
+    def _known(self, partition: TopicIdPartition) -> ProducerState | None:
+        """The producers before the round that is about to begin, if they are known by now."""
         state = self._partitions[partition]
-        return state.producers if state.producers is not None and not state.rounds else {}
+        return state.producers if not state.rounds else None
 
     # --- doing -----------------------------------------------------------------------------------------------------
 
@@ -304,19 +306,16 @@ class _Run:
         """Finish the segments of a partition that are there, up to the first that is not."""
         partition = chain[0].plan.partition
         state = self._partitions[partition]
-        state.rounds -= 1
-        assumed: ProducerState = {}
         for segment in chain:
-            segment_id = segment.metadata.segment_id
-            assumed = one.assumed.get(segment_id, assumed)
-            copied = one.copied.get(segment_id)
+            copied = one.copied.get(segment.metadata.segment_id)
             try:
                 if state.is_over or copied is None:
                     await self._give_up(one, segment, state)
                 else:
-                    assumed = await self._finish(segment, copied, state, assumed)
+                    await self._finish(one, segment, copied, state)
             except Exception as error:
                 self._over(partition, error)
+        state.rounds -= 1
 
     async def _give_up(self, one: _Round, segment: NotedSegment, state: _Partition) -> None:
         """What a task may still be working on is left for the next job to remove."""
@@ -327,15 +326,14 @@ class _Run:
         if segment_id in one.ended:
             await self._job.abandon(segment.metadata)
 
-    async def _finish(
-        self, segment: NotedSegment, copied: Copied, state: _Partition, assumed: ProducerState
-    ) -> ProducerState:
-        """Finish one segment. What its task took for the producers behind it."""
-        noted = producer_snapshot.decode(copied.noted)
-        is_right = state.producers == assumed
-        state.producers = self._after(segment, state.producers or {}, noted)
-        assumed = state.producers if is_right else self._after(segment, assumed, noted)
-        if state.producers != assumed:
+    async def _finish(self, one: _Round, segment: NotedSegment, copied: Copied, state: _Partition) -> None:
+        state.producers = producers_after(
+            state.producers or {},
+            producer_snapshot.decode(copied.noted),
+            max_timestamp_ms=segment.plan.max_timestamp_ms,
+            expiration_ms=self._job.producer_id_expiration_ms,
+        )
+        if segment.metadata.segment_id in one.without_snapshot:
             snapshot = producer_snapshot.encode(state.producers.values())
             try:
                 await self._job.remote_storage.replace_index(segment.metadata, IndexType.PRODUCER_SNAPSHOT, snapshot)
@@ -345,15 +343,6 @@ class _Run:
                 raise SegmentCompactionError(f"{where}: {error}") from error
         if not await self._job.finish(segment.metadata, copied.custom_metadata):
             state.is_over = True
-        return assumed
-
-    def _after(self, segment: NotedSegment, before: ProducerState, noted: ProducerState) -> ProducerState:
-        return producers_after(
-            before,
-            noted,
-            max_timestamp_ms=segment.plan.max_timestamp_ms,
-            expiration_ms=self._job.producer_id_expiration_ms,
-        )
 
     def _over(self, partition: TopicIdPartition, error: Exception) -> None:
         self._partitions[partition].is_over = True

@@ -42,10 +42,15 @@ class NotedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Adjacent segments of a partition; `producers` are those that are known before the first."""
+    """Adjacent segments of a partition.
+
+    Attributes:
+        producers: those before the first; None where they depend on other tasks. Then the segments are copied without
+            producer snapshots, so that an attempt never writes one which is not right.
+    """
 
     segments: Sequence[NotedSegment]
-    producers: ProducerState
+    producers: ProducerState | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from dataclasses import replace
 
@@ -104,11 +105,25 @@ def test_a_secret_in_the_message_of_a_factory_is_removed(tmp_path):
     assert "PermissionError" in caught.value.traceback_text
 
 
-def test_a_factory_has_to_make_what_its_noun_says(tmp_path):
+def test_a_secret_in_the_message_of_a_factory_is_removed_in_other_processes_too(tmp_path):
+    selected = settings_of("leaky", password=SECRET * 2)
+    source = pickle.loads(pickle.dumps(PluginManager([]).source(OFFSET_ASSIGNMENT, selected, context_in(tmp_path))))
+
+    with pytest.raises(PluginFactoryError, match=r"login with \*+ was refused") as caught:
+        source()
+
+    told = pickle.loads(pickle.dumps(caught.value))
+    shown = "".join([*traceback.format_exception(caught.value), *traceback.format_exception(told)])
+    assert SECRET not in shown + told.traceback_text
+    assert "PermissionError" in told.traceback_text
+
+
+@pytest.mark.parametrize("make", [PluginManager.create, lambda *arguments: PluginManager.source(*arguments)()])
+def test_a_factory_has_to_make_what_its_noun_says(tmp_path, make):
     selected = settings_of("something_else")
 
     with pytest.raises(PluginFactoryError, match="made object, which is no OffsetAssignment"):
-        PluginManager([]).create(OFFSET_ASSIGNMENT, selected, context_in(tmp_path))
+        make(PluginManager([]), OFFSET_ASSIGNMENT, selected, context_in(tmp_path))
 
 
 def context_in(folder):

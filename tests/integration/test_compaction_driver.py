@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_tiering import SETTINGS, SHARD, STORAGE, create, files, segments, until
+from tests.integration.test_tiering import SETTINGS, SHARD, STORAGE, create, files, segments
 from tests.support.broker import BrokerFactory, BrokerProcess
 from tests.support.crash import (
     PARTITIONS,
@@ -21,6 +21,7 @@ from tests.support.crash import (
     assert_nothing_is_lost,
     wait_for_acknowledgements,
 )
+from tests.support.waiting import wait_until
 
 TOPIC = "driven"
 TIMEOUT_S = 300
@@ -69,7 +70,10 @@ def assert_all_is_there(broker: BrokerProcess, producers: list[SteadyProducer]) 
     assert_nothing_is_lost(broker.bootstrap, TOPIC, producers)
     known = segments(broker)
     assert {one["state"] for one in known} == {"COPY_SEGMENT_FINISHED"}
-    until(lambda: {one["segment_id"] for one in segments(broker)} == files(broker), "files and metadata differ")
+    wait_until(
+        lambda: {one["segment_id"] for one in segments(broker)} == files(broker),
+        "the same segments in files and metadata",
+    )
     for partition in range(PARTITIONS):
         own = [one for one in known if one["partition"] == partition]
         assert [one["start_offset"] for one in own] == [0, *(one["end_offset"] + 1 for one in own[:-1])]

@@ -56,7 +56,7 @@ def plan(
     runs: list[Run], start: int, rules: SegmentRules, *, now_ms: int = NOW_MS, everything: bool = False
 ) -> list[SegmentPlan]:
     planner = SegmentPlanner(PARTITION, start, rules)
-    full = [segment for segment in map(planner.add, runs) if segment is not None]
+    full = [segment for segment in map(planner.add, map(batch_range, runs)) if segment is not None]
     last = planner.last(now_ms, everything=everything)
     return full if last is None else [*full, last]
 

@@ -11,17 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from diskless_core.clock import SystemClock
-from diskless_core.log.producer_snapshot import ProducerEntry
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.plugin.segment_compaction import SegmentCompaction, SegmentCompactionError
 from diskless_core.testing.compaction_folder import FolderCompactionJob
-from diskless_core.testing.compaction_job import TIME_MS, FakeCompactionJob, a_batch
+from diskless_core.testing.compaction_job import FakeCompactionJob
 from diskless_core.testing.segment_compaction import SegmentCompactionContract, check_segments, filled_job
 from diskless_spark.compaction import SparkCompaction
 from diskless_spark.config import SparkCompactionSettings
-from diskless_tiering.config import InlineSettings
-from diskless_tiering.inline import InlineCompaction
+from tests.support.compaction_jobs import made_inline, made_of, producers_come_and_go
 
 MIB = 1 << 20
 
@@ -46,38 +43,10 @@ async def test_tasks_and_rounds_of_one_segment_each_make_what_one_process_would(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Also the snapshots, although each task knows only the producers of its own segment."""
-    jobs = {name: producers_come_and_go(FolderCompactionJob(tmp_path / name)) for name in ("spark", "inline")}
-    context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
-    await spark_engine(task_bytes=1, round_bytes=400).compact(jobs["spark"])
-    await InlineCompaction(context, InlineSettings()).compact(jobs["inline"])
-    assert jobs["spark"].finished.keys() == jobs["inline"].finished.keys() == jobs["inline"].expected.keys()
-    made = {name: contents(job) for name, job in jobs.items()}
-    assert made["spark"] == made["inline"]
-    check_segments(jobs["spark"])
-
-
-def producers_come_and_go(job: FolderCompactionJob) -> FolderCompactionJob:
-    for number in range(6):
-        sent = {
-            index: [
-                a_batch(b"x", producer=(number % 3 + 10 * index, number), timestamp_ms=TIME_MS + number * 20_000),
-                a_batch(b"y", producer=(100 + number, 0), timestamp_ms=TIME_MS + number * 20_000 - 30_000),
-            ]
-            for index in range(2)
-        }
-        for index, ranges in job.put(f"wal/{number}", sent).items():
-            job.plan(index, ranges)
-    job.producers = {7: ProducerEntry(7, 0, 5, -3, 0, TIME_MS), 8: ProducerEntry(8, 0, 5, -2, 0, TIME_MS - 50_000)}
-    return job
-
-
-def contents(job: FolderCompactionJob) -> dict[tuple[int, int], tuple[bytes, dict[IndexType, bytes]]]:
-    found = {}
-    for key, metadata in job.finished.items():
-        stored = job.stored(metadata)
-        assert stored is not None
-        found[key] = (stored.log, stored.indexes)
-    return found
+    job = producers_come_and_go(FolderCompactionJob(tmp_path / "spark"))
+    await spark_engine(task_bytes=1, round_bytes=400).compact(job)
+    assert made_of(job) == await made_inline(tmp_path / "inline")
+    check_segments(job)
 
 
 @pytest.mark.parametrize(

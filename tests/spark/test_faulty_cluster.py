@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-TIMEOUT_S = 150
+TIMEOUT_S = 300
 
 
-def test_a_task_that_fails_and_an_executor_that_dies_are_made_good(tmp_path: Path) -> None:
+def test_a_task_that_fails_an_executor_that_dies_and_a_straggler_are_made_good(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, PROJECT / "tests" / "spark" / "faulty_cluster.py", tmp_path],
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
@@ -27,4 +27,4 @@ def test_a_task_that_fails_and_an_executor_that_dies_are_made_good(tmp_path: Pat
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    assert output.splitlines() == ["retry", "lost executor"], errors
+    assert output.splitlines() == ["retry", "lost_executor", "straggler"], errors

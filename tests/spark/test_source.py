@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from diskless_spark import register
-from tests.integration.test_tiering import SETTINGS, compact, create, until
+from tests.integration.test_tiering import SETTINGS, compact, create
 from tests.support.broker import BrokerFactory, BrokerProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -140,7 +141,7 @@ def test_rows_are_those_of_the_kafka_source(spark: SparkSession, read, world: Wo
 
 def test_the_snapshots_in_the_bucket_tell_the_same_without_a_broker(read, world: World) -> None:
     bucket = {"diskless.snapshot": "bucket", "diskless.url": "http://127.0.0.1:1"}
-    until(lambda: offsets(read(**bucket)) == between(0, EACH), "no snapshot has everything")
+    wait_until(lambda: offsets(read(**bucket)) == between(0, EACH), "no snapshot has everything")
 
 
 def test_filters_options_and_columns_say_what_is_read(spark: SparkSession, read, world: World) -> None:
@@ -202,7 +203,8 @@ def test_a_stream_goes_on_where_it_stopped_within_its_limit(
     producer = Producer({"bootstrap.servers": world.broker.bootstrap})
     producer.produce(topic.topic, b"to the new one", partition=3)
     assert producer.flush(30) == 0
-    assert sum(run_stream(spark, topic, tmp_path, **limits)) == 301
+    at_least = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "1000"}
+    assert sum(run_stream(spark, topic, tmp_path, **at_least)) == 301
     found = offsets(spark.read.parquet(str(tmp_path / "rows")))
     assert found == [*between(0, EACH), (3, 0)]
 
@@ -215,7 +217,7 @@ def test_lost_records_are_an_error_unless_that_is_allowed(spark: SparkSession, r
     admin.delete_records([TopicPartition(topic.topic, 1, 40)])
     start = '{"shortened": {"0": 0, "1": 0, "2": 0}}'
     options = topic.options(startingOffsets=start)
-    until(lambda: admin_start(world, topic.topic, 1) == 40, "the records are still there")
+    wait_until(lambda: admin_start(world, topic.topic, 1) == 40, "the records are still there")
     with pytest.raises(PySparkException, match="shortened-1: offsets from 0 on are asked for"):
         spark.read.format("diskless").options(**options).load().count()
     found = spark.read.format("diskless").options(**options, failOnDataLoss="false").load()

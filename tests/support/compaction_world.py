@@ -117,6 +117,7 @@ class CompactionWorld:
                     objects=lambda: path.objects, remote_storage=lambda: self.remote, backoff=retries.backoff
                 ),
                 topic_of=lambda key: TopicTiering(topic="t", rules=self.rules, is_tiered=self.is_tiered),
+                require_allowed=lambda: None,
                 engine_of=lambda name: (name or "inline", chosen),
                 parallel_partitions=parallel_partitions,
                 producer_id_expiration_ms=60_000,

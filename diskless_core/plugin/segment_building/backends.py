@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 from diskless_core.clock import Clock
-from diskless_core.plugin.remote_storage import IndexType, LogSegmentData, RemoteStorage
+from diskless_core.plugin.forwarding import ForwardingRemoteStorage, take_abilities
+from diskless_core.plugin.remote_storage import LogSegmentData, RemoteStorage
 from diskless_core.plugin.retrying import Retrying
 from diskless_core.plugin.segment_compaction import BackendSources
 from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, WalObjectStore, WalObjectStoreError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 
+T = TypeVar("T")
 
-class RetryingRemoteStorage(RemoteStorage):
+
+class RetryingRemoteStorage(ForwardingRemoteStorage):
     """Does again what failed and can succeed. It is started and stopped by somebody else."""
 
     def __init__(self, storage: RemoteStorage, retrying: Retrying) -> None:
-        self.is_node_local = storage.is_node_local
-        self.is_process_local = storage.is_process_local
-        self.can_replace_index = storage.can_replace_index
-        self.copies_may_overlap = storage.copies_may_overlap
+        super().__init__(storage)
         self._storage = storage
         self._retrying = retrying
 
@@ -30,6 +31,9 @@ class RetryingRemoteStorage(RemoteStorage):
     async def stop(self) -> None:
         """Others still use it."""
 
+    async def _ask(self, step: Callable[[RemoteStorage], Awaitable[T]]) -> T:
+        return await self._retrying.do(lambda: step(self._storage))
+
     async def copy(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         return await self._retrying.do(lambda: self.copy_once(metadata, data))
 
@@ -37,26 +41,12 @@ class RetryingRemoteStorage(RemoteStorage):
         """One try; for those who count them."""
         return await self._storage.copy(metadata, data)
 
-    async def fetch(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> ObjectData:
-        return await self._retrying.do(lambda: self._storage.fetch(metadata, start, end))
-
-    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> ObjectData:
-        return await self._retrying.do(lambda: self._storage.fetch_index(metadata, index))
-
-    async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
-        await self._retrying.do(lambda: self._storage.replace_index(metadata, index, data))
-
-    async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
-        await self._retrying.do(lambda: self._storage.delete(metadata))
-
 
 class ObjectsToRead(WalObjectStore):
     """WAL objects for an engine: reads are done again when they failed and can succeed, and nothing is changed."""
 
     def __init__(self, objects: WalObjectStore, retrying: Retrying) -> None:
-        self.requests_are_billed = objects.requests_are_billed
-        self.is_node_local = objects.is_node_local
-        self.is_process_local = objects.is_process_local
+        take_abilities(WalObjectStore, objects, self)
         self._objects = objects
         self._retrying = retrying
 
@@ -91,14 +81,15 @@ async def started_backends(
     """Backends of this process' own, which retry as the broker's do; stopped at the end.
 
     Raises:
+        PluginFactoryError: one of them cannot be made.
         WalObjectStoreError, RemoteStorageError: one of them cannot be reached.
     """
     retrying = Retrying(sources.backoff, clock)
-    objects, remote_storage = sources.objects(), sources.remote_storage()
-    try:
+    async with AsyncExitStack() as stack:
+        objects = sources.objects()
+        stack.push_async_callback(objects.stop)
+        remote_storage = sources.remote_storage()
+        stack.push_async_callback(remote_storage.stop)
         await retrying.do(objects.start_reading)
         await retrying.do(remote_storage.start)
         yield ObjectsToRead(objects, retrying), RetryingRemoteStorage(remote_storage, retrying)
-    finally:
-        await remote_storage.stop()
-        await objects.stop()

@@ -31,12 +31,12 @@ class BuiltSegment:
 
     Attributes:
         custom_metadata: what the storage returned.
-        producers: the idempotent producers behind the segment's end, as its snapshot has them.
+        producers: the idempotent producers behind the segment's end, as its snapshot has them; None if it has none.
         noted: of all producers, those that the segment has batches of, whether or not they have expired.
     """
 
     custom_metadata: bytes | None
-    producers: ProducerState
+    producers: ProducerState | None
     noted: ProducerState
 
 
@@ -69,13 +69,14 @@ class SegmentBuilder:
         )
 
     async def build(
-        self, plan: SegmentPlan, metadata: RemoteLogSegmentMetadata, producers: ProducerState
+        self, plan: SegmentPlan, metadata: RemoteLogSegmentMetadata, producers: ProducerState | None
     ) -> BuiltSegment:
         """Make and copy a segment.
 
         Args:
             metadata: what `CompactionJob.begin` gave.
-            producers: those before its first batch.
+            producers: those before its first batch; None where they are not known. Then the segment is copied without
+                a producer snapshot, which somebody adds who knows them.
 
         Raises:
             SegmentBuildError: its batches cannot be read or are not what was planned, or it cannot be copied.

@@ -29,12 +29,16 @@ _LOG_APPEND_TIME = 1
 
 
 class SegmentStream:
-    """One segment. `log` can be begun anew, as often as the copy is."""
+    """One segment. `log` can be begun anew, as often as the copy is.
+
+    Args:
+        producers: those before its first batch; None where they are not known, so that there is no producer snapshot.
+    """
 
     def __init__(
         self,
         plan: SegmentPlan,
-        producers: ProducerState,
+        producers: ProducerState | None,
         reads: SharedReads,
         executor: Executor,
         *,
@@ -57,8 +61,10 @@ class SegmentStream:
         self.failure: Exception | None = None
 
     @property
-    def producers(self) -> ProducerState:
-        """The idempotent producers behind the segment's end."""
+    def producers(self) -> ProducerState | None:
+        """The idempotent producers behind the segment's end, if those before it are known."""
+        if self._before is None:
+            return None
         kept = producer_snapshot.without_expired(
             self._indexer.producers, self._plan.max_timestamp_ms, self._producer_id_expiration_ms
         )
@@ -72,13 +78,15 @@ class SegmentStream:
 
     def indexes(self) -> Mapping[IndexType, bytes]:
         """What goes beside the log, once all of it went by."""
-        built = self._indexer.finish()
-        return {
+        built, producers = self._indexer.finish(), self.producers
+        indexes = {
             IndexType.OFFSET: built.offset_index,
             IndexType.TIMESTAMP: built.time_index,
-            IndexType.PRODUCER_SNAPSHOT: producer_snapshot.encode(self.producers.values()),
             IndexType.LEADER_EPOCH: leader_epochs.encode(_LEADER_EPOCHS),
         }
+        if producers is not None:
+            indexes[IndexType.PRODUCER_SNAPSHOT] = producer_snapshot.encode(producers.values())
+        return indexes
 
     async def log(self) -> AsyncIterator[ObjectData]:
         """The bytes of the `.log`.

@@ -143,7 +143,11 @@ class Job:
         read = partial(tasks.read_snapshots, sieve=self._sieve, parts=parts, unread=self._unread)
         # Spark takes what comes of a few task numbers for small, and would send it to the driver and to all executors.
         known = self._tasks(len(parts), read, tasks.KNOWN).hint("merge")
-        return found.join(known, list(tasks.KEY), "left_anti")
+        return self._by_key(found).join(self._by_key(known), list(tasks.KEY), "left_anti")
+
+    def _by_key(self, rows: DataFrame) -> DataFrame:
+        """As many tasks as there are cores for, not the 200 that Spark's SQL makes by itself: each runs Python."""
+        return rows.repartition(self._spark.sparkContext.defaultParallelism * _TASKS_PER_CORE, *tasks.KEY)
 
     def _tasks(self, count: int, work: Callable[..., Any], schema: str) -> DataFrame:
         return self._spark.range(0, count, 1, max(1, count)).mapInArrow(work, schema)

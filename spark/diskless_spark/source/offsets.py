@@ -4,30 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.options import EARLIEST, At, SourceOptionError
 
 Offsets = Mapping[Place, int]
-Noted = Mapping[str, Mapping[str, int]]
-"""`{"topic": {"0": 23}}`, as Spark keeps it in a checkpoint."""
 
 
-def noted(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets in the form of a checkpoint, in order."""
-    found: dict[str, dict[str, int]] = {}
-    for place in sorted(offsets):
-        found.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a stream is in its partitions. A checkpoint has it as `{"topic": {"id": …, "offsets": {"0": 23}}}`.
 
+    Attributes:
+        topic_ids: Kafka's text form of the id of each topic that the offsets belong to.
+    """
 
-def from_noted(found: Noted) -> dict[Place, int]:
-    """Offsets from the form of a checkpoint."""
-    return {
-        Place(topic, int(partition)): offset
-        for topic, partitions in found.items()
-        for partition, offset in partitions.items()
-    }
+    topic_ids: Mapping[str, str]
+    offsets: Offsets
+
+    def noted(self) -> dict[str, Any]:
+        """The form of a checkpoint, in order."""
+        found: dict[str, Any] = {}
+        for place in sorted(self.offsets):
+            topic = found.setdefault(place.topic, {"id": self.topic_ids[place.topic], "offsets": {}})
+            topic["offsets"][str(place.partition)] = self.offsets[place]
+        return found
+
+    @classmethod
+    def from_noted(cls, found: Mapping[str, Any]) -> Position:
+        """A position from the form of a checkpoint."""
+        return cls(
+            topic_ids={name: topic["id"] for name, topic in found.items()},
+            offsets={
+                Place(name, int(partition)): offset
+                for name, topic in found.items()
+                for partition, offset in topic["offsets"].items()
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,31 @@ class Losses:
 
     def add(self, place: Place, words: str) -> None:
         self.found.append(f"{place.topic}-{place.partition}: {words}")
+
+    def add_topic(self, topic: str, words: str) -> None:
+        self.found.append(f"{topic}: {words}")
+
+
+def resumed(
+    position: Position, topic_ids: Mapping[str, str], extents: Mapping[Place, Extent], losses: Losses
+) -> Position:
+    """A position for the topics that have these names now.
+
+    One that was created anew is read from its beginning. What may have been left of the old one is a loss.
+    """
+    anew = {
+        topic: topic_ids[topic] for topic, known in position.topic_ids.items() if topic_ids.get(topic, known) != known
+    }
+    for topic in sorted(anew):
+        known, now = position.topic_ids[topic], anew[topic]
+        losses.add_topic(
+            topic,
+            f"it was deleted and created anew, its id was {known} and is {now} now; what was not read of the old one "
+            "is gone, and the new one has to be read from its beginning",
+        )
+    kept = {place: offset for place, offset in position.offsets.items() if place.topic not in anew}
+    begun = {place: extent.start for place, extent in extents.items() if place.topic in anew}
+    return Position(topic_ids={**position.topic_ids, **anew}, offsets={**kept, **begun})
 
 
 def resolve(name: str, at: At, extents: Mapping[Place, Extent], by_time: Mapping[Place, int | None]) -> Offsets:
@@ -106,6 +145,11 @@ def spans(starts: Offsets, ends: Offsets, extents: Mapping[Place, Extent], losse
         if start < end:
             found[place] = Span(start, end)
     return found
+
+
+def count(starts: Offsets, ends: Offsets) -> int:
+    """How many offsets there are to read."""
+    return sum(max(0, end - starts.get(place, end)) for place, end in ends.items())
 
 
 def share_out(limit: int, starts: Offsets, ends: Offsets) -> Offsets:

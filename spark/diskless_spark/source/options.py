@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -16,6 +17,7 @@ LATEST = -1
 
 BACKEND_NOUNS = ("wal_object_store", "remote_storage")
 MAX_TASK_BYTES = 64 << 20
+MAX_TRIGGER_DELAY_MS = 15 * 60_000
 
 _NAMES = (
     "assign",
@@ -31,14 +33,19 @@ _NAMES = (
     "includeHeaders",
     "minPartitions",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "failOnDataLoss",
     "diskless.config",
     "diskless.url",
     "diskless.snapshot",
     "diskless.maxTaskBytes",
 )
-_OF_STREAMS = ("maxOffsetsPerTrigger",)
+_OF_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+_DURATION = re.compile(r"(\d+)\s*([a-z]*)")
+_UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class SourceOptionError(Exception):
@@ -105,6 +112,8 @@ class SourceOptions:
     min_partitions: int
     max_task_bytes: int
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
     fail_on_data_loss: bool
     config: str
     url: str
@@ -124,6 +133,11 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     snapshot = read.choice("diskless.snapshot", SnapshotKind, SnapshotKind.BROKER)
     if is_stream and snapshot is SnapshotKind.BUCKET:
         raise SourceOptionError("diskless.snapshot: a stream needs a broker, which knows what is new")
+    least, most = read.positive("minOffsetsPerTrigger"), read.positive("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise SourceOptionError(f"minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, which is {most}")
+    if least is None and read.has("maxTriggerDelay"):
+        raise SourceOptionError("maxTriggerDelay: it has no meaning without minOffsetsPerTrigger")
     return SourceOptions(
         subscription=_subscription(read),
         starting=_at(read, "starting", LATEST if is_stream else EARLIEST, forbidden=None if is_stream else LATEST),
@@ -132,7 +146,9 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         include_headers=includes_headers(options),
         min_partitions=read.positive("minPartitions") or 1,
         max_task_bytes=read.positive("diskless.maxTaskBytes") or MAX_TASK_BYTES,
-        max_offsets_per_trigger=read.positive("maxOffsetsPerTrigger"),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=read.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
         fail_on_data_loss=read.boolean("failOnDataLoss", default=True),
         config=read.text("diskless.config"),
         url=read.text("diskless.url").rstrip("/"),
@@ -200,6 +216,15 @@ class _Read:
         if number < 1:
             raise SourceOptionError(f"{name}: it has to be greater than 0, not {number}")
         return number
+
+    def duration_ms(self, name: str, default: int) -> int:
+        """A time as Spark's properties have it: 90s, 15m."""
+        if not self.has(name):
+            return default
+        found = _DURATION.fullmatch(self.text(name).lower())
+        if found is None or found[2] not in _UNITS_MS:
+            raise SourceOptionError(f"{name}: it has to be a time such as 500ms, 90s or 15m, not {self.text(name)!r}")
+        return int(found[1]) * _UNITS_MS[found[2]]
 
     def timestamp_ms(self, name: str) -> int | None:
         return _timestamp(name, self._integer(name, self.text(name))) if self.has(name) else None

@@ -6,10 +6,12 @@ reads an object for all partitions that share it. Within a task, the records of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
+from uuid import UUID
 
+from diskless_core.clock import uuid_text
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
@@ -28,6 +30,7 @@ class WalPiece(NamedTuple):
     start: int
     end: int
     batches: BatchRange
+    topic_id: UUID
 
     @property
     def size_bytes(self) -> int:
@@ -42,6 +45,10 @@ class SegmentPiece(NamedTuple):
     end: int
     segment: RemoteLogSegmentMetadata
     size_bytes: int
+
+    @property
+    def topic_id(self) -> UUID:
+        return self.segment.segment_id.topic_id_partition.topic_id
 
 
 Piece = WalPiece | SegmentPiece
@@ -64,6 +71,15 @@ def extent_of(layout: PartitionLayout) -> Extent:
     return Extent(layout.start_offset, layout.end_offset)
 
 
+def extents_of(layouts: Iterable[PartitionLayout]) -> dict[Place, Extent]:
+    return {place_of(layout): extent_of(layout) for layout in layouts}
+
+
+def topic_ids_of(layouts: Iterable[PartitionLayout]) -> dict[str, str]:
+    """Ids of topics, by name, in Kafka's text form."""
+    return {layout.partition.topic: uuid_text(layout.partition.topic_id) for layout in layouts}
+
+
 def pieces(layout: PartitionLayout, span: Span, min_timestamp_ms: int | None = None) -> Iterator[Piece]:
     """Where the records of a span are, in order; without what has no record of `min_timestamp_ms` or later."""
     place = place_of(layout)
@@ -76,7 +92,7 @@ def pieces(layout: PartitionLayout, span: Span, min_timestamp_ms: int | None = N
     for batches in layout.ranges:
         start, end = max(span.start, batches.base_offset), min(span.end, batches.last_offset + 1)
         if start < end and not _is_before(latest_ms(batches), min_timestamp_ms):
-            yield WalPiece(place, start, end, batches)
+            yield WalPiece(place, start, end, batches, layout.partition.topic_id)
 
 
 def latest_ms(batches: BatchRange) -> int:

@@ -35,6 +35,10 @@ class LostRecordsError(Exception):
     """Records that were asked for are gone. With failOnDataLoss=false, the query goes on without them."""
 
 
+class MisplacedRecordsError(Exception):
+    """Nothing is where records are said to be."""
+
+
 class SegmentGet(NamedTuple):
     """Whole batches of a segment that are read at once."""
 
@@ -98,6 +102,7 @@ class BatchReader:
 
         Raises:
             LostRecordsError: records are gone, and the policy is to fail.
+            MisplacedRecordsError: they are not where the broker says.
             CorruptBatchError: something is damaged.
             WalObjectStoreError, RemoteStorageError: it cannot be read.
             LayoutError: it cannot be found out where something is that was moved.
@@ -146,7 +151,12 @@ class BatchReader:
     def _elsewhere(self, pieces: Sequence[Piece], attempt: int, error: Exception) -> Iterator[ReadBatch]:
         """Read pieces that are not at their place from where they are now: compaction may have moved them."""
         if attempt == _ATTEMPTS:
-            raise error
+            piece = pieces[0]
+            where = f"{piece.place.topic}-{piece.place.partition} from offset {piece.start} on"
+            raise MisplacedRecordsError(
+                f"{error}, where the broker says that records are, those of {where}: have the query use the same "
+                "wal_object_store and remote_storage as the broker"
+            ) from error
         if self._layouts.kind is SnapshotKind.BUCKET:
             losses = Losses()
             for piece in pieces:
@@ -158,7 +168,8 @@ class BatchReader:
         for piece in pieces:
             for layout in self._layouts.of(Subscription(places=frozenset({piece.place}))):
                 losses = Losses()
-                extents = {piece.place: planning.extent_of(layout)}
+                is_same_topic = layout.partition.topic_id == piece.topic_id
+                extents = {piece.place: planning.extent_of(layout)} if is_same_topic else {}
                 wanted = spans({piece.place: piece.start}, {piece.place: piece.end}, extents, losses)
                 self._policy.report(losses)
                 for span in wanted.values():

@@ -14,18 +14,21 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
+from diskless_core.clock import SystemClock
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_spark.source import offsets, planning, tables
 from diskless_spark.source.connection import connect
 from diskless_spark.source.decoding import Place, PlainBatch, decode, plain_batch
 from diskless_spark.source.filters import Bounds
 from diskless_spark.source.layouts import Layouts
-from diskless_spark.source.offsets import Extent, Losses, Span
+from diskless_spark.source.offsets import Extent, Losses, Position, Span
 from diskless_spark.source.options import (
+    BACKEND_NOUNS,
     At,
     Missing,
     SourceOptionError,
@@ -33,10 +36,11 @@ from diskless_spark.source.options import (
     includes_headers,
     parse,
 )
-from diskless_spark.source.planning import Piece, extent_of, place_of
+from diskless_spark.source.planning import Piece, extents_of, place_of, topic_ids_of
 from diskless_spark.source.reading import BatchReader, LossPolicy
 from diskless_spark.source.stores import Stores
 from diskless_spark.source.times import first_offset_from
+from diskless_spark.source.triggers import TriggerGate
 
 ROWS_BYTES = 4 << 20
 """Bytes of records that become one Arrow batch, about: so many stay in the processor's caches."""
@@ -45,10 +49,20 @@ _FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _LOOKUPS = 16
 
 
+_REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
+_BACKEND_SETTINGS = f"(?i)^(?:{'|'.join(BACKEND_NOUNS)})[.]"
+
+
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("diskless")` known to a session, and let Spark tell it the filters of queries."""
+    """Make `spark.read.format("diskless")` known to a session.
+
+    Spark then tells it the filters of queries, and shows no settings of backends in plans, its UI and its event log.
+    """
     spark.dataSource.register(DisklessDataSource)
     spark.conf.set(_FILTER_PUSHDOWN, "true")
+    redacted = spark.conf.get(_REDACTED_OPTIONS) or ""
+    if _BACKEND_SETTINGS not in redacted:
+        spark.conf.set(_REDACTED_OPTIONS, f"{redacted}|{_BACKEND_SETTINGS}" if redacted else _BACKEND_SETTINGS)
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ class _Query:
         self, name: str, at: At, layouts: Sequence[PartitionLayout], missing: Missing = Missing.IS_THE_END
     ) -> offsets.Offsets:
         """The offsets that `at` means in partitions as they are."""
-        extents = {place_of(layout): extent_of(layout) for layout in layouts}
+        extents = extents_of(layouts)
         by_time = self._by_time(at, layouts)
         late = sorted(place for place, offset in by_time.items() if offset is None)
         if late and missing is Missing.IS_AN_ERROR:
@@ -158,7 +172,7 @@ class BatchQuery(_Query, DataSourceReader):
         starts = self.resolve("startingOffsets", self.options.starting, layouts, self.options.starting_missing)
         ends = self.resolve("endingOffsets", self.options.ending, layouts)
         losses = Losses()
-        wanted = offsets.spans(starts, ends, {place_of(one): extent_of(one) for one in layouts}, losses)
+        wanted = offsets.spans(starts, ends, extents_of(layouts), losses)
         self.policy.report(losses)
         return self.plan(layouts, self._bounds.wanted(wanted), self._bounds.min_timestamp_ms)
 
@@ -167,63 +181,92 @@ class BatchQuery(_Query, DataSourceReader):
 
 
 class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on and on. Spark keeps the offsets, in the form that its Kafka source has for them."""
+    """Reads on and on. Spark keeps its position, with which a topic is told from another one of the same name.
+
+    Attributes:
+        _known: the partitions as they were when they were looked at last.
+        _last: those that a stream ends with (`availableNow`).
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._known: Sequence[PartitionLayout] = ()
-        self._last: Mapping[Place, int] | None = None
+        self._last: Sequence[PartitionLayout] | None = None
+        self._clock = SystemClock()
+        least = options.min_offsets_per_trigger
+        delay_ms = options.max_trigger_delay_ms
+        self._gate = None if least is None else TriggerGate(min_offsets=least, max_delay_ms=delay_ms)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         layouts = self._look()
         at, missing = self.options.starting, self.options.starting_missing
-        return offsets.noted(self.resolve("startingOffsets", at, layouts, missing))
+        begin = self.resolve("startingOffsets", at, layouts, missing)
+        return Position(topic_ids=topic_ids_of(layouts), offsets=begin).noted()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - PySpark's name
-        limit = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """PySpark has no limit for both ends: the lower one is kept by `latestOffset` whenever any limit holds."""
+        if self.options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        return ReadAllAvailable() if self._gate is None else ReadMinRows(self._gate.min_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's name
-        self._last = self._ends()
+        self._last = self._look()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - PySpark's name
-        return offsets.noted({place_of(layout): layout.end_offset for layout in self._known}) or None
+        return _end_of(self._known).noted() or None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """Where the next micro-batch ends. A partition that is new begins at its first record."""
-        starts = offsets.from_noted(start)
-        ends = self._ends() if self._last is None else self._last
+        layouts = self._look() if self._last is None else self._last
+        last, extents = _end_of(layouts), extents_of(layouts)
+        losses = Losses()
+        here = offsets.resumed(Position.from_noted(start), last.topic_ids, extents, losses)
+        self.policy.report(losses)
         # A partition that is gone, or ends before, stays: whether that is a loss is said when it is read.
-        ends = {place: max(ends.get(place, 0), starts.get(place, 0)) for place in {*ends, *starts}}
+        places = {*last.offsets, *here.offsets}
+        ends = {place: max(last.offsets.get(place, 0), here.offsets.get(place, 0)) for place in places}
+        begins = {place: extent.start for place, extent in extents.items()} | dict(here.offsets)
+        if self._holds_back(limit, offsets.count(begins, ends)):
+            return here.noted()
         if isinstance(limit, ReadMaxRows):
-            ends = dict(offsets.share_out(limit.max_rows, {**self._starts(), **starts}, ends))
-        return offsets.noted(ends)
+            ends = dict(offsets.share_out(limit.max_rows, begins, ends))
+        return Position(topic_ids={**here.topic_ids, **last.topic_ids}, offsets=ends).noted()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        starts, ends = offsets.from_noted(start), offsets.from_noted(end)
-        if not self._covers(ends):
+        ended = Position.from_noted(end)
+        if not self._covers(ended):
             self._look()
         losses = Losses()
-        wanted = offsets.spans(starts, ends, self._extents(), losses)
+        begun = offsets.resumed(Position.from_noted(start), ended.topic_ids, {}, losses)
+        wanted = offsets.spans(begun.offsets, ended.offsets, self._extents(ended.topic_ids), losses)
         self.policy.report(losses)
         return self.plan(self._known, wanted)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.rows(partition)
 
+    def _holds_back(self, limit: ReadLimit, count: int) -> bool:
+        """Whether to wait for more. A stream that ends with what there is does not."""
+        if self._gate is None or self._last is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        return not self._gate.opens(count, int(self._clock.monotonic() * 1000))
+
     def _look(self) -> Sequence[PartitionLayout]:
         self._known = self.layouts.of(self.options.subscription)
         return self._known
 
-    def _ends(self) -> dict[Place, int]:
-        return {place_of(layout): layout.end_offset for layout in self._look()}
+    def _extents(self, topic_ids: Mapping[str, str]) -> dict[Place, Extent]:
+        """Of the partitions of these topics, not of others with their names."""
+        known = topic_ids_of(self._known)
+        extents = extents_of(self._known)
+        return {place: one for place, one in extents.items() if topic_ids.get(place.topic) == known[place.topic]}
 
-    def _starts(self) -> dict[Place, int]:
-        return {place_of(layout): layout.start_offset for layout in self._known}
+    def _covers(self, ended: Position) -> bool:
+        extents = self._extents(ended.topic_ids)
+        return all(place in extents and end <= extents[place].end for place, end in ended.offsets.items())
 
-    def _extents(self) -> dict[Place, Extent]:
-        return {place_of(layout): extent_of(layout) for layout in self._known}
 
-    def _covers(self, ends: offsets.Offsets) -> bool:
-        extents = self._extents()
-        return all(place in extents and end <= extents[place].end for place, end in ends.items())
+def _end_of(layouts: Sequence[PartitionLayout]) -> Position:
+    return Position(
+        topic_ids=topic_ids_of(layouts), offsets={place_of(layout): layout.end_offset for layout in layouts}
+    )

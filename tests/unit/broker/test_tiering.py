@@ -132,6 +132,8 @@ async def test_records_are_not_moved_from_a_bucket_to_the_disk_of_a_broker(tmp_p
     for engine in (None, "inline"):
         with pytest.raises(PluginError, match=r"set remote_storage to a place .* remote_storage\.fsspec\.url=s3://"):
             compactor.begin(CompactionRequest(engine=engine))
+    with pytest.raises(PluginError, match="set remote_storage to a place"):
+        compactor.lend(CompactionRequest(), "spark", "driver")
     assert [segment async for segment in compactor.plan(CompactionRequest())] == []
     await broker.stop()
 

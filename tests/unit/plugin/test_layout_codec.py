@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from diskless_core.plugin import layout_codec
 from diskless_core.plugin.layout import PartitionLayout
-from diskless_core.plugin.layout_codec import LayoutEncoder, LayoutFormatError, decode_layouts, encode_layouts
+from diskless_core.plugin.layout_codec import LayoutEncoder, LayoutFormatError, decode_layouts
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
@@ -77,6 +78,23 @@ SOME = PartitionLayout(
     segments=(),
     ranges=(BatchRange(0, 9, "wal/a", 16, 100, 7, 8, 0), BatchRange(10, 29, "wal/a", 200, 300, 9, 9, 1)),
 )
+
+
+def encode_layouts(layouts: Iterable[PartitionLayout]) -> Iterator[bytes]:
+    """All lines of layouts that are known whole."""
+    encoder = LayoutEncoder()
+    yield encoder.begin()
+    for layout in layouts:
+        yield encoder.partition(layout.partition)
+        for start in range(0, len(layout.ranges), layout_codec.LINE_ITEMS):
+            yield encoder.ranges(layout.ranges[start : start + layout_codec.LINE_ITEMS])
+        yield from encoder.layout(
+            layout.segments,
+            start_offset=layout.start_offset,
+            end_offset=layout.end_offset,
+            local_start_offset=layout.ranges[0].base_offset if layout.ranges else layout.end_offset,
+        )
+    yield encoder.end()
 
 
 @settings(deadline=None)

@@ -22,6 +22,7 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.snapshot import format as snapshot_format
+from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import SnapshotError
 from diskless_core.snapshot.layouts import LayoutSnapshot, read_layouts
 from diskless_core.testing.fakes.log import SharedLog
@@ -235,6 +236,50 @@ def test_a_topic_that_may_have_been_created_between_the_snapshots_is_an_error():
         await asyncio.sleep(60)
         await place.take()
         with pytest.raises(SnapshotError, match="t-1 is not in the newest snapshot of __diskless_metadata-1"):
+            await place.read()
+
+    on_a_place(story)
+
+
+def test_a_topic_that_was_created_while_a_snapshot_was_put_is_an_error():
+    """A snapshot is of the moment when it was begun, however long it takes to be put."""
+
+    async def story(place: Place) -> None:
+        shard = place.nodes[1].shard
+        await shard.delete_topic(TOPIC_ID)
+        put, begun_at_ms = place.objects.put, place.clock.now_ms()
+
+        async def slow_put(key, data):
+            await asyncio.sleep(180)
+            await put(key, data)
+
+        place.objects.put = slow_put
+        taking = asyncio.create_task(place.take(1))
+        await asyncio.sleep(1)
+        place.objects.put = put
+        await shard.create_partitions(TOPIC_ID, "t", [1])
+        await place.commit(P1)
+        await place.take_clusters()
+        await place.take(0)
+        await taking
+        with pytest.raises(SnapshotError, match="t-1 is not in the newest snapshot of __diskless_metadata-1"):
+            await place.read()
+        newest = await reading.newest(place.objects, PREFIX, ShardId(ShardKind.DISKLESS, 1))
+        assert newest is not None
+        assert newest.taken_at == begun_at_ms
+
+    on_a_place(story)
+
+
+def test_a_partition_that_its_shard_has_not_while_it_has_others_of_the_topic_is_an_error():
+    """A topic is deleted from a shard all at once, so it was not deleted, and its other records would be missed."""
+
+    async def story(place: Place) -> None:
+        await place.commit(P0)
+        await put_cluster_snapshot(place.objects, PREFIX, {(TOPIC_ID, "t"): [0, 0]}, taken_at_ms=place.clock.now_ms())
+        await asyncio.sleep(3_600)
+        await place.take()
+        with pytest.raises(SnapshotError, match="t-1 is not in the newest snapshot of __diskless_metadata-0"):
             await place.read()
 
     on_a_place(story)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from diskless_core.log import producer_snapshot
+from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_core.testing.compaction_folder import FolderCompactionJob
 from diskless_core.testing.compaction_job import CUSTOM_METADATA, a_batch
@@ -61,6 +62,22 @@ def test_it_returns_metadata_and_the_producers_of_each_segment(tmp_path: Path) -
             assert stored.log == job.expected[segment.plan.partition.partition, segment.plan.start_offset]
             [copied] = [one for one in result.copied if one.segment_id == segment.metadata.segment_id]
             assert list(producer_snapshot.decode(copied.noted)) == [number]
+
+
+def test_segments_whose_producers_other_tasks_find_are_copied_without_a_snapshot(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = a_task(job)
+    task = replace(task, parts=[replace(task.parts[0], producers=None), task.parts[1]])
+    result = run_task(task, is_last=False)
+    noted = {one.segment_id: producer_snapshot.decode(one.noted) for one in result.copied}
+    for part in task.parts:
+        for number, segment in enumerate(part.segments):
+            stored = job.stored(segment.metadata)
+            assert stored is not None
+            expected = set(IndexType) - {IndexType.TRANSACTION}
+            expected -= {IndexType.PRODUCER_SNAPSHOT} if part.producers is None else set()
+            assert stored.indexes.keys() == expected
+            assert list(noted[segment.metadata.segment_id]) == [number]
 
 
 def test_what_another_attempt_can_help_is_raised_unless_it_is_the_last_one(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -220,6 +222,28 @@ def test_a_segment_of_which_nothing_is_known_breaks_the_answer_off():
     on_a_path(story)
 
 
+@pytest.mark.parametrize("known", [None, RemoteLogSegmentState.COPY_SEGMENT_STARTED])
+def test_metadata_that_comes_later_than_the_coordinators_news_is_waited_for(known):
+    """Of another node's segment, this one may learn first that it was taken, then that there is such a copy."""
+
+    async def story(path: TieredPath) -> None:
+        await fill(path)
+        segment = await path.tier(through=3)
+        arrives_at, listed = path.clock.monotonic() + 5, path.metadata.list
+
+        async def lagging_list(partition):
+            if path.clock.monotonic() < arrives_at:
+                return [] if known is None else [replace(segment, state=known)]
+            return await listed(partition)
+
+        path.metadata.list = lagging_list
+        layout = (await ask(layouts_of(path)))[0]
+        check_whole(layout)
+        assert [one.segment_id for one in layout.segments] == [segment.segment_id]
+
+    on_a_path(story)
+
+
 def test_topics_are_chosen_by_name_and_those_that_the_cluster_has_not_are_left_out():
     async def story(path: TieredPath) -> None:
         other = uuid.UUID(int=9)
@@ -236,6 +260,26 @@ def test_topics_are_chosen_by_name_and_those_that_the_cluster_has_not_are_left_o
         assert len(await layouts.pin(["t"], lambda name: name.endswith("r"))) == 6
         with pytest.raises(UnknownTopicError, match="there is no topic missing"):
             await layouts.pin(["t", "missing"], lambda name: True)
+
+    on_a_path(story)
+
+
+def test_a_topic_is_judged_once_and_others_get_their_turn_meanwhile(monkeypatch):
+    monkeypatch.setattr(layouts_module, "TOPICS_AT_ONCE", 1)
+
+    async def story(path: TieredPath) -> None:
+        for number in range(3):
+            await path.node.shard.create_partitions(uuid.UUID(int=number + 1), f"other{number}", [0, 1, 2])
+        judged, turns = list[str](), list[int]()
+
+        def wants(name: str) -> bool:
+            asyncio.get_running_loop().call_soon(turns.append, len(judged))
+            judged.append(name)
+            return False
+
+        assert await layouts_of(path).pin([], wants) == []
+        assert sorted(judged) == ["other0", "other1", "other2", "t"]
+        assert turns[:3] == [0, 1, 2]
 
     on_a_path(story)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,13 @@ from diskless_core.plugin.segment_compaction import (
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
 from diskless_core.tiering import lent_job
-from diskless_core.tiering.compaction import CompactionRequest, Compactor, UnknownJobError, UnknownTopicError
+from diskless_core.tiering.compaction import (
+    REPORTS,
+    CompactionRequest,
+    Compactor,
+    UnknownJobError,
+    UnknownTopicError,
+)
 from diskless_core.tiering.lent_job import JobNotRunningError, LentJob, UnknownStepError
 from diskless_core.tiering.report import JobState
 from tests.support.compaction_world import SESSION_TIMEOUT_MS, CompactionWorld
@@ -273,7 +279,53 @@ async def test_a_driver_that_asks_again_gets_the_same_job_and_another_one_gets_i
     reports = [compactor.lend(EVERYTHING, "elsewhere", driver) for driver in ("a", "a", "b")]
     assert reports[0] is reports[1]
     assert reports[0] is not reports[2]
+    compactor.lent(reports[0].id).end(0, "enough")
+    assert (await ended(compactor, reports[0].id)).failures == ["enough"]
+    assert compactor.lend(EVERYTHING, "elsewhere", "a") is reports[0]
     await compactor.stop()
+
+
+@on_a_world
+async def test_a_job_that_cannot_begin_is_begun_once(world: CompactionWorld) -> None:
+    async def broken() -> None:
+        raise CoordinatorStoreError("the disk is gone")
+
+    compactor = world.compactor()
+    healthy = world.shard.barrier
+    world.shard.barrier = broken  # type: ignore[method-assign]
+    report = await ended(compactor, compactor.lend(EVERYTHING, "elsewhere", "a").id)
+    world.shard.barrier = healthy  # type: ignore[method-assign]
+    assert compactor.lend(EVERYTHING, "elsewhere", "a") is report
+    assert report.failures == ["the disk is gone"]
+
+
+@on_a_world
+async def test_reports_of_jobs_that_have_not_ended_are_kept(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    first = await lent(compactor, "first")
+    waiting = [compactor.lend(EVERYTHING, "elsewhere", f"{index}") for index in range(REPORTS + 1)]
+    assert compactor.report(first.report.id) is first.report
+    for report in waiting:
+        compactor.lent(report.id).end(0, None)
+    first.end(0, None)
+    await ended(compactor, waiting[-1].id)
+    compactor.lend(EVERYTHING, "elsewhere", "last")
+    assert len(compactor._reports) == REPORTS
+    assert compactor.report(first.report.id) is None
+    await compactor.stop()
+
+
+@on_a_world
+async def test_a_job_of_the_brokers_own_engine_has_no_driver(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    report = compactor.begin(EVERYTHING)
+    for _ in ("while it runs", "and when it has ended"):
+        with pytest.raises(UnknownJobError, match="has no driver: its engine is the broker's own"):
+            compactor.lent(report.id)
+        with pytest.raises(UnknownJobError, match="has no driver: its engine is the broker's own"):
+            compactor.end_lent(report.id, 0, None)
+        await ended(compactor, report.id)
+    assert report.state is JobState.FINISHED
 
 
 @on_a_world
@@ -303,13 +355,72 @@ async def test_a_driver_that_is_interrupted_while_it_waits_leaves_nothing_to_wai
     waiting = asyncio.create_task(drive(compactor, WorldBackends(world)))
     await asyncio.sleep(1)
     os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(AdminClientError, match="interrupted while another compaction was under way"):
+    with pytest.raises(AdminClientError, match="interrupted before the compaction began"):
         await waiting
     first.end(0, None)
     began_at_s = asyncio.get_running_loop().time()
     await world.compact(compactor)
     assert asyncio.get_running_loop().time() - began_at_s < 1
     await assert_clean(world)
+
+
+class SlowClient(InProcessClient):
+    """Answers to one kind of request come late. `has_asked` when the first of them has been done."""
+
+    def __init__(self, compactor: Compactor, slow: str) -> None:
+        super().__init__(compactor)
+        self.has_asked = asyncio.Event()
+        self._slow = slow
+
+    async def _ask(
+        self, threads: Any, stop: Any, timeout_s: Any, method: str, path: str, answer: Any, body: Any
+    ) -> Any:
+        answered = await super()._ask(threads, stop, timeout_s, method, path, answer, body)
+        if f"{method} {path}".endswith(self._slow):
+            self.has_asked.set()
+            await asyncio.sleep(1)
+        return answered
+
+
+@on_a_world
+async def test_a_job_whose_driver_is_interrupted_while_it_begins_is_ended(world: CompactionWorld) -> None:
+    compactor = world.compactor()
+    client = SlowClient(compactor, "POST /compaction/driver")
+    job = asyncio.create_task(drive(compactor, WorldBackends(world), client))
+    await client.has_asked.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(AdminClientError, match="interrupted before the compaction began"):
+        await job
+    [report] = compactor._reports.values()
+    assert (await ended(compactor, report.id)).failures == ["interrupted"]
+    await assert_clean(world)
+
+
+@on_a_world
+async def test_a_driver_that_is_interrupted_while_it_connects_begins_nothing(world: CompactionWorld) -> None:
+    class Unreachable(WorldBackends):
+        @asynccontextmanager
+        async def opened(self) -> AsyncIterator[Any]:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+            yield
+
+    compactor = world.compactor()
+    with pytest.raises(AdminClientError, match="interrupted before the compaction began"):
+        await drive(compactor, Unreachable(world))
+    assert not compactor._reports
+
+
+@on_a_world
+async def test_a_driver_that_is_interrupted_while_it_asks_for_its_job_ends_it(world: CompactionWorld) -> None:
+    compactor, engine = world.compactor(), Stuck()
+    client = SlowClient(compactor, "/driver")
+    job = asyncio.create_task(drive(compactor, WorldBackends(world, engine=engine), client))
+    while not any(one.startswith("GET ") for one in client.sent):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+    report = await job
+    assert (report.state, report.failures, engine.has_begun.is_set()) == (JobState.FAILED, ["interrupted"], False)
 
 
 @on_a_world
@@ -446,15 +557,21 @@ async def test_what_was_planned_before_a_failure_is_told_and_the_failure_next(wo
 
 @on_a_world
 async def test_what_forbids_a_compaction_forbids_to_lend_it(world: CompactionWorld) -> None:
-    def engine_of(name: str | None) -> Any:
+    def require_allowed() -> None:
         raise PluginError("set remote_storage")
+
+    def engine_of(name: str | None) -> Any:
+        raise AssertionError("the engine is the driver's")
 
     compactor = world.compactor()
     with pytest.raises(UnknownTopicError, match="there is no topic nope"):
         compactor.lend(CompactionRequest(topics=["nope"]), "elsewhere", "driver")
-    forbidden = Compactor(replace(compactor._services, engine_of=engine_of))
+    forbidden = Compactor(replace(compactor._services, require_allowed=require_allowed, engine_of=engine_of))
     with pytest.raises(PluginError, match="set remote_storage"):
         forbidden.lend(EVERYTHING, "elsewhere", "driver")
+    allowed = Compactor(replace(compactor._services, engine_of=engine_of))
+    allowed.lend(EVERYTHING, "elsewhere", "driver")
+    await allowed.stop()
 
 
 @on_a_world
@@ -470,8 +587,11 @@ async def test_a_driver_is_told_whether_there_is_no_job_or_none_any_more(world: 
     assert (refused["step"], refused["error_code"]) == ("refused", 404)
     assert (await client._http.get(path)).json()["topics"][0]["topic"] == "t"
     body = {"bytes_copied": 0, "failure": None}
-    assert (await client._http.post(f"{path}/end", json=body)).status_code == 200
+    for failure in (None, "of which it thinks later"):
+        assert (await client._http.post(f"{path}/end", json=body | {"failure": failure})).status_code == 200
     await ended(compactor, job.report.id)
     again = await client._http.post(f"{path}/end", json=body)
-    assert (again.status_code, again.json()["message"]) == (409, "the compaction has ended")
+    assert (again.status_code, again.json()["state"], again.json()["failures"]) == (200, "finished", [])
+    late = await client._http.post(f"{path}/progress", json={"bytes_copied": 0})
+    assert (late.status_code, late.json()["message"]) == (409, "the compaction has ended")
     assert (await client._http.post(f"{path}/steps", json=steps)).status_code == 409

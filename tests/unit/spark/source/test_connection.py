@@ -18,11 +18,11 @@ def options(**given: str):
 
 
 def context_of(source):
-    return source.args[0]
+    return source.args[-2]
 
 
 def settings_of(source):
-    return source.args[1]
+    return source.args[-1]
 
 
 @pytest.fixture

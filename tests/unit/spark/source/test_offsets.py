@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_spark.source import offsets
 from diskless_spark.source.decoding import Place
-from diskless_spark.source.offsets import Extent, Losses, Span
+from diskless_spark.source.offsets import Extent, Losses, Position, Span
 from diskless_spark.source.options import EARLIEST, LATEST, At, SourceOptionError
 
 A, B = Place("t", 0), Place("t", 1)
@@ -18,8 +20,21 @@ positions = st.dictionaries(st.builds(Place, st.sampled_from("ab"), st.integers(
 
 
 def test_the_form_of_a_checkpoint():
-    assert offsets.noted({B: 4, A: 3, Place("s", 0): 1}) == {"s": {"0": 1}, "t": {"0": 3, "1": 4}}
-    assert offsets.from_noted({"t": {"0": 3, "1": 4}}) == {A: 3, B: 4}
+    position = Position(topic_ids={"s": "S", "t": "T"}, offsets={B: 4, A: 3, Place("s", 0): 1})
+    noted = {"s": {"id": "S", "offsets": {"0": 1}}, "t": {"id": "T", "offsets": {"0": 3, "1": 4}}}
+    assert json.dumps(position.noted()) == json.dumps(noted)
+    assert Position.from_noted(noted) == position
+
+
+def test_a_topic_that_was_created_anew_is_read_from_its_beginning_and_others_go_on():
+    position = Position(topic_ids={"s": "S", "t": "T", "u": "U"}, offsets={A: 15, B: 3, Place("s", 0): 1})
+    losses = Losses()
+    extents = {A: Extent(2, 4), Place("s", 0): Extent(0, 9)}
+    assert offsets.resumed(position, {"s": "S", "t": "another"}, extents, losses) == Position(
+        topic_ids={"s": "S", "t": "another", "u": "U"}, offsets={A: 2, Place("s", 0): 1}
+    )
+    (words,) = losses.found
+    assert words.startswith("t: it was deleted and created anew, its id was T and is another now")
 
 
 def test_words_numbers_and_times():

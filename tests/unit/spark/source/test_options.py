@@ -42,6 +42,30 @@ def test_of_times_and_offsets_the_first_one_holds():
     assert batch(startingOffsets='{"a": {"0": 4, "1": -2}}').starting.offsets == {Place("a", 0): 4, Place("a", 1): -2}
 
 
+@pytest.mark.parametrize(
+    ("text", "delay_ms"),
+    [("", 900_000), ("90S", 90_000), ("1500", 1_500), ("20 ms", 20), ("2min", 120_000), ("1d", 86_400_000)],
+)
+def test_how_long_a_stream_waits_for_enough(text, delay_ms):
+    given = {"maxTriggerDelay": text} if text else {}
+    found = parse({"subscribe": "a", "minOffsetsPerTrigger": "10", **given}, is_stream=True)
+    assert (found.min_offsets_per_trigger, found.max_trigger_delay_ms) == (10, delay_ms)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"}, "11 is more than maxOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "1m"}, "no meaning without minOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "1 week"}, "500ms, 90s or 15m"),
+        ({"minOffsetsPerTrigger": "0"}, "greater than 0"),
+    ],
+)
+def test_limits_that_cannot_be_kept(options, message):
+    with pytest.raises(SourceOptionError, match=message):
+        parse({"subscribe": "a"} | options, is_stream=True)
+
+
 def test_settings_of_backends_are_kept_apart():
     found = batch(**{"wal_object_store.fsspec.url": "s3://b", "remote_storage": "fsspec"})
     assert found.settings == {"wal_object_store.fsspec.url": "s3://b", "remote_storage": "fsspec"}
@@ -59,6 +83,7 @@ def test_settings_of_backends_are_kept_apart():
         ({"subscribe": "a", "startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"subscribe": "a", "kafka.bootstrap.servers": "b:1"}, "reads the bucket"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "no meaning for a batch query"),
+        ({"subscribe": "a", "minOffsetsPerTrigger": "5"}, "no meaning for a batch query"),
         ({"subscribe": "a", "startingOffsets": "latest"}, "cannot begin or end there"),
         ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot begin or end there"),
         ({"subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "cannot begin or end there"),

@@ -9,16 +9,15 @@ import pytest
 
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.remote_storage import IndexType
-from diskless_core.plugin.wal_object_store import ObjectNotFoundError
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import Operation
 from diskless_spark.source import planning, times
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.offsets import Span
 from diskless_spark.source.options import SnapshotKind
-from diskless_spark.source.reading import BatchReader, LossPolicy, LostRecordsError, segment_gets
+from diskless_spark.source.reading import BatchReader, LossPolicy, LostRecordsError, MisplacedRecordsError, segment_gets
 from diskless_spark.source.stores import Stores
-from tests.unit.spark.source.worlds import World
+from tests.unit.spark.source.worlds import World, with_other_topic
 
 
 @pytest.fixture
@@ -102,8 +101,23 @@ def test_what_was_deleted_meanwhile_is_lost(world, stores):
 
 def test_an_object_that_is_missing_although_it_should_be_there_is_an_error(world, stores):
     del world.store.objects["wal/3"]
-    with pytest.raises(ObjectNotFoundError, match="wal/3"):
+    with pytest.raises(MisplacedRecordsError, match=r"wal/3.*of t-0 from offset 9 on: have the query use the same"):
         list(reader(world, stores, fail=False).read(pieces(world.layouts[0])))
+
+
+async def test_a_topic_of_the_same_name_that_was_created_meanwhile_is_another_one(world, stores):
+    planned = pieces(world.layouts[0])
+    await world.put_segments(2, 20)
+    planned_of_segments = pieces(world.layouts[2])
+    world.layouts[0] = with_other_topic(world.layouts[0])
+    world.layouts[2] = with_other_topic(world.layouts[2])
+    del world.store.objects["wal/3"]
+    with pytest.raises(LostRecordsError, match="t-0: it does not exist any more"):
+        list(reader(world, stores).read(planned))
+    assert offsets(reader(world, stores, fail=False).read(planned)) == [*range(9), *range(12, 18)]
+    await world.storage.delete(planned_of_segments[0].segment)
+    with pytest.raises(LostRecordsError, match="t-2: it does not exist any more"):
+        list(reader(world, stores).read(planned_of_segments))
 
 
 def test_without_a_broker_what_is_not_at_its_place_is_lost(world, stores):

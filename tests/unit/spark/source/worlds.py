@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.layout import PartitionLayout
@@ -80,3 +80,8 @@ class World:
     def empty(partition: int) -> PartitionLayout:
         place = TopicIdPartition(TOPIC_ID, "t", partition)
         return PartitionLayout(partition=place, start_offset=0, end_offset=0, segments=[], ranges=[])
+
+
+def with_other_topic(layout: PartitionLayout) -> PartitionLayout:
+    """The same partition of a topic of the same name that was created later."""
+    return replace(layout, partition=layout.partition._replace(topic_id=uuid.UUID(int=8)))

@@ -1,0 +1,186 @@
+"""A stream's offsets: how far a micro-batch goes, when there is none yet, and topics that are not what they were."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from diskless_core.clock import SystemClock, uuid_text
+from diskless_spark.source import tables
+from diskless_spark.source.options import parse
+from diskless_spark.source.reading import LostRecordsError
+from diskless_spark.source.source import StreamQuery
+from diskless_spark.source.triggers import TriggerGate
+from tests.unit.spark.source.worlds import TOPIC_ID, World, with_other_topic
+
+OLD = uuid_text(TOPIC_ID)
+MINUTE_MS = 60_000
+
+
+class Clock(SystemClock):
+    now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Stream:
+    """A query on a world with one partition, and what Spark would ask of it."""
+
+    def __init__(self, **options: str) -> None:
+        self.options = parse({"subscribePattern": "t", "startingOffsets": "earliest"} | options, is_stream=True)
+        self.world = World()
+        self.clock = Clock()
+        self.start()
+        self.add(3)
+        self.position = self.query.initialOffset()
+
+    def start(self) -> None:
+        self.query = StreamQuery(self.options, tables.full_schema(include_headers=False))
+        self.query.layouts = self.world
+        self.query._clock = self.clock
+        self.limit = self.query.getDefaultReadLimit()
+
+    def add(self, count: int, partition: int = 0) -> None:
+        layout = self.world.layouts.get(partition)
+        end = 0 if layout is None else layout.end_offset
+        self.world.put(f"wal/{partition}-{end}", (partition, end, [1] * count))
+
+    def create_topic_anew(self) -> None:
+        self.world.layouts = {index: with_other_topic(World.empty(index)) for index in self.world.layouts}
+
+    def go_on(self, limit: Any = None) -> list[tuple[int, int, int]]:
+        """A micro-batch: the partition and the offsets, from the first to before the last, of what it reads."""
+        end = self.query.latestOffset(self.position, limit or self.limit)
+        tasks = self.query.partitions(self.position, end)
+        self.position = end
+        return [(piece.place.partition, piece.start, piece.end) for task in tasks for piece in task.pieces]
+
+
+def noted(topic_id: str, *offsets: int) -> dict[str, Any]:
+    return {"t": {"id": topic_id, "offsets": {str(partition): offset for partition, offset in enumerate(offsets)}}}
+
+
+def test_a_checkpoint_has_the_offsets_and_the_id_of_the_topic():
+    stream = Stream()
+    assert stream.position == noted(OLD, 0)
+    assert stream.go_on() == [(0, 0, 3)]
+    assert stream.position == noted(OLD, 3) == stream.query.reportLatestOffset()
+    stream.add(2, partition=1)
+    assert stream.go_on() == [(1, 0, 2)]
+    assert stream.position == noted(OLD, 3, 2)
+    assert stream.go_on() == []
+    assert stream.position == noted(OLD, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "9"}, ReadMaxRows(9)),
+        ({"minOffsetsPerTrigger": "4"}, ReadMinRows(4)),
+        ({"maxOffsetsPerTrigger": "9", "minOffsetsPerTrigger": "4"}, ReadMaxRows(9)),
+    ],
+)
+def test_the_limit_that_spark_is_told(options, limit):
+    assert Stream(**options).limit == limit
+
+
+def test_a_micro_batch_waits_for_enough_records_or_long_enough():
+    stream = Stream(minOffsetsPerTrigger="4", maxOffsetsPerTrigger="5", maxTriggerDelay="1m")
+    assert stream.go_on() == [(0, 0, 3)], "the first one does not wait"
+    stream.add(3)
+    assert stream.go_on() == []
+    assert stream.position == noted(OLD, 3)
+    stream.add(1)
+    assert stream.go_on() == [(0, 3, 6), (0, 6, 7)]
+    stream.add(1)
+    stream.clock.now_s += 59
+    assert stream.go_on() == []
+    stream.clock.now_s += 1
+    assert stream.go_on() == [(0, 7, 8)]
+    stream.add(9)
+    assert sum(end - start for _, start, end in stream.go_on()) == 5
+    stream.add(1)
+    assert stream.go_on(ReadAllAvailable()) == [(0, 13, 17), (0, 17, 18)], "no limit holds with Trigger.Once"
+
+
+def test_a_stream_that_ends_with_what_there_is_does_not_wait():
+    stream = Stream(minOffsetsPerTrigger="4", maxOffsetsPerTrigger="4")
+    stream.add(3)
+    stream.query.prepareForTriggerAvailableNow()
+    stream.add(9)
+    assert [sum(end - start for _, start, end in stream.go_on()) for _ in range(3)] == [4, 2, 0]
+
+
+def test_a_gate_that_nobody_waits_at_keeps_no_time():
+    gate = TriggerGate(min_offsets=4, max_delay_ms=MINUTE_MS)
+    assert gate.opens(1, 0)
+    assert not gate.opens(0, MINUTE_MS)
+    assert gate.opens(1, MINUTE_MS + 1)
+    assert not gate.opens(3, MINUTE_MS + 2)
+    assert gate.opens(4, MINUTE_MS + 2)
+
+
+def test_a_topic_that_was_created_anew_ends_a_stream():
+    stream = Stream()
+    stream.go_on()
+    stream.create_topic_anew()
+    stream.add(5)
+    with pytest.raises(LostRecordsError, match=r"t: it was deleted and created anew.*With failOnDataLoss=false"):
+        stream.go_on()
+
+
+@pytest.mark.parametrize("limits", [{}, {"minOffsetsPerTrigger": "7"}], ids=str)
+def test_or_is_read_from_its_beginning_if_that_is_allowed(caplog, limits):
+    stream = Stream(failOnDataLoss="false", **limits)
+    stream.add(1, partition=1)
+    stream.go_on()
+    stream.create_topic_anew()
+    del stream.world.layouts[1]
+    new_id = uuid_text(stream.world.layouts[0].partition.topic_id)
+    with caplog.at_level(logging.WARNING):
+        assert stream.go_on() == []
+    assert "t: it was deleted and created anew" in caplog.text
+    assert stream.position == noted(new_id, 0)
+    caplog.clear()
+    stream.add(7)
+    assert stream.go_on() == [(0, 0, 7)]
+    assert not caplog.text
+
+
+def test_what_a_checkpoint_has_planned_of_a_topic_that_is_gone_is_not_read_from_another(caplog):
+    stream = Stream(failOnDataLoss="false")
+    planned = stream.position, stream.query.latestOffset(stream.position, stream.limit)
+    stream.create_topic_anew()
+    stream.add(5)
+    stream.start()
+    with caplog.at_level(logging.WARNING):
+        assert stream.query.partitions(*planned) == []
+    assert "t-0: it does not exist any more" in caplog.text
+    stream.position = planned[1]
+    assert stream.go_on() == [(0, 0, 5)]
+
+
+def test_a_topic_that_is_created_anew_while_a_stream_ends_with_what_there_was():
+    stream = Stream(failOnDataLoss="false", maxOffsetsPerTrigger="2")
+    stream.query.prepareForTriggerAvailableNow()
+    assert stream.go_on() == [(0, 0, 2)]
+    stream.create_topic_anew()
+    stream.query._look()
+    assert stream.go_on() == []
+    assert stream.position == noted(OLD, 3)
+
+
+def test_a_topic_that_is_not_there_keeps_its_place():
+    stream = Stream()
+    stream.go_on()
+    gone, stream.world.layouts = stream.world.layouts, {}
+    assert stream.go_on() == []
+    assert stream.position == noted(OLD, 3)
+    stream.world.layouts = gone
+    stream.add(2)
+    assert stream.go_on() == [(0, 3, 5)]
