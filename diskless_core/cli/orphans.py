@@ -9,6 +9,9 @@ import typer
 from diskless_core.cli import admin_client, common
 from diskless_core.cli.text import iso_time
 
+SCAN_TIMEOUT_S = 24 * 3600.0
+"""A scan lists the whole bucket before it answers. A broker that ends meanwhile is noticed at once."""
+
 app = typer.Typer(help="Find objects that nobody committed.", no_args_is_help=True, add_completion=False)
 
 
@@ -28,7 +31,8 @@ def scan(
     """Scan now, as the broker does by itself every diskless.coordinator.orphan.scan.interval.ms."""
     try:
         broker = url or admin_client.configured_url(config, override)
-        report = admin_client.ask("POST", broker, f"/orphans/scan{'?dry_run=true' if dry_run else ''}")
+        path = f"/orphans/scan{'?dry_run=true' if dry_run else ''}"
+        report = admin_client.ask("POST", broker, path, timeout_s=SCAN_TIMEOUT_S)
     except admin_client.AdminClientError as error:
         common.fail(str(error))
     if as_json:

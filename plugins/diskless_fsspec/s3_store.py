@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
@@ -23,7 +25,8 @@ class S3ObjectStore(BucketStore):
 
     async def connect(self) -> Any:
         make = await filesystem_class("s3fs", "S3FileSystem", "s3")
-        filesystem = make(asynchronous=True, skip_instance_cache=True, **self.options.arguments)
+        arguments = {"session": _session(), **self.options.arguments}
+        filesystem = make(asynchronous=True, skip_instance_cache=True, **arguments)
         filesystem.retries = 1
         await filesystem.set_session()
         return filesystem
@@ -60,3 +63,15 @@ class S3ObjectStore(BucketStore):
 
     async def forget_uploads(self, key: str) -> None:
         await forget_uploads(self, key)
+
+
+def _session() -> Any:
+    """A session that does not load the service's models again: that takes longer than all else about a client."""
+    session = import_module("aiobotocore.session").AioSession()
+    session.register_component("data_loader", _models())
+    return session
+
+
+@cache
+def _models() -> Any:
+    return import_module("botocore.loaders").create_loader()
