@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -77,10 +78,10 @@ def test_threads_that_write_segments_ask_for_little_at_once(tmp_path: Path, monk
 
 @pytest.fixture
 def all_turns_taken(tmp_path: Path) -> Iterator[None]:
-    turns = direct_io.turns_at(tmp_path.stat().st_dev)
-    assert all(turns.acquire(timeout=30) for _ in range(STEPS_AT_ONCE))
-    yield
-    turns.release(STEPS_AT_ONCE)
+    with ExitStack() as taken:
+        for _ in range(STEPS_AT_ONCE):
+            taken.enter_context(direct_io.turns_at(tmp_path.stat().st_dev))
+        yield
 
 
 @pytest.mark.usefixtures("all_turns_taken")

@@ -84,3 +84,21 @@ async def test_a_caller_that_forgets_custom_metadata_is_reported() -> None:
     await assert_stored(storage, await copied(storage, segment))
     with pytest.raises(AssertionError, match="without what its copy returned"):
         await storage.fetch(segment.metadata, 0, 1)
+    with pytest.raises(AssertionError, match="without what its copy returned"):
+        await storage.replace_index(segment.metadata, IndexType.TRANSACTION, b"another one")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_index_that_is_added_while_the_same_is_copied_again_stays(
+    storage: MemoryRemoteStorage, fails: bool
+) -> None:
+    segment = await copied(storage, make_segment(absent=(IndexType.TRANSACTION,)))
+    with storage.hold(Operation.COPY) as hold:
+        if fails:
+            storage.fail_next(Operation.COPY)
+        again = asyncio.create_task(copied(storage, segment))
+        await hold.reached()
+        await storage.replace_index(segment.metadata, IndexType.TRANSACTION, b"added")
+    [outcome] = await asyncio.gather(again, return_exceptions=True)
+    assert isinstance(outcome, RemoteStorageError) == fails
+    await assert_stored(storage, replace(segment, indexes={**segment.indexes, IndexType.TRANSACTION: b"added"}))
