@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -81,10 +82,21 @@ class LocalFolder:
             sync_folder(folder.parent)
             self._durable_folders.add(folder)
 
-    def forget(self) -> None:
-        """Look anew which folders there are: somebody else has removed one."""
-        with self._lock:
-            self._durable_folders.clear()
+    @contextmanager
+    def made(self, *folders: Path, doing: str) -> Iterator[None]:
+        """Make folders for what is done there. Blocks.
+
+        Raises:
+            WalObjectStoreError: somebody removes them meanwhile. The next time they are made anew.
+        """
+        try:
+            for folder in folders:
+                self.make(folder)
+            yield
+        except FileNotFoundError as error:
+            with self._lock:
+                self._durable_folders.clear()
+            raise WalObjectStoreError(f"{doing}: its folder was removed meanwhile") from error
 
     async def _run(self, pool: Threads, doing: str, work: Callable[[], T]) -> T:
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.folders import sync_folder
@@ -19,13 +18,10 @@ from diskless_fsspec.parts import InFlight
 from diskless_fsspec.segments import ALL_SUFFIXES, LOG, SegmentStore, SegmentUpload
 
 PARTS_IN_FLIGHT = 2
-GROW_ATTEMPTS = 10
-
-T = TypeVar("T")
 
 
 class LocalSegmentStore(SegmentStore):
-    """The files of a segment grow in `.incoming/<segment>`, are synced, renamed, and synced with their folder.
+    """The files of a segment grow as `.incoming/<segment>.<id>`, are synced, renamed, and synced with their folder.
 
     Any number of processes may share a root. Folders of partitions stay when their last segment goes.
     """
@@ -36,6 +32,7 @@ class LocalSegmentStore(SegmentStore):
     def __init__(self, root: Path, *, clock: Clock, threads: int = 4) -> None:
         self.folder = LocalFolder(root, threads=threads, thread_name="segment")
         self.clock = clock
+        self.incoming = root / INCOMING
 
     async def start(self) -> None:
         doing = f"cannot use {self.folder.root} (remote_storage.fsspec.url must name a folder that can be written)"
@@ -51,54 +48,38 @@ class LocalSegmentStore(SegmentStore):
         return await self.folder.read(key, start, end)
 
     async def replace(self, key: str, index: IndexType, data: bytes) -> None:
-        await self.folder.when_writing(f"cannot write {key!r}", partial(self._replace, require_key(key), index, data))
+        doing = f"cannot write {key!r}"
+        await self.folder.when_writing(doing, partial(self._replace, doing, require_key(key), index, data))
 
     async def delete(self, key: str) -> None:
         await self.folder.when_writing(f"cannot delete {key!r}", partial(self._delete, require_key(key)))
 
-    def incoming(self, key: str) -> Path:
-        """Where the files of a segment grow."""
-        return self.folder.root / INCOMING / key.rpartition("/")[2]
-
-    def grow(self, key: str, create: Callable[[Path], T]) -> tuple[Path, T]:
-        """Create a file that grows, in the folder of its segment: its path, and what `create` returned.
-
-        Another copy of the segment, of an attempt that was given up, removes the folder when it ends.
-        """
-        folder = self.incoming(key)
-        for attempt in range(GROW_ATTEMPTS):
-            path = folder / self.clock.new_uuid().hex
-            folder.mkdir(parents=True, exist_ok=True)
-            try:
-                return path, create(path)
-            except FileNotFoundError:
-                if attempt == GROW_ATTEMPTS - 1:
-                    raise
-        raise AssertionError("it raises the last error")
+    def growing(self, key: str) -> Path:
+        """A new name for a file that grows of a segment."""
+        return self.incoming / f"{_segment_of(key)}.{self.clock.new_uuid().hex}"
 
     def _try(self) -> None:
-        self.folder.make(self.folder.root)
-        trial, _ = self.grow(self.clock.new_uuid().hex, lambda path: self.folder.files.write(path, b"trial"))
+        self.folder.make(self.incoming)
+        trial = self.growing("trial")
+        self.folder.files.write(trial, b"trial")
         trial.unlink()
-        trial.parent.rmdir()
 
-    def _replace(self, key: str, index: IndexType, data: bytes) -> None:
-        path, _ = self.grow(key, lambda path: self.folder.files.write(path, data))
-        target = self.folder.root / f"{key}{index}"
-        path.rename(target)
-        sync_folder(target.parent)
-        with suppress(OSError):
-            path.parent.rmdir()
+    def _replace(self, doing: str, key: str, index: IndexType, data: bytes) -> None:
+        path, target = self.growing(key), self.folder.root / f"{key}{index}"
+        with self.folder.made(self.incoming, doing=doing):
+            self.folder.files.write(path, data)
+            path.rename(target)
+            sync_folder(target.parent)
 
     def _delete(self, key: str) -> None:
         paths = [self.folder.root / f"{key}{suffix}" for suffix in ALL_SUFFIXES]
         if len(delete_files(paths)) < len(paths):
             raise WalObjectStoreError(f"cannot delete all of {key!r}; the log of this broker says why")
-        incoming = self.incoming(key)
+        beginning = f"{_segment_of(key)}."
         with suppress(FileNotFoundError):
-            for left_over in incoming.iterdir():
-                left_over.unlink(missing_ok=True)
-            incoming.rmdir()
+            for left_over in self.incoming.iterdir():
+                if left_over.name.startswith(beginning):
+                    left_over.unlink(missing_ok=True)
 
 
 class LocalUpload(SegmentUpload):
@@ -133,22 +114,21 @@ class LocalUpload(SegmentUpload):
         await self._folder.when_writing(self._doing, partial(self._opened.write, position, part))
 
     def _open(self) -> None:
-        self._growing[LOG], self._log = self._store.grow(self._key, self._folder.files.create)
+        path = self._store.growing(self._key)
+        with self._folder.made(self._store.incoming, doing=self._doing):
+            self._log = self._folder.files.create(path)
+        self._growing[LOG] = path
 
     def _publish(self, indexes: Mapping[IndexType, bytes]) -> None:
         target = self._folder.root / self._key
-        try:
+        with self._folder.made(self._store.incoming, target.parent, doing=self._doing):
             self._opened.finish(self._size)
             for index, data in indexes.items():
-                write = partial(self._folder.files.write, data=data)
-                self._growing[index], _ = self._store.grow(self._key, write)
-            self._folder.make(target.parent)
+                path = self._growing[index] = self._store.growing(self._key)
+                self._folder.files.write(path, data)
             for suffix in (*indexes, LOG):
                 self._growing[suffix].rename(target.with_name(target.name + suffix))
             sync_folder(target.parent)
-        except FileNotFoundError as error:
-            self._folder.forget()
-            raise WalObjectStoreError(f"{self._doing}: its folder was removed meanwhile") from error
         self._clear()
 
     def _clear(self) -> None:
@@ -157,11 +137,13 @@ class LocalUpload(SegmentUpload):
             self._log.close()
         for path in self._growing.values():
             path.unlink(missing_ok=True)
-        with suppress(OSError):
-            self._store.incoming(self._key).rmdir()
 
     @property
     def _opened(self) -> GrowingFile:
         if self._log is None:
             raise WalObjectStoreError(f"{self._doing}: it is not open")
         return self._log
+
+
+def _segment_of(key: str) -> str:
+    return key.rpartition("/")[2]

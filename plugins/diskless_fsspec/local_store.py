@@ -77,19 +77,15 @@ class LocalObjectStore(WalObjectStore):
     def _write(self, key: str, data: ObjectData) -> None:
         target = self._root / key
         growing = self._incoming / self._clock.new_uuid().hex
-        try:
-            self._folder.make(self._incoming)
-            self._folder.make(target.parent)
-            self._folder.files.write(growing, data)
-            growing.rename(target)
-            sync_folder(target.parent)
-        except OSError as error:
-            with suppress(OSError):
-                growing.unlink()
-            if not isinstance(error, FileNotFoundError):
+        with self._folder.made(self._incoming, target.parent, doing=f"cannot write {key!r}"):
+            try:
+                self._folder.files.write(growing, data)
+                growing.rename(target)
+                sync_folder(target.parent)
+            except OSError:
+                with suppress(OSError):
+                    growing.unlink()
                 raise
-            self._folder.forget()
-            raise WalObjectStoreError(f"cannot write {key!r}: its folder was removed meanwhile") from error
 
 
 def _walk(root: Path, prefix: str) -> Iterator[ObjectInfo]:

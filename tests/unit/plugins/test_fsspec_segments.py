@@ -60,7 +60,7 @@ def disk_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fsync, rename = os.fsync, Path.rename
 
     def name_of(path: Path) -> str:
-        return "growing" if len(path.name) == 32 else path.suffix or path.name
+        return "growing" if path.parent.name == ".incoming" else path.suffix or path.name
 
     def noted_fsync(descriptor: int) -> None:
         calls.append(f"fsync {name_of(Path(f'/proc/self/fd/{descriptor}').readlink())}")
@@ -96,8 +96,8 @@ async def test_all_is_synced_before_anything_gets_its_name_and_the_log_gets_it_l
     await copied(storage, make_segment(absent=(IndexType.TRANSACTION, IndexType.TIMESTAMP)))
 
     first_rename = next(at for at, call in enumerate(disk_calls) if call.startswith("rename"))
-    assert disk_calls[:4] == ["fsync growing"] * 4
-    assert [call.split()[0] for call in disk_calls[4:first_rename]] == ["fsync"] * 2
+    assert [call.split()[0] for call in disk_calls[:2]] == ["fsync"] * 2
+    assert disk_calls[2:first_rename] == ["fsync growing"] * 4
     *indexes, log, folder = disk_calls[first_rename:]
     assert set(indexes) == {f"rename growing {index}" for index in (".index", ".snapshot", ".leader_epoch_checkpoint")}
     assert log == "rename growing .log"
@@ -127,27 +127,23 @@ def names_of(root: Path, segment: Segment) -> str:
 async def test_a_deletion_takes_what_a_killed_copy_left_and_nothing_else(storage: RemoteStorage, root: Path) -> None:
     segment, other = await copied(storage, make_segment()), await copied(storage, make_segment(number=2))
     for known in (segment, other):
-        left = root / ".incoming" / names_of(root, known)
-        left.mkdir()
-        (left / "half").write_bytes(b"half a log")
-    kept = names_of(root, other)
+        (root / ".incoming" / f"{names_of(root, known)}.half").write_bytes(b"half a log")
 
     await storage.delete(segment.metadata)
 
     await assert_stored(storage, other)
-    assert {path.name for path in (root / ".incoming").iterdir()} == {kept}
+    assert {path.name for path in (root / ".incoming").iterdir()} == {f"{names_of(root, other)}.half"}
     await storage.delete(other.metadata)
     assert files(root) == set()
 
 
 async def test_a_start_leaves_alone_what_others_are_copying(storage: RemoteStorage, root: Path) -> None:
-    growing = root / ".incoming" / "segment" / "half"
-    growing.parent.mkdir()
+    growing = root / ".incoming" / "segment.half"
     growing.write_bytes(b"half a log")
     other = FsspecRemoteStorage(LocalSegmentStore(root, clock=CLOCK))
     await other.start()
     await other.stop()
-    assert files(root) == {".incoming/segment/half"}
+    assert files(root) == {".incoming/segment.half"}
 
 
 async def test_a_full_disk_is_retriable_and_leaves_nothing(
