@@ -112,6 +112,7 @@ class FolderSegments(RemoteStorage):
         return self._read(metadata, index)
 
     async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
+        assert metadata.custom_metadata == CUSTOM_METADATA, "it comes without what its copy returned"
         self._path(metadata, index).write_bytes(data)
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:

@@ -19,7 +19,7 @@ from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLo
 from diskless_core.plugin.remote_storage import RemoteResourceNotFoundError, RemoteStorageError
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
-from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from diskless_core.remote_log.tiered import from_offset
 from diskless_core.tiering.chunks import (
     LEADER_EPOCH,
@@ -135,7 +135,7 @@ class SegmentReader:
         """What is known of a segment that the coordinator has for a partition.
 
         Raises:
-            RemoteResourceNotFoundError: nothing is known of it on this node.
+            RemoteResourceNotFoundError: nothing is known of it on this node, or not yet that its copy is complete.
             RemoteLogMetadataError: it cannot be looked up.
         """
         known = self._segments.get(segment_id)
@@ -147,11 +147,12 @@ class SegmentReader:
             raise RemoteResourceNotFoundError("the partition is gone")
         found = await self._metadata.find(place, LEADER_EPOCH, start_offset)
         if found is None or found.segment_id.id.bytes != segment_id:
-            copies = await self._metadata.list(place)
-            found = next((copy for copy in copies if copy.segment_id.id.bytes == segment_id), None)
+            copies = (copy for copy in await self._metadata.list(place) if copy.segment_id.id.bytes == segment_id)
+            found = next((copy for copy in copies if copy.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED), None)
         if found is None:
             raise RemoteResourceNotFoundError(
-                f"nothing is known of the segment {uuid.UUID(bytes=segment_id)} of {place.topic}-{place.partition}"
+                f"nothing is known of the segment {uuid.UUID(bytes=segment_id)} of {place.topic}-{place.partition}, "
+                "or not that it is complete"
             )
         _remember(self._segments, segment_id, found)
         return found

@@ -2,8 +2,8 @@
 
 Every attempt of a task copies the same segments under the same ids, byte for byte: tries again, speculative ones and
 those of lost executors do no harm, however late they come. What depends on other tasks, the snapshots of producers, the
-driver adds. Only this process notes, finishes and abandons. Of two rounds, one is planned and begun while the other one
-runs.
+driver adds. Only this process notes, finishes and abandons; it begins nothing before Spark is there. Of two rounds, one
+is planned and begun while the other one runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from diskless_core.log import producer_snapshot
@@ -26,7 +26,7 @@ from diskless_core.plugin.segment_compaction import (
     SegmentCompactionError,
     SegmentPlan,
 )
-from diskless_core.remote_log.metadata import RemoteLogSegmentId, TopicIdPartition
+from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_spark.config import SparkCompactionSettings
 from diskless_spark.executor import Copied, NotedSegment, Part, Task, TaskResult
 from diskless_spark.lookahead import ahead
@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROUND_RANGES = 500_000
-"""Ranges of WAL objects in a round at most: a memory bound of the driver, some 200 MB."""
+"""Ranges of WAL objects in a round, and as many planned ahead: a memory bound of the driver, some 250 MB each."""
+
+PLAN_RANGES = 20_000
+"""Ranges that a plan is reckoned with as long as it is not there: the broker gives none with more."""
 
 PARTITIONS_AT_ONCE = 128
-"""Partitions whose segments are noted, or finished, at the same time."""
+"""Partitions whose segments are planned ahead, noted, or finished at the same time."""
 
 
 class SparkCompaction(SegmentCompaction):
@@ -66,11 +69,13 @@ class _Partition:
     Attributes:
         producers: those behind the last segment that was finished; None before the first one was begun.
         rounds: how many rounds have segments of it that are not finished.
-        is_over: whether no more of it is to be done.
+        planning_ended: whether no more of it is to be planned. What has been goes on.
+        is_over: whether no more of it is to be finished, and so none to be planned or begun.
     """
 
     producers: ProducerState | None = None
     rounds: int = 0
+    planning_ended: bool = False
     is_over: bool = False
 
 
@@ -126,8 +131,8 @@ class _Run:
                     self._require_fit(self._settings.master)
                     if before is not None and not self._can_cut:
                         await before
-                    noted, context = await self._noted_while_starting(chains, stack)
-                    one = _Round(chains=noted)
+                    context = await self._started(stack)
+                    one = _Round(chains=await self._noted(chains))
                     current = asyncio.create_task(self._do(one, self._tasks(one, context), context, before))
                     before, previous = current, before
                     if previous is not None:
@@ -138,23 +143,6 @@ class _Run:
             if before is not None:
                 before.cancel()
                 await asyncio.wait([before])
-            raise
-
-    async def _noted_while_starting(
-        self, chains: Sequence[Sequence[SegmentPlan]], stack: AsyncExitStack
-    ) -> tuple[Sequence[Sequence[NotedSegment]], SparkContext]:
-        """The segments, noted, and Spark, which takes seconds to start."""
-        starting = asyncio.create_task(self._started(stack))
-        try:
-            noted = await self._noted(chains)
-        except BaseException:
-            starting.cancel()
-            await asyncio.wait([starting])
-            raise
-        try:
-            return noted, await starting
-        except SegmentCompactionError:
-            await _each(self._job.abandon, [segment.metadata for chain in noted for segment in chain])
             raise
 
     async def _started(self, stack: AsyncExitStack) -> SparkContext:
@@ -201,23 +189,33 @@ class _Run:
         """The segments of each round, by partition."""
         chains: list[list[SegmentPlan]] = []
         size_bytes = ranges = 0
-        async for partition, planned in ahead(self._job.partitions, self._job.segments, PARTITIONS_AT_ONCE):
-            chain: list[SegmentPlan] = []
-            try:
-                async with aclosing(planned) as segments:
-                    async for segment in segments:
-                        if self._partitions[partition].is_over:
-                            break
-                        chain.append(segment)
-                        size_bytes += segment.size_bytes
-                        ranges += len(segment.ranges)
-                        if size_bytes >= self._settings.round_bytes or ranges >= ROUND_RANGES:
-                            yield [*chains, chain]
-                            chains, chain, size_bytes, ranges = [], [], 0, 0
-            except Exception as error:
-                self._over(partition, error)
-            if chain:
-                chains.append(chain)
+        coming = ahead(
+            self._job.partitions,
+            self._job.segments,
+            count=PARTITIONS_AT_ONCE,
+            weigh=lambda plan: len(plan.ranges),
+            reserve=PLAN_RANGES,
+            limit=ROUND_RANGES,
+        )
+        async with aclosing(coming) as plans:
+            async for partition, planned in plans:
+                state, chain = self._partitions[partition], list[SegmentPlan]()
+                try:
+                    async with aclosing(planned) as segments:
+                        async for segment in segments:
+                            if state.planning_ended or state.is_over:
+                                break
+                            chain.append(segment)
+                            size_bytes += segment.size_bytes
+                            ranges += len(segment.ranges)
+                            if size_bytes >= self._settings.round_bytes or ranges >= ROUND_RANGES:
+                                yield [*chains, chain]
+                                chains, chain, size_bytes, ranges = [], [], 0, 0
+                except Exception as error:
+                    state.planning_ended = True
+                    self._failed(partition, error)
+                if chain:
+                    chains.append(chain)
         if chains:
             yield chains
 
@@ -235,7 +233,8 @@ class _Run:
                         break
                     noted[number].append(NotedSegment(plan=plan, metadata=await self._job.begin(plan)))
             except Exception as error:
-                self._over(partition, error)
+                state.planning_ended = True
+                self._failed(partition, error)
 
         await _each(note, range(len(chains)))
         return [chain for chain in noted if chain]
@@ -310,21 +309,22 @@ class _Run:
             copied = one.copied.get(segment.metadata.segment_id)
             try:
                 if state.is_over or copied is None:
-                    await self._give_up(one, segment, state)
+                    await self._give_up(one, segment, copied, state)
                 else:
                     await self._finish(one, segment, copied, state)
             except Exception as error:
-                self._over(partition, error)
+                state.is_over = True
+                self._failed(partition, error)
         state.rounds -= 1
 
-    async def _give_up(self, one: _Round, segment: NotedSegment, state: _Partition) -> None:
+    async def _give_up(self, one: _Round, segment: NotedSegment, copied: Copied | None, state: _Partition) -> None:
         """What a task may still be working on is left for the next job to remove."""
         state.is_over = True
         segment_id = segment.metadata.segment_id
         if segment_id in one.failed:
             self.failures.append(one.failed[segment_id])
         if segment_id in one.ended:
-            await self._job.abandon(segment.metadata)
+            await self._job.abandon(segment.metadata if copied is None else _complete(segment, copied))
 
     async def _finish(self, one: _Round, segment: NotedSegment, copied: Copied, state: _Partition) -> None:
         state.producers = producers_after(
@@ -335,19 +335,24 @@ class _Run:
         )
         if segment.metadata.segment_id in one.without_snapshot:
             snapshot = producer_snapshot.encode(state.producers.values())
+            known = _complete(segment, copied)
             try:
-                await self._job.remote_storage.replace_index(segment.metadata, IndexType.PRODUCER_SNAPSHOT, snapshot)
+                await self._job.remote_storage.replace_index(known, IndexType.PRODUCER_SNAPSHOT, snapshot)
             except RemoteStorageError as error:
-                await self._job.abandon(segment.metadata)
+                await self._job.abandon(known)
                 where = f"{partition_name(segment.plan.partition)} at offset {segment.plan.start_offset}"
                 raise SegmentCompactionError(f"{where}: {error}") from error
         if not await self._job.finish(segment.metadata, copied.custom_metadata):
             state.is_over = True
 
-    def _over(self, partition: TopicIdPartition, error: Exception) -> None:
-        self._partitions[partition].is_over = True
+    def _failed(self, partition: TopicIdPartition, error: Exception) -> None:
         is_known = isinstance(error, SegmentCompactionError)
         self.failures.append(str(error) if is_known else defect(error, partition_name(partition)))
+
+
+def _complete(segment: NotedSegment, copied: Copied) -> RemoteLogSegmentMetadata:
+    """The metadata of a segment as its storage wants to find them, once it is copied."""
+    return replace(segment.metadata, custom_metadata=copied.custom_metadata)
 
 
 async def _each(do: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:

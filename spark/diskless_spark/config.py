@@ -58,7 +58,7 @@ class SparkCompactionSettings(SparkSettings, SegmentBuildingSettings):
     round_bytes: int = Field(
         default=64 * GIB,
         gt=0,
-        description="Bytes of segments that a Spark job makes. The driver has the plans of three jobs in memory.",
+        description="Bytes of segments that a Spark job makes. The driver has the plans of up to four in memory.",
     )
     parallel_partitions: int = Field(
         default=8, ge=1, description="Partitions that a task works on at once. They share reads of WAL objects."

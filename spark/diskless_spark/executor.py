@@ -14,6 +14,7 @@ import uvloop
 from diskless_core.clock import SystemClock
 from diskless_core.log import producer_snapshot
 from diskless_core.log.producer_snapshot import ProducerState
+from diskless_core.plugin.errors import PluginFactoryError
 from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.plugin.retrying import is_retriable
 from diskless_core.plugin.segment_building.backends import started_backends
@@ -165,7 +166,7 @@ class _Attempt:
                     async with asyncio.TaskGroup() as workers:
                         for _ in range(min(task.parallel_partitions, len(task.parts))):
                             workers.create_task(self._work(waiting, builder))
-            except (WalObjectStoreError, RemoteStorageError) as error:
+            except (PluginFactoryError, WalObjectStoreError, RemoteStorageError) as error:
                 for part in task.parts:
                     self._failed(
                         part.segments[0], f"{_where(part.segments[0])}: {error}", retriable=is_retriable(error)

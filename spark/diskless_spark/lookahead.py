@@ -12,35 +12,64 @@ V = TypeVar("V")
 
 
 async def ahead(
-    keys: Iterable[K], open_items: Callable[[K], AsyncGenerator[V, None]], count: int
+    keys: Iterable[K],
+    open_items: Callable[[K], AsyncGenerator[V, None]],
+    *,
+    count: int,
+    weigh: Callable[[V], int],
+    reserve: int,
+    limit: int,
 ) -> AsyncGenerator[tuple[K, AsyncGenerator[V, None]], None]:
-    """Each key with its items, in order. Of the next `count` keys the first item is on its way.
+    """Each key with its items, in order. Of this key and the next ones the first item is on its way, or there.
 
     The items of a key have to be taken before the next key is asked for. What is left of them is closed.
+
+    Args:
+        count: so many keys at most are asked at a time.
+        weigh: how much of `limit` an item takes.
+        reserve: how much is reckoned for an item that is not there yet.
+        limit: of the first items of all these keys together; one of them may exceed it.
     """
     waiting = iter(keys)
-    coming: deque[tuple[K, _Items[V]]] = deque()
-    given: _Items[V] | None = None
+    window: deque[tuple[K, _Items[V]]] = deque()
+
+    def fill() -> None:
+        weight = sum(items.weight(weigh, reserve) for _, items in window)
+        while len(window) < count and (not window or weight + reserve <= limit):
+            if (key := next(waiting, None)) is None:
+                return
+            window.append((key, _Items(open_items(key), fill)))
+            weight += reserve
+
     try:
         while True:
-            while len(coming) < count and (key := next(waiting, None)) is not None:
-                coming.append((key, _Items(open_items(key))))
-            if not coming:
+            fill()
+            if not window:
                 return
-            key, given = coming.popleft()
-            yield key, given.all()
-            await given.close()
-    finally:
-        for items in [*([given] if given is not None else []), *(items for _, items in coming)]:
+            key, items = window[0]
+            yield key, items.all()
             await items.close()
+            window.popleft()
+    finally:
+        waiting = iter(())
+        await asyncio.gather(*(items.close() for _, items in window))
 
 
 class _Items(Generic[V]):
-    """Items whose first one is asked for at once."""
+    """Items whose first one is asked for at once; `arrived` is called when it is there, or cannot be."""
 
-    def __init__(self, source: AsyncGenerator[V, None]) -> None:
+    def __init__(self, source: AsyncGenerator[V, None], arrived: Callable[[], None]) -> None:
         self._source = source
         self._first = asyncio.create_task(self._next())
+        self._first.add_done_callback(lambda first: None if first.cancelled() else arrived())
+
+    def weight(self, weigh: Callable[[V], int], reserve: int) -> int:
+        """Of the first one."""
+        if not self._first.done():
+            return reserve
+        if self._first.cancelled() or self._first.exception() is not None or (item := self._first.result()) is None:
+            return 0
+        return weigh(item)
 
     async def all(self) -> AsyncGenerator[V, None]:
         item = await self._first

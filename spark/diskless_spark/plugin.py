@@ -1,14 +1,11 @@
-"""Hook implementations of Diskless on Spark. PySpark is imported when there is something to do."""
+"""Compaction with Spark: the hook. PySpark is imported when there is something to do."""
 
 from __future__ import annotations
 
 from diskless_core.plugin.hookspecs import hookimpl
-from diskless_core.plugin.orphan_detection import OrphanDetectionPlugin
 from diskless_core.plugin.segment_compaction import SegmentCompactionPlugin
 from diskless_spark.compaction import SparkCompaction
 from diskless_spark.config import SparkCompactionSettings
-from diskless_spark.orphans.config import SparkOrphanSettings
-from diskless_spark.orphans.detection import SparkDetection
 
 
 @hookimpl
@@ -21,19 +18,5 @@ def diskless_segment_compactions() -> list[SegmentCompactionPlugin]:
             settings=SparkCompactionSettings,
             api_version="1.0",
             help="Compacts with Spark, on this machine or on a cluster.",
-        )
-    ]
-
-
-@hookimpl
-def diskless_orphan_detections() -> list[OrphanDetectionPlugin]:
-    """Orphans of buckets that are too large to be listed by one process."""
-    return [
-        OrphanDetectionPlugin(
-            name="spark",
-            factory=SparkDetection,
-            settings=SparkOrphanSettings,
-            api_version="1.0",
-            help="Lists the bucket or reads its inventory with Spark, and compares with the coordinators' snapshots.",
         )
     ]

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - PySpark has no other way to tell what of it there is
 """The Spark that this process works with: the one that is there, or one that is started for the time being.
 
 PySpark is imported when a session is asked for, and no call to it blocks the event loop.
@@ -15,6 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+import structlog
+
 from diskless_spark.submit import GATEWAY_VARIABLE
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,25 +106,70 @@ class _SharedContext:
         from pyspark import SparkContext
 
         with self._lock:
-            if SparkContext._active_spark_context is None:  # noqa: SLF001 - of any thread
+            if SparkContext._active_spark_context is None:  # of any thread
+                if _jvm_has_ended():
+                    _forget_jvm()
                 _start(options)
                 self._started = True
             self._users += 1
             return SparkContext.getOrCreate()
 
     def give_back(self) -> None:
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
-
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._started:
                 self._started = False
-                session = SparkSession._instantiatedSession  # noqa: SLF001 - it stops the context too
-                (session or SparkContext.getOrCreate()).stop()
+                _stop()
 
 
 _shared = _SharedContext()
+
+
+def _stop() -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if not _jvm_has_ended():
+        started = SparkSession._instantiatedSession or SparkContext._active_spark_context  # a session stops both
+        try:
+            if started is not None:
+                started.stop()
+        except Exception:
+            _log.warning("the JVM of Spark does not stop, and is killed", exc_info=True)
+        else:
+            return
+    _forget_jvm()
+
+
+def _jvm_has_ended() -> bool:
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _forget_jvm() -> None:
+    """Have the next Spark started in a JVM of its own: PySpark would ask for ever the one that it once began.
+
+    One that spark-submit began ends with this program.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession, SQLContext
+
+    gateway, context = SparkContext._gateway, SparkContext._active_spark_context
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+    if context is not None:
+        context._jsc = None  # it is gone, and need not be asked to stop
+        context.stop()
+    if gateway is not None:
+        gateway.shutdown()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _start(options: SessionOptions) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.accumulators import AccumulatorParam
+from pyspark.accumulators import AccumulatorParam, _accumulatorRegistry
 
 from diskless_core.plugin.segment_compaction import BackendSources
 from diskless_spark.executor import Task, TaskResult, TaskRunner, import_all
@@ -70,9 +70,13 @@ async def run_stage(
     def run() -> None:
         context.setJobGroup(group, description, interruptOnCancel=True)
         results = context.accumulator(list[TaskResult](), _Results(arrived))
-        runner = TaskRunner(results=results, attempts=attempts_of_a_task(context))
-        pickled = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
-        context.parallelize(pickled, len(pickled)).foreachPartition(runner)
+        try:
+            runner = TaskRunner(results=results, attempts=attempts_of_a_task(context))
+            pickled = [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks]
+            context.parallelize(pickled, len(pickled)).foreachPartition(runner)
+        finally:
+            # PySpark would keep it for ever, and with it all that `ended` knows. What comes later, it passes over.
+            _accumulatorRegistry.pop(results.aid, None)
 
     running = asyncio.ensure_future(in_thread(run, f"spark-{group}"))
     try:

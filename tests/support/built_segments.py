@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from diskless_core.log import leader_epochs, producer_snapshot
@@ -28,9 +28,16 @@ _INTERVAL_BYTES = 200
 
 @dataclass
 class BuiltPartition:
-    """A partition, its complete segments and all records that they hold. An idempotent producer wrote them."""
+    """A partition, its complete segments and all records that they hold. An idempotent producer wrote them.
+
+    Attributes:
+        time_of: the timestamp of the record with some offset.
+        append_time_of: that of the batch which begins with some offset, where the topic has LogAppendTime.
+    """
 
     partition: TopicIdPartition
+    time_of: Callable[[int], int] = lambda offset: NOW_MS + 10 * offset
+    append_time_of: Callable[[int], int] | None = None
     segments: list[RemoteLogSegmentMetadata] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     _producers: ProducerState = field(default_factory=dict)
@@ -63,7 +70,7 @@ class BuiltPartition:
                 b"key %d" % number,
                 b"value %d of %d " % (number, offset) * 9,
                 (("header", b"%d" % number), ("null", None)),
-                NOW_MS + 10 * (offset + number),
+                self.time_of(offset + number),
             )
             for number in range(BATCH_RECORDS)
         ]
@@ -78,6 +85,8 @@ class BuiltPartition:
             )
         )
         record_batch.patch_base_offset(batch, 0, offset, leader_epoch)
+        if self.append_time_of is not None:
+            record_batch.patch_log_append_time(batch, 0, self.append_time_of(offset))
         return batch
 
     def _metadata(self, start: int, built: SegmentIndexes, leader_epoch: int) -> RemoteLogSegmentMetadata:

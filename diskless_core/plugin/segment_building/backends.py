@@ -68,10 +68,10 @@ class ObjectsToRead(WalObjectStore):
 
     async def put(self, key: str, data: ObjectData) -> None:
         del data
-        raise WalObjectStoreError(f"a compaction only reads: it must not write {key!r}", retriable=False)
+        raise WalObjectStoreError(f"this only reads: it must not write {key!r}", retriable=False)
 
     async def delete(self, keys: Sequence[str]) -> Sequence[str]:
-        raise WalObjectStoreError(f"a compaction only reads: it must not delete {len(keys)} objects", retriable=False)
+        raise WalObjectStoreError(f"this only reads: it must not delete {len(keys)} objects", retriable=False)
 
 
 @asynccontextmanager

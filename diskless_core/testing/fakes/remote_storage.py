@@ -50,10 +50,12 @@ class StoredSegment:
 class MemoryRemoteStorage(Misbehaving[Operation], RemoteStorage):
     """Segments in `segments`, which a test may read and change. Several brokers of one process may share an instance.
 
-    A copy that fails leaves the part of the log that has gone by, until it is replaced or deleted.
+    A copy that fails leaves the part of the log that has gone by, until it is replaced or deleted; what an earlier copy
+    has completed it leaves whole.
 
     Args:
-        custom_metadata: what every copy returns. A fetch has to bring it back, or gets an `AssertionError`.
+        custom_metadata: what every copy returns. Who fetches or replaces has to bring it back, or gets an
+            `AssertionError`.
 
     Attributes:
         segments: what is stored, by the id of the copy.
@@ -75,16 +77,17 @@ class MemoryRemoteStorage(Misbehaving[Operation], RemoteStorage):
         """Nothing to do: what was stored is there for the next start, and for others meanwhile."""
 
     async def copy(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        log = bytearray()
-        earlier = self.segments.pop(metadata.segment_id, StoredSegment(b""))
+        segment_id, log = metadata.segment_id, bytearray()
         try:
             async for piece in data.log():
                 log += piece
-            indexes = earlier.indexes | _checked(metadata, log, data.indexes())
+            indexes = _checked(metadata, log, data.indexes())
             async with self._called(Operation.COPY):
-                self.segments[metadata.segment_id] = StoredSegment(bytes(log), indexes, is_complete=True)
+                there = self.segments.get(segment_id, StoredSegment(b""))
+                self.segments[segment_id] = StoredSegment(bytes(log), there.indexes | indexes, is_complete=True)
         finally:
-            self.segments.setdefault(metadata.segment_id, StoredSegment(bytes(log)))
+            if segment_id not in self.segments or not self.segments[segment_id].is_complete:
+                self.segments[segment_id] = StoredSegment(bytes(log))
         return self._custom_metadata
 
     async def fetch(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> ObjectData:
@@ -100,9 +103,10 @@ class MemoryRemoteStorage(Misbehaving[Operation], RemoteStorage):
 
     async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
         async with self._called(Operation.REPLACE_INDEX):
-            stored = self.segments.get(metadata.segment_id)
-            if stored is None or not stored.is_complete:
-                raise AssertionError(f"{metadata.segment_id} has not been copied")
+            try:
+                stored = self._found(metadata)
+            except RemoteResourceNotFoundError:
+                raise AssertionError(f"{metadata.segment_id} has not been copied") from None
             stored.indexes[index] = data
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:

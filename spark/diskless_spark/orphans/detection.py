@@ -1,37 +1,18 @@
-"""The detector `spark`: an anti-join of what is in the bucket with what the coordinators' snapshots know.
-
-What a snapshot knows was committed, refused or handed over: coordinators see it through to its end, and forget it
-when another has it or it is deleted. So it is no orphan, however old the snapshot is, and is not asked for again. All
-else is a candidate: a snapshot that is old, missing or damaged makes more of them, never less.
-"""
+"""The detector `spark`. What it needs of Arrow and Spark is imported when there is something to do."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
-
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionError, OrphanSearch
-from diskless_core.plugin.shard import ShardId
-from diskless_core.snapshot import reading
-from diskless_core.snapshot.format import Manifest
+from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
 from diskless_spark.orphans.config import SparkOrphanSettings
-from diskless_spark.orphans.inventory import Inventory, InventoryError, find_inventory
-from diskless_spark.orphans.job import Job
-from diskless_spark.orphans.report import Report
-from diskless_spark.orphans.tally import Kind, Tally, as_mapping
-from diskless_spark.session import in_thread, spark_session
+from diskless_spark.session import in_thread
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_THREAD = "spark-orphans"
-
-_log = structlog.get_logger(__name__)
+    from diskless_spark.orphans.search import SparkSearch
 
 
 class SparkDetection(OrphanDetection):
@@ -42,88 +23,14 @@ class SparkDetection(OrphanDetection):
         self._settings = settings
 
     async def find(self, search: OrphanSearch) -> AsyncIterator[Sequence[str]]:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        try:
-            async with (
-                spark_session(self._settings.session()) as spark,
-                aclosing(self._find(spark, search)) as pages,
-            ):
-                async for page in pages:
-                    yield page
-        except (InventoryError, OSError, ImportError, PySparkException, Py4JError) as error:
-            raise OrphanDetectionError(f"the search for orphans was not finished: {_reason(error)}") from error
-
-    async def _find(self, spark: SparkSession, search: OrphanSearch) -> AsyncGenerator[Sequence[str], None]:
-        inventory = await self._inventory()
-        snapshots = await _snapshots(search)
-        job = Job(spark, search, self._settings, inventory, snapshots, group=f"orphans-{self._clock.new_uuid()}")
-        async with job.running() as tally:
-            search.note_listed(tally.listed.objects)
-            self._require_own(search, tally)
-            await in_thread(partial(self._report, search, job, tally), _THREAD)
-            async with aclosing(job.pages(tally)) as pages:
-                async for page in pages:
-                    yield page
-
-    async def _inventory(self) -> Inventory | None:
-        settings = self._settings
-        if not settings.inventory_url:
-            return None
-        find = partial(find_inventory, settings.inventory_url, settings.parsed_options())
-        inventory = await in_thread(find, _THREAD)
-        age_ms = self._clock.now_ms() - inventory.created_ms
-        if age_ms > settings.inventory_max_age_ms:
-            raise OrphanDetectionError(
-                f"the inventory {inventory.url} is {age_ms // 3_600_000} hours old: look why there is no newer one, or "
-                f"raise orphan_detection.spark.inventory.max.age.ms"
-            )
-        _log.info("orphans are looked for in an inventory", url=inventory.url, age_ms=age_ms)
-        return inventory
-
-    def _require_own(self, search: OrphanSearch, tally: Tally) -> None:
-        """With a wrong prefix nothing would be found, for ever."""
-        if self._settings.inventory_url and tally.listed.objects and tally.listed == tally.of(Kind.OTHER):
-            raise OrphanDetectionError(
-                f"none of the {tally.listed.objects} objects of the inventory is a WAL object below "
-                f"{self._settings.inventory_key_prefix + search.prefix!r}: set "
-                f"orphan_detection.spark.inventory.key.prefix"
-            )
-
-    def _report(self, search: OrphanSearch, job: Job, tally: Tally) -> None:
-        report = Report(
-            made_at_ms=self._clock.now_ms(),
-            threshold_ms=search.threshold_ms,
-            inventory=job.inventory,
-            snapshots={str(shard): manifest.taken_at for shard, manifest in job.snapshots.items()},
-            unread_parts=job.unread_parts,
-            tally=tally,
-        )
-        url = self._settings.report_url
-        written = report.write(url, self._settings.parsed_options()) if url else None
-        _log.info(
-            "objects were compared with what the coordinators know",
-            listed=as_mapping(tally.listed),
-            known=as_mapping(tally.known),
-            too_young=as_mapping(tally.of(Kind.YOUNG)),
-            candidates=as_mapping(tally.candidates),
-            unread_parts=job.unread_parts,
-            report=written,
-        )
+        make = await in_thread(_spark_search, "spark-orphans")
+        async with aclosing(make(self._clock, self._settings, search).pages()) as pages:
+            async for page in pages:
+                yield page
 
 
-async def _snapshots(search: OrphanSearch) -> Mapping[ShardId, Manifest]:
-    store = search.objects()
-    try:
-        await store.start_reading()
-        return await reading.manifests(store, search.snapshot_prefix)
-    finally:
-        await store.stop()
+def _spark_search() -> type[SparkSearch]:
+    """The import takes the better part of a second."""
+    from diskless_spark.orphans.search import SparkSearch
 
-
-def _reason(error: Exception) -> str:
-    """The error that a task raised, as far as Spark tells it."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    named = [line for line in lines if line and not line.startswith("at ") and "Error: " in line]
-    return named[-1] if named else next(iter(lines), type(error).__name__)
+    return SparkSearch

@@ -12,6 +12,7 @@ from diskless_core.plugin.orphan_detection import OrphanDetectionError, OrphanSe
 from diskless_core.plugin.shard import ShardId
 from diskless_core.snapshot.format import Manifest
 from diskless_core.wal.format import spreads
+from diskless_spark.backends import why_unreachable
 from diskless_spark.orphans import tasks
 from diskless_spark.orphans.config import SparkOrphanSettings
 from diskless_spark.orphans.inventory import Inventory
@@ -92,7 +93,7 @@ class Job:
     def _compare(self) -> Tally:
         from pyspark import StorageLevel
 
-        self._require_common_store()
+        self._require_reach()
         self._describe("looks for orphans")
         sift = partial(tasks.to_outcome, sieve=self._sieve, verified=self.inventory is not None)
         outcome = self._without_known(self._found()).mapInArrow(sift, tasks.OUTCOME)
@@ -159,18 +160,11 @@ class Job:
     def _describe(self, doing: str) -> None:
         self._spark.sparkContext.setJobGroup(self._group, f"Diskless {doing}")
 
-    def _require_common_store(self) -> None:
-        store, master = self._sieve.objects(), self._spark.sparkContext.master or ""
-        if store.is_process_local:
-            raise OrphanDetectionError(
-                "the WAL objects are in the memory of this process, where Spark's tasks do not see them: set "
-                "wal_object_store to a folder or a bucket"
-            )
-        if store.is_node_local and not is_local(master):
-            raise OrphanDetectionError(
-                f"the WAL objects are on this machine alone, and Spark's executors are elsewhere ({master}): set "
-                f"wal_object_store to a bucket, or orphan_detection.spark.master to local[*]"
-            )
+    def _require_reach(self) -> None:
+        master = self._spark.sparkContext.master or ""
+        problem = why_unreachable(self._sieve.objects(), elsewhere=None if is_local(master) else master)
+        if problem is not None:
+            raise OrphanDetectionError(problem)
 
 
 def _only_pages(rows: Any) -> list[bytes]:

@@ -8,8 +8,7 @@ that counts go through the anti-join. Tasks are numbered: they get one row, thei
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +23,7 @@ from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObject
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Part
 from diskless_core.snapshot.known_objects import known_objects_of_part
+from diskless_spark.backends import started_objects
 from diskless_spark.orphans import keys as wal_keys
 from diskless_spark.orphans.inventory import Inventory, read_file
 from diskless_spark.orphans.keys import Numbers
@@ -37,7 +37,9 @@ OUTCOME = "page binary, tally string"
 
 _FOUND = pa.schema([(name, pa.int64()) for name in (*KEY, "size")])
 _OUTCOME = pa.schema([("page", pa.binary()), ("tally", pa.string())])
-_BACKOFF = Backoff(attempts=6, first_ms=500, max_ms=20_000, jitter=0.2)
+
+retrying = Retrying(Backoff(attempts=6, first_ms=500, max_ms=20_000, jitter=0.2), SystemClock())
+"""For all requests of a search to the object store."""
 
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
@@ -83,9 +85,9 @@ def list_prefixes(tasks: Batches, sieve: Sieve, prefixes: Sequence[Sequence[str]
 
 async def _listed(sieve: Sieve, prefixes: Sequence[str]) -> AsyncGenerator[pa.RecordBatch, None]:
     total = Tally()
-    async with _reading(sieve) as store:
+    async with started_objects(sieve.objects, retrying) as store:
         for prefix in prefixes:
-            batches, tally = await _retrying.do(partial(_list, store, sieve, prefix))
+            batches, tally = await retrying.do(partial(_list, store, sieve, prefix))
             total.add(tally)
             for batch in batches:
                 yield batch
@@ -121,10 +123,10 @@ def read_snapshots(tasks: Batches, sieve: Sieve, parts: Sequence[Sequence[ShardP
 
 
 async def _known(sieve: Sieve, parts: Sequence[ShardPart], unread: Any) -> AsyncGenerator[pa.RecordBatch, None]:
-    async with _reading(sieve) as store:
+    async with started_objects(sieve.objects, retrying) as store:
         for tables, part in parts:
             try:
-                data = await _retrying.do(partial(reading.read_part, store, part))
+                data = await retrying.do(partial(reading.read_part, store, part))
                 keys = [key for page in known_objects_of_part(tables, part, data) for key in page]
             except reading.UNUSABLE as error:
                 unread.add(1)
@@ -157,11 +159,11 @@ def to_outcome(rows: Batches, sieve: Sieve, *, verified: bool) -> Batches:
 async def _still_there(rows: Batches, sieve: Sieve) -> AsyncGenerator[pa.RecordBatch, None]:
     tally, slots = Tally(), asyncio.Semaphore(sieve.parallel_requests)
 
-    async with _reading(sieve) as store:
+    async with started_objects(sieve.objects, retrying) as store:
 
         async def look(key: str) -> bool:
             async with slots:
-                return await _retrying.do(partial(_is_there, store, key))
+                return await retrying.do(partial(_is_there, store, key))
 
         for batch in rows:
             is_count = np.asarray(batch.column("created_ms").is_null())
@@ -183,25 +185,12 @@ def read_page(prefix: str, page: bytes | bytearray) -> list[str]:
 # --- tools -------------------------------------------------------------------------------------------------------
 
 
-_retrying = Retrying(_BACKOFF, SystemClock())
-
-
 async def _is_there(store: WalObjectStore, key: str) -> bool:
     try:
         await store.get(key, 0, 1)
     except ObjectNotFoundError:
         return False
     return True
-
-
-@asynccontextmanager
-async def _reading(sieve: Sieve) -> AsyncIterator[WalObjectStore]:
-    store = sieve.objects()
-    try:
-        await store.start_reading()
-        yield store
-    finally:
-        await store.stop()
 
 
 def _run(pages: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -6,6 +6,7 @@ What the driver finds out here is sent to executors, which make the backends for
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from diskless_core.plugin.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.snapshot import reading
+from diskless_spark.backends import why_unreachable
 from diskless_spark.source.options import SourceOptionError, SourceOptions
 
 _ADMIN_LISTENER = "admin.listener"
@@ -41,12 +43,26 @@ class Connection:
             secret.
         url: of a broker's HTTP interface.
         snapshot_prefix: what keys of snapshots begin with.
+        machine: where it was found out.
     """
 
     objects: Callable[[], WalObjectStore] = field(repr=False)
     segments: Callable[[], RemoteStorage] = field(repr=False)
     url: str
     snapshot_prefix: str
+    machine: str = field(default_factory=platform.node)
+
+    def require_reach(self) -> None:
+        """That backends which only one machine has are that machine's on which this is called.
+
+        Raises:
+            SourceOptionError: they are not, or they are in the memory of one process.
+        """
+        here = platform.node()
+        elsewhere = None if here == self.machine else here
+        problem = why_unreachable(self.objects(), self.segments(), elsewhere=elsewhere)
+        if problem is not None:
+            raise SourceOptionError(problem)
 
 
 def connect(options: SourceOptions, environ: Mapping[str, str] = os.environ) -> Connection:

@@ -6,7 +6,7 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -14,11 +14,14 @@ from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.layout_codec import LayoutFormatError, decode_layouts
 from diskless_core.snapshot.layouts import read_layouts
 from diskless_spark.source.connection import Connection
+from diskless_spark.source.decoding import Place
 from diskless_spark.source.options import SnapshotKind, Subscription
 from diskless_spark.source.planning import place_of
 from diskless_spark.source.stores import Stores
 
 _TIMEOUT_S = 60.0
+_TOPICS_IN_A_PATTERN = 50
+"""So that requests stay short."""
 
 
 class LayoutError(Exception):
@@ -78,6 +81,16 @@ class Layouts:
 
         with Stores(self.connection) as stores:
             return stores.run(read(stores))
+
+
+def still_there(layouts: Layouts, places: Collection[Place]) -> list[PartitionLayout]:
+    """The layouts of those of these partitions that there are; errors as `Layouts.of`, for no topic that is gone."""
+    names = sorted({place.topic for place in places})
+    found: list[PartitionLayout] = []
+    for start in range(0, len(names), _TOPICS_IN_A_PATTERN):
+        pattern = "|".join(map(re.escape, names[start : start + _TOPICS_IN_A_PATTERN]))
+        found += layouts.of(Subscription(pattern=pattern))
+    return [layout for layout in found if place_of(layout) in places]
 
 
 def _check(subscription: Subscription, found: Sequence[PartitionLayout]) -> None:

@@ -6,6 +6,7 @@ reads an object for all partitions that share it. Within a task, the records of 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -113,19 +114,37 @@ def plan(
     min_timestamp_ms: int | None = None,
 ) -> list[tuple[Piece, ...]]:
     """What each task reads, in this order: at most about `max_task_bytes`, in about `min_tasks` tasks at least."""
-    segments: list[SegmentPiece] = []
-    ranges: list[tuple[_Moment, WalPiece]] = []
-    for layout in layouts:
-        span = wanted.get(place_of(layout))
-        if span is not None:
-            found = list(pieces(layout, span, min_timestamp_ms))
-            segments += [piece for piece in found if isinstance(piece, SegmentPiece)]
-            ranges += _in_time([piece for piece in found if isinstance(piece, WalPiece)])
-    ranges.sort(key=lambda one: one[0])
-    found_pieces: list[Piece] = [*segments, *(piece for _, piece in ranges)]
+    chosen = ((layout, [span]) for layout in layouts if (span := wanted.get(place_of(layout))) is not None)
+    found_pieces = in_order(chosen, min_timestamp_ms)
     total = sum(piece.size_bytes for piece in found_pieces)
     target = max(1, min(max_task_bytes, -(-total // min_tasks)))
     return [tuple(some) for some in _packed([part for one in found_pieces for part in _cut(one, target)], target)]
+
+
+def in_order(
+    wanted: Iterable[tuple[PartitionLayout, Sequence[Span]]], min_timestamp_ms: int | None = None
+) -> list[Piece]:
+    """Where the records of spans are, those of each partition in order, and neighbours in an object together."""
+    segments: list[SegmentPiece] = []
+    ranges: list[tuple[_Moment, WalPiece]] = []
+    for layout, some in wanted:
+        found = [piece for span in some for piece in pieces(layout, span, min_timestamp_ms)]
+        segments += [piece for piece in found if isinstance(piece, SegmentPiece)]
+        ranges += _in_time([piece for piece in found if isinstance(piece, WalPiece)])
+    ranges.sort(key=lambda one: one[0])
+    return [*segments, *(piece for _, piece in ranges)]
+
+
+def runs(found: Iterable[Piece]) -> dict[tuple[Place, UUID], list[Span]]:
+    """The offsets that pieces have, by partition and topic id: one span where they follow each other."""
+    spans: dict[tuple[Place, UUID], list[Span]] = defaultdict(list)
+    for piece in found:
+        known = spans[piece.place, piece.topic_id]
+        if known and known[-1].end == piece.start:
+            known[-1] = Span(known[-1].start, piece.end)
+        else:
+            known.append(Span(piece.start, piece.end))
+    return dict(spans)
 
 
 _Moment = tuple[int, str, int]

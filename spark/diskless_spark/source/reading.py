@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
 from diskless_core.log import offset_index
+from diskless_core.log.offset_index import CorruptIndexError
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
@@ -19,9 +20,9 @@ from diskless_core.wal import batches as wal_batches
 from diskless_core.wal.batches import Committed
 from diskless_spark.source import planning
 from diskless_spark.source.decoding import Place
-from diskless_spark.source.layouts import Layouts
+from diskless_spark.source.layouts import Layouts, still_there
 from diskless_spark.source.offsets import Losses, spans
-from diskless_spark.source.options import SnapshotKind, Subscription
+from diskless_spark.source.options import SnapshotKind
 from diskless_spark.source.planning import MAX_GET_BYTES, Piece, SegmentPiece, WalGet, WalPiece
 from diskless_spark.source.stores import NOT_FOUND, Stores
 
@@ -40,11 +41,12 @@ class MisplacedRecordsError(Exception):
 
 
 class SegmentGet(NamedTuple):
-    """Whole batches of a segment that are read at once."""
+    """Whole batches of a segment that are read at once; `is_last` of those for its piece."""
 
     piece: SegmentPiece
     start: int
     end: int
+    is_last: bool
 
 
 class ReadBatch(NamedTuple):
@@ -65,6 +67,13 @@ class Vanished(NamedTuple):
 
 
 _Get = WalGet | SegmentGet | Vanished
+
+
+class _NotFound(NamedTuple):
+    """What is not at its place: the first so many pieces."""
+
+    pieces: int
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,30 +106,54 @@ class BatchReader:
         self._layouts = layouts
         self._policy = policy
 
-    def read(self, pieces: Sequence[Piece], attempt: int = 1) -> Iterator[ReadBatch]:
+    def read(self, pieces: Sequence[Piece]) -> Iterator[ReadBatch]:
         """The batches of pieces, one piece after the other. Control batches, which have no records, are left out.
+
+        What is not at its place is looked for with all that is still to be read: what moved some of it moved more.
 
         Raises:
             LostRecordsError: records are gone, and the policy is to fail.
             MisplacedRecordsError: they are not where the broker says.
-            CorruptBatchError: something is damaged.
+            CorruptBatchError, CorruptIndexError: something is damaged.
             WalObjectStoreError, RemoteStorageError: it cannot be read.
             LayoutError: it cannot be found out where something is that was moved.
         """
+        unread = deque(pieces)
+        planned_anew: deque[Piece] | None = None
+        failures = 0
+        while (missing := (yield from self._read_on(unread))) is not None:
+            if self._layouts.kind is SnapshotKind.BUCKET:
+                self._report_lost([unread.popleft() for _ in range(missing.pieces)], missing.error)
+                continue
+            failures = failures + 1 if unread == planned_anew else 1
+            if failures == _ATTEMPTS:
+                raise _misplaced(unread[0], missing.error)
+            unread = deque(self._planned_anew(list(unread), missing.pieces))
+            planned_anew = unread.copy()
+
+    def _read_on(self, unread: deque[Piece]) -> Generator[ReadBatch, None, _NotFound | None]:
+        """Read pieces, and take from `unread` what was read, up to what is not at its place."""
         waiting: deque[tuple[_Get, Future[memoryview]]] = deque()
-        gets = self._gets(pieces)
-        while True:
-            while len(waiting) < PARALLEL_GETS and (get := next(gets, None)) is not None:
-                waiting.append((get, self._stores.begin(self._read(get))))
-            if not waiting:
-                return
-            get, answer = waiting.popleft()
-            try:
-                data = answer.result()
-            except NOT_FOUND as error:
-                yield from self._elsewhere(_pieces_of(get), attempt, error)
-            else:
-                yield from _batches(get, data)
+        gets = self._gets(list(unread))
+        try:
+            while True:
+                while len(waiting) < PARALLEL_GETS and (get := next(gets, None)) is not None:
+                    waiting.append((get, self._stores.begin(self._read(get))))
+                if not waiting:
+                    return None
+                get, answer = waiting.popleft()
+                try:
+                    data = answer.result()
+                except NOT_FOUND as error:
+                    return _NotFound(_pieces_of(get), error)
+                behind = 0
+                for batch in _batches(get, data):
+                    yield batch
+                    behind = batch.header.last_offset + 1
+                _take(unread, get, behind)
+        finally:
+            for _, answer in waiting:
+                answer.cancel()
 
     def _gets(self, pieces: Sequence[Piece]) -> Iterator[_Get]:
         for is_segment, some in groupby(pieces, lambda piece: isinstance(piece, SegmentPiece)):
@@ -148,48 +181,75 @@ class BatchReader:
             case Vanished():
                 raise get.error
 
-    def _elsewhere(self, pieces: Sequence[Piece], attempt: int, error: Exception) -> Iterator[ReadBatch]:
-        """Read pieces that are not at their place from where they are now: compaction may have moved them."""
-        if attempt == _ATTEMPTS:
-            piece = pieces[0]
-            where = f"{piece.place.topic}-{piece.place.partition} from offset {piece.start} on"
-            raise MisplacedRecordsError(
-                f"{error}, where the broker says that records are, those of {where}: have the query use the same "
-                "wal_object_store and remote_storage as the broker"
-            ) from error
-        if self._layouts.kind is SnapshotKind.BUCKET:
-            losses = Losses()
-            for piece in pieces:
-                losses.add(
-                    piece.place, f"offsets {piece.start} to {piece.end - 1} are not at their place any more: {error}"
-                )
-            self._policy.report(losses)
-            return
+    def _report_lost(self, pieces: Iterable[Piece], error: Exception) -> None:
+        losses = Losses()
         for piece in pieces:
-            for layout in self._layouts.of(Subscription(places=frozenset({piece.place}))):
-                losses = Losses()
-                is_same_topic = layout.partition.topic_id == piece.topic_id
-                extents = {piece.place: planning.extent_of(layout)} if is_same_topic else {}
-                wanted = spans({piece.place: piece.start}, {piece.place: piece.end}, extents, losses)
-                self._policy.report(losses)
-                for span in wanted.values():
-                    yield from self.read(list(planning.pieces(layout, span)), attempt + 1)
+            losses.add(
+                piece.place, f"offsets {piece.start} to {piece.end - 1} are not at their place any more: {error}"
+            )
+        self._policy.report(losses)
+
+    def _planned_anew(self, unread: Sequence[Piece], missing: int) -> list[Piece]:
+        """Where the records of pieces are now: compaction may have moved them.
+
+        Of the first `missing` pieces, what no layout tells of is lost. The others are then still tried at their places.
+        """
+        layouts = still_there(self._layouts, {piece.place for piece in unread})
+        there = {(planning.place_of(layout), layout.partition.topic_id): layout for layout in layouts}
+
+        def is_told(piece: Piece) -> bool:
+            layout = there.get((piece.place, piece.topic_id))
+            return layout is not None and layout.start_offset <= piece.start and piece.end <= layout.end_offset
+
+        others = unread[missing:]
+        losses = Losses()
+        wanted = []
+        runs = planning.runs([*unread[:missing], *filter(is_told, others)])
+        for (place, topic_id), asked in runs.items():
+            layout = there.get((place, topic_id))
+            extents = {} if layout is None else {place: planning.extent_of(layout)}
+            found = [spans({place: span.start}, {place: span.end}, extents, losses) for span in asked]
+            if layout is not None:
+                wanted.append((layout, [one[place] for one in found if one]))
+        self._policy.report(losses)
+        return [*(piece for piece in others if not is_told(piece)), *planning.in_order(wanted)]
+
+
+def _misplaced(piece: Piece, error: Exception) -> MisplacedRecordsError:
+    where = f"{piece.place.topic}-{piece.place.partition} from offset {piece.start} on"
+    misplaced = MisplacedRecordsError(
+        f"{error}, where the broker says that records are, those of {where}: have the query use the same "
+        "wal_object_store and remote_storage as the broker"
+    )
+    misplaced.__cause__ = error
+    return misplaced
+
+
+def _take(unread: deque[Piece], get: _Get, behind: int) -> None:
+    """Take what was read from the beginning of `unread`; `behind` is the offset behind the last wanted batch."""
+    if isinstance(get, SegmentGet) and not get.is_last:
+        unread[0] = unread[0]._replace(start=max(unread[0].start, behind))
+        return
+    for _ in range(_pieces_of(get)):
+        unread.popleft()
 
 
 def segment_gets(piece: SegmentPiece, index: bytes) -> Iterator[SegmentGet]:
     """Requests for the wanted part of a segment's log, each of whole batches, as its offset index tells them.
 
     Raises:
-        CorruptIndexError: the index does not consist of whole entries.
+        CorruptIndexError: the index does not consist of whole entries in order.
     """
     segment = piece.segment
     base, size = segment.start_offset, segment.segment_size_bytes
     position = offset_index.lookup(index, base, piece.start).position
     end = _end_of(offset_index.entries(index, base), piece.end, size)
+    if position >= end:
+        raise CorruptIndexError(f"the offset index of the segment {segment.segment_id.id} has positions out of order")
     while position < end:
         following = offset_index.first_from(index, base, position + MAX_GET_BYTES)
         behind = min(end, size if following is None else following.position)
-        yield SegmentGet(piece, position, behind)
+        yield SegmentGet(piece, position, behind, behind == end)
         position = behind
 
 
@@ -199,8 +259,8 @@ def _end_of(entries: Sequence[offset_index.OffsetPosition], wanted_end: int, siz
     return entries[last + 1].position if last + 1 < len(entries) else size
 
 
-def _pieces_of(get: _Get) -> Sequence[Piece]:
-    return get.pieces if isinstance(get, WalGet) else (get.piece,)
+def _pieces_of(get: _Get) -> int:
+    return len(get.pieces) if isinstance(get, WalGet) else 1
 
 
 def _batches(get: _Get, data: memoryview) -> Iterator[ReadBatch]:

@@ -96,6 +96,7 @@ class _Query:
         self.options = options
         self.schema = tables.arrow_schema(schema)
         self.connection = connect(options)
+        self.connection.require_reach()
         self.layouts = Layouts(connection=self.connection, kind=options.snapshot)
         self.policy = LossPolicy(fail=options.fail_on_data_loss)
 
@@ -103,6 +104,7 @@ class _Query:
         """The rows of a task. Spark makes one that is no `ReadTask` where there is nothing to read."""
         if not isinstance(task, ReadTask):
             return
+        self.connection.require_reach()
         with Stores(self.connection) as stores:
             together: list[PlainBatch] = []
             size = 0

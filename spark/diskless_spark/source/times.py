@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from diskless_core.log import time_index
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.remote_storage import IndexType
@@ -20,26 +18,23 @@ def first_offset_from(layout: PartitionLayout, timestamp_ms: int, stores: Stores
 
     Raises what `BatchReader.read` raises.
     """
-    for piece in _pieces(layout, timestamp_ms, stores):
-        for batch in reader.read([piece]):
-            found = record_batch.first_offset_at_or_after(batch.data, timestamp_ms, batch.start)
+    everything = Span(layout.start_offset, layout.end_offset)
+    for piece in planning.pieces(layout, everything, timestamp_ms):
+        for batch in reader.read([_from_time(piece, timestamp_ms, stores)]):
+            # The first batch may begin before what is read of it, and all its records of the piece count.
+            found = record_batch.first_offset_at_or_after(batch.data, timestamp_ms, piece.start)
             if found is not None:
                 return found[0]
     return None
 
 
-def _pieces(layout: PartitionLayout, timestamp_ms: int, stores: Stores) -> Iterator[Piece]:
-    """What may have such records, in order. In segments, their time indexes say where to begin."""
-    everything = Span(layout.start_offset, layout.end_offset)
-    for piece in planning.pieces(layout, everything, timestamp_ms):
-        if isinstance(piece, SegmentPiece):
-            base = piece.segment.start_offset
-            try:
-                index = stores.run(stores.read_index(piece.segment, IndexType.TIMESTAMP))
-            except NOT_FOUND:
-                yield piece  # it was moved, and is found by its offsets
-            else:
-                begin = time_index.lookup(index, base, timestamp_ms).offset
-                yield piece._replace(start=max(piece.start, min(begin, piece.end - 1)))
-        else:
-            yield piece
+def _from_time(piece: Piece, timestamp_ms: int, stores: Stores) -> Piece:
+    """A piece without batches that are earlier. In segments, their time indexes say where to begin."""
+    if not isinstance(piece, SegmentPiece):
+        return piece
+    try:
+        index = stores.run(stores.read_index(piece.segment, IndexType.TIMESTAMP))
+    except NOT_FOUND:
+        return piece  # it was moved, and is found by its offsets
+    begin = time_index.lookup(index, piece.segment.start_offset, timestamp_ms).offset
+    return piece._replace(start=max(piece.start, min(begin, piece.end - 1)))

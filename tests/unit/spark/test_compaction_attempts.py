@@ -1,11 +1,11 @@
-"""Attempts of tasks that live on after a compaction has ended change nothing. Without Spark."""
+"""What comes out of compactions does not hang on when tasks end, nor on failures behind them. Without Spark."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,17 @@ import pytest
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import IndexType
+from diskless_core.plugin.segment_compaction import SegmentCompaction, SegmentCompactionError, SegmentPlan
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.testing.compaction_folder import FolderCompactionJob
+from diskless_core.testing.compaction_job import partition_of
 from diskless_spark import compaction, stage
 from diskless_spark.compaction import SparkCompaction
 from diskless_spark.config import SparkCompactionSettings
 from diskless_spark.executor import Task, TaskResult, run_task
+from diskless_tiering.config import InlineSettings
+from diskless_tiering.inline import InlineCompaction
+from tests.support.cluster import until
 from tests.support.compaction_jobs import made_inline, made_of, producers_come_and_go
 
 
@@ -90,3 +96,79 @@ async def test_a_task_whose_producers_are_known_writes_the_snapshots_itself(atte
     unknown = [segment for part in parts if part.producers is None for segment in part.segments]
     assert 0 < len(unknown) < len(job.expected)
     assert replaced == [IndexType.PRODUCER_SNAPSHOT] * len(unknown)
+
+
+class FailsAtTheFourth(FolderCompactionJob):
+    """One of its steps fails at the fourth segment of partition 0."""
+
+    def __init__(self, folder: Path, step: str) -> None:
+        super().__init__(folder)
+        self._failing_step = step
+
+    def _fail(self, step: str, segment: SegmentPlan) -> None:
+        if step == self._failing_step and (segment.partition.partition, segment.start_offset) == (0, 6):
+            raise SegmentCompactionError(f"no {step} today")
+
+    async def segments(self, partition: TopicIdPartition) -> AsyncGenerator[SegmentPlan, None]:
+        async with aclosing(super().segments(partition)) as segments:
+            async for segment in segments:
+                self._fail("segments", segment)
+                yield segment
+
+    async def begin(self, segment: SegmentPlan) -> RemoteLogSegmentMetadata:
+        self._fail("begin", segment)
+        return await super().begin(segment)
+
+
+@pytest.mark.parametrize("step", ["segments", "begin"])
+@pytest.mark.parametrize("engine", ["inline", "spark, several rounds", "spark, one round"])
+async def test_segments_before_one_that_cannot_be_planned_or_noted_are_finished(
+    attempts: Attempts, tmp_path: Path, engine: str, step: str
+) -> None:
+    job = FailsAtTheFourth(tmp_path / "job", step)
+    producers_come_and_go(job)
+    starts = sorted(start for index, start in job.expected if index == 0)
+    assert starts[3] == 6
+    context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
+    used: SegmentCompaction
+    if engine == "inline":
+        used = InlineCompaction(context, InlineSettings())
+    else:
+        round_bytes = 1 << 20 if engine == "spark, one round" else 800
+        used = SparkCompaction(context, SparkCompactionSettings(task_bytes=1, round_bytes=round_bytes))
+    with pytest.raises(SegmentCompactionError, match=f"^no {step} today$"):
+        await used.compact(job)
+    assert job.finished.keys() == job.expected.keys() - {(0, start) for start in starts[3:]}
+    assert [step for step in job.steps if step[0] == "abandon"] == []
+
+
+class NeverPlanned(FolderCompactionJob):
+    """Of its many partitions, none gets a plan."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.partitions = [partition_of(index) for index in range(40)]
+        self.opened: list[TopicIdPartition] = []
+        self.closed: list[TopicIdPartition] = []
+
+    async def segments(self, partition: TopicIdPartition) -> AsyncGenerator[SegmentPlan, None]:
+        self.opened.append(partition)
+        try:
+            await asyncio.Event().wait()
+            yield self.plan(0)
+        finally:
+            self.closed.append(partition)
+
+
+async def test_plans_that_are_on_their_way_are_few_and_are_given_up_with_the_compaction(tmp_path: Path) -> None:
+    """Each may be as large as plans are."""
+    job = NeverPlanned(tmp_path / "job")
+    context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
+    running = asyncio.create_task(SparkCompaction(context, SparkCompactionSettings()).compact(job))
+    few = compaction.ROUND_RANGES // compaction.PLAN_RANGES
+    await until(lambda: len(job.opened) >= few)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(job.opened) == few
+    assert sorted(job.closed) == sorted(job.opened)

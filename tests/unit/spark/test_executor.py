@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from diskless_core.log import producer_snapshot
-from diskless_core.plugin.remote_storage import IndexType
+from diskless_core.plugin.errors import PluginFactoryError
+from diskless_core.plugin.remote_storage import IndexType, RemoteStorage
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_core.testing.compaction_folder import FolderCompactionJob
 from diskless_core.testing.compaction_job import CUSTOM_METADATA, a_batch
@@ -111,6 +112,17 @@ def test_backends_retry_as_the_broker_does(tmp_path: Path) -> None:
     backoff = replace(job.backends.backoff, attempts=2)
     task = replace(task, backends=replace(task.backends, backoff=backoff))
     assert run_task(task, is_last=False).failed == {}
+
+
+def no_plugin() -> RemoteStorage:
+    raise PluginFactoryError("there is no such folder")
+
+
+def test_a_plugin_that_makes_no_backend_here_is_a_failure_of_every_partition(tmp_path: Path) -> None:
+    task = a_task(FolderCompactionJob(tmp_path / "job"))
+    result = run_task(replace(task, backends=replace(task.backends, remote_storage=no_plugin)), is_last=False)
+    assert (result.failed.keys(), result.copied) == ({part.segments[0].metadata.segment_id for part in task.parts}, [])
+    assert all("there is no such folder" in message for message in result.failed.values())
 
 
 def test_a_place_that_cannot_be_reached_is_a_failure_of_every_partition(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -220,6 +221,32 @@ def test_a_segment_that_vanished_is_looked_up_anew_once_before_it_is_an_error() 
             with small_chunks(700), pytest.raises(RemoteResourceNotFoundError):
                 await path.segments.read(path.node.shard, KEY, 0, 100)
             assert path.metadata.calls[MetadataOperation.FIND] == 1
+
+    run(main)
+
+
+def test_a_copy_that_is_not_known_to_be_complete_is_not_read_and_not_remembered() -> None:
+    """The reader of `remote_log_metadata` on this node can be behind the coordinator."""
+
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 10)
+            metadata = await path.tier()
+            find, listed = path.metadata.find, path.metadata.list
+
+            async def find_nothing(*_: object) -> None:
+                return None
+
+            async def list_begun(*_: object) -> list[RemoteLogSegmentMetadata]:
+                return [replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)]
+
+            path.metadata.find, path.metadata.list = find_nothing, list_begun  # type: ignore[method-assign]
+            with pytest.raises(RemoteResourceNotFoundError, match="or not that it is complete"):
+                await path.segments.read(path.node.shard, KEY, 0, 100)
+            path.metadata.find, path.metadata.list = find, listed  # type: ignore[method-assign]
+            found = await path.segments.segment(path.node.shard, KEY, metadata.segment_id.id.bytes, 0)
+            assert found.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            assert await read_all(path) == list(range(metadata.end_offset + 1))
 
     run(main)
 

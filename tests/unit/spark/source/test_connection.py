@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import pickle
+import platform
+import re
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from diskless_core.broker.contexts import plugin_contexts, snapshot_prefix
+from diskless_core.clock import SystemClock
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.plugin.retrying import Backoff, Retrying
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
+from diskless_spark.backends import SteadyObjects, started_objects
+from diskless_spark.source import tables
 from diskless_spark.source.connection import connect
-from diskless_spark.source.layouts import LayoutError, Layouts
+from diskless_spark.source.decoding import Place
+from diskless_spark.source.layouts import LayoutError, Layouts, still_there
 from diskless_spark.source.options import SnapshotKind, SourceOptionError, parse
+from diskless_spark.source.source import DisklessDataSource, ReadTask
+from tests.unit.spark.source.worlds import World
 
 
 def options(**given: str):
@@ -102,3 +114,49 @@ def test_a_broker_that_is_not_there(url, message):
     layouts = Layouts(connection=connect(asked, {}), kind=SnapshotKind.BROKER)
     with pytest.raises(LayoutError, match=message):
         layouts.of(asked.subscription)
+
+
+@pytest.mark.parametrize("noun", ["wal_object_store", "remote_storage"])
+def test_backends_in_memory_are_refused_when_a_query_begins(noun):
+    given = {"subscribe": "a", f"{noun}.fsspec.url": "memory://x"}
+    with pytest.raises(SourceOptionError, match="in the memory of one process, where Spark's tasks do not see them"):
+        DisklessDataSource(given).reader(tables.full_schema(include_headers=False))
+
+
+def test_a_folder_is_refused_by_a_task_on_another_machine(config):
+    schema = tables.full_schema(include_headers=False)
+    query = DisklessDataSource({"subscribe": "a", "diskless.config": config}).reader(schema)
+    task = ReadTask(())
+    assert list(query.rows(task)) == []
+    query.connection = replace(query.connection, machine="the driver's")
+    with pytest.raises(SourceOptionError, match=f"elsewhere .{platform.node()}.*remote_storage to a bucket"):
+        list(query.rows(task))
+
+
+def test_topics_that_are_gone_do_not_keep_others_from_being_found():
+    there = World.empty(0)
+
+    class Some:
+        asked: ClassVar[list[str]] = []
+
+        def of(self, subscription):
+            self.asked.append(subscription.pattern)
+            return [there, World.empty(1)] if re.fullmatch(subscription.pattern, "t") else []
+
+    places = {Place("t", 0), *(Place(f"gone.{number}", 0) for number in range(120))}
+    assert still_there(Some(), places) == [there]
+    assert len(Some.asked) == 3
+    assert not any(re.fullmatch(pattern, "gone-1") for pattern in Some.asked), "a dot is one"
+
+
+async def test_snapshots_are_read_from_a_store_that_is_busy_at_times():
+    objects = MemoryWalObjectStore(SystemClock())
+    objects.objects = {"a/1": b"1", "a/2": b"22"}
+    retrying = Retrying(Backoff(attempts=3, first_ms=0, max_ms=0, jitter=0), SystemClock())
+    async with started_objects(lambda: objects, retrying) as store:
+        steady = SteadyObjects(store, retrying)
+        for _ in range(2):
+            objects.fail_next(Operation.LIST)
+        assert [found.key async for page in steady.list("a/") for found in page] == ["a/1", "a/2"]
+        objects.fail_next(Operation.GET)
+        assert await steady.get("a/2", 0, 9) == b"22"

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from diskless_core.plugin.layout import PartitionLayout
-from diskless_core.plugin.remote_storage import IndexType
+from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import Operation
-from diskless_spark.source import planning, times
+from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.testing.fakes.remote_storage import Operation as StorageOperation
+from diskless_spark.source import planning, reading, times
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.offsets import Span
 from diskless_spark.source.options import SnapshotKind
-from diskless_spark.source.reading import BatchReader, LossPolicy, LostRecordsError, MisplacedRecordsError, segment_gets
+from diskless_spark.source.reading import (
+    PARALLEL_GETS,
+    BatchReader,
+    LossPolicy,
+    LostRecordsError,
+    MisplacedRecordsError,
+    segment_gets,
+)
 from diskless_spark.source.stores import Stores
 from tests.unit.spark.source.worlds import World, with_other_topic
 
@@ -120,6 +133,126 @@ async def test_a_topic_of_the_same_name_that_was_created_meanwhile_is_another_on
         list(reader(world, stores).read(planned_of_segments))
 
 
+def test_a_topic_that_was_deleted_meanwhile_is_lost(world, stores):
+    planned = pieces(world.layouts[0])
+    world.layouts = {}
+    del world.store.objects["wal/3"]
+    with pytest.raises(LostRecordsError, match="t-0: it does not exist any more"):
+        list(reader(world, stores).read(planned))
+    assert offsets(reader(world, stores, fail=False).read(planned)) == [*range(9), *range(12, 18)]
+
+
+async def test_what_moved_of_many_partitions_is_asked_for_once_and_read_together(world, stores):
+    for number in range(4):
+        world.put(f"old/{number}", *[(partition, 3 * number, [0] * 3) for partition in range(10, 60)])
+    planned = planning.plan(
+        list(world.layouts.values()),
+        {Place("t", partition): Span(0, 10**6) for partition in range(10, 60)},
+        max_task_bytes=1 << 30,
+        min_tasks=1,
+    )
+    for partition in range(10, 30):
+        await world.put_segments(partition, 3)
+    for partition in range(30, 60):
+        world.layouts[partition] = world.empty(partition)
+    for number in range(4):
+        world.put(f"new/{number}", *[(partition, 3 * number, [0] * 3) for partition in range(30, 60)])
+        del world.store.objects[f"old/{number}"]
+    world.store.calls.clear()
+    (task,) = planned
+    found = list(reader(world, stores).read(task))
+    assert world.asked == 1
+    assert world.store.calls[Operation.GET] <= PARALLEL_GETS + 4
+    assert world.storage.calls[StorageOperation.FETCH_INDEX] == 20
+    for partition in range(10, 60):
+        assert offsets(batch for batch in found if batch.place.partition == partition) == [*range(12)]
+
+
+def test_what_else_is_gone_from_the_layouts_is_still_read_where_it_was(world, stores):
+    """Its log start is behind it by now, but its objects wait for their deletion."""
+    world.put("wal/moved", (7, 0, [0] * 3))
+    planned = [*pieces(world.layouts[7]), *pieces(world.layouts[1])]
+    world.layouts[7] = world.empty(7)
+    del world.store.objects["wal/moved"]
+    world.put("wal/compacted", (7, 0, [0] * 3))
+    world.layouts[1] = replace(world.layouts[1], start_offset=8)
+    found = list(reader(world, stores).read(planned))
+    assert offsets(batch for batch in found if batch.place.partition == 7) == [*range(3)]
+    assert offsets(batch for batch in found if batch.place.partition == 1) == [*range(18)]
+
+
+class Forgetful(MemoryRemoteStorage):
+    """Has nothing for the reads of these numbers."""
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__()
+        self.numbers = numbers
+
+    async def fetch(self, metadata, start, end):
+        if self.calls[StorageOperation.FETCH] in self.numbers:
+            self.calls[StorageOperation.FETCH] += 1
+            raise RemoteResourceNotFoundError("not here")
+        return await super().fetch(metadata, start, end)
+
+
+@pytest.mark.parametrize("forgotten", [(0,), (3,), (2, 3, 9, 13)], ids=str)
+async def test_no_record_comes_twice_when_a_part_of_a_segment_is_not_found_at_first(monkeypatch, forgotten):
+    monkeypatch.setattr(reading, "MAX_GET_BYTES", 400)
+    world = World(storage=Forgetful(*forgotten))
+    await world.put_segments(2, 20, 20)
+    with Stores(world) as stores:
+        planned = pieces(world.layouts[2], 3, 157)
+        assert offsets(reader(world, stores).read(planned)) == [*range(3, 157)]
+    assert world.storage.calls[StorageOperation.FETCH] > 10
+
+
+async def test_a_loss_is_reported_once(monkeypatch, caplog):
+    monkeypatch.setattr(reading, "MAX_GET_BYTES", 400)
+    world = World(storage=Forgetful(*range(3, 1_000)))
+    await world.put_segments(2, 20, 20)
+    with Stores(world) as stores:
+        planned = pieces(world.layouts[2])
+        world.layouts[2] = replace(world.layouts[2], start_offset=80, segments=[], end_offset=80)
+        found = offsets(reader(world, stores, fail=False).read(planned[:1]))
+    assert found == [*range(len(found))]
+    assert 0 < len(found) < 80
+    assert caplog.text.count("records are lost") == 1
+
+
+async def test_without_a_broker_the_rest_of_a_segment_is_lost_and_others_are_read(monkeypatch, caplog):
+    monkeypatch.setattr(reading, "MAX_GET_BYTES", 400)
+    world = World(storage=Forgetful(3), kind=SnapshotKind.BUCKET)
+    await world.put_segments(2, 20, 20)
+    with Stores(world) as stores:
+        found = offsets(reader(world, stores, fail=False).read(pieces(world.layouts[2])))
+    assert found[-80:] == [*range(80, 160)]
+    assert found[:-80] == [*range(len(found) - 80)]
+    assert f"offsets {len(found) - 80} to 79 are not at their place" in caplog.text
+
+
+class Slow(MemoryRemoteStorage):
+    """Starts when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_start = threading.Event(), threading.Event()
+
+    async def start(self) -> None:
+        self.asked.set()
+        await asyncio.to_thread(self.may_start.wait)
+
+
+async def test_a_read_that_is_given_up_leaves_the_storage_open_for_others():
+    world = World(storage=Slow())
+    await world.put_segments(2, 20)
+    with Stores(world) as stores:
+        first = stores.begin(stores.read_segment(world.layouts[2].segments[0], 0, 100))
+        world.storage.asked.wait()
+        assert first.cancel()
+        world.storage.may_start.set()
+        assert offsets(reader(world, stores).read(pieces(world.layouts[2]))) == [*range(80)]
+
+
 def test_without_a_broker_what_is_not_at_its_place_is_lost(world, stores):
     world.kind = SnapshotKind.BUCKET
     del world.store.objects["wal/3"]
@@ -155,6 +288,28 @@ async def test_records_of_segments_by_time(world, stores):
     for record in built.records[::13]:
         wanted = next(one.offset for one in built.records if one.timestamp >= record.timestamp)
         assert times.first_offset_from(world.layouts[2], record.timestamp, stores, reader(world, stores)) == wanted
+
+
+TIMES = st.lists(st.integers(0, 12), min_size=80, max_size=80)
+
+
+@given(times_of=TIMES, in_order=st.booleans(), by_append=st.booleans(), start=st.integers(0, 70))
+@settings(deadline=None, max_examples=25)
+def test_in_segments_as_in_a_scan_of_all_records(times_of, in_order, by_append, start):
+    world = World()
+    stamps = sorted(times_of) if in_order else times_of
+    append_time_of = (lambda offset: stamps[offset]) if by_append else None
+    built = asyncio.run(world.put_segments(2, 10, 10, time_of=stamps.__getitem__, append_time_of=append_time_of))
+    layout = replace(world.layouts[2], start_offset=start, segments=[*built.segments])
+    with Stores(world) as stores:
+        for time in (0, 1, 5, 6, 11, 12, 13):
+            found = (one.offset for one in built.records if one.offset >= start and one.timestamp >= time)
+            assert times.first_offset_from(layout, time, stores, reader(world, stores)) == next(found, None)
+
+
+async def test_the_first_of_several_records_of_one_time(world, stores):
+    await world.put_segments(2, 1, time_of=lambda _: 1_000)
+    assert times.first_offset_from(world.layouts[2], 1_000, stores, reader(world, stores)) == 0
 
 
 def test_places_are_told(world, stores):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from diskless_core.clock import SystemClock
@@ -14,6 +15,7 @@ from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_spark.source.layouts import LayoutError
 from diskless_spark.source.options import SnapshotKind, Subscription
 from diskless_spark.source.planning import place_of
 from tests.support.built_segments import BuiltPartition
@@ -29,6 +31,8 @@ class World:
     storage: MemoryRemoteStorage = field(default_factory=MemoryRemoteStorage)
     layouts: dict[int, PartitionLayout] = field(default_factory=dict)
     kind: SnapshotKind = SnapshotKind.BROKER
+    asked: int = 0
+    """How often layouts were asked for."""
 
     def objects(self) -> MemoryWalObjectStore:
         return self.store
@@ -37,7 +41,16 @@ class World:
         return self.storage
 
     def of(self, subscription: Subscription) -> list[PartitionLayout]:
-        return [layout for layout in self.layouts.values() if subscription.wants(place_of(layout))]
+        self.asked += 1
+        names = set(subscription.names())
+        if names - {layout.partition.topic for layout in self.layouts.values()}:
+            raise LayoutError("there is no such topic")
+        chosen = names.__contains__ if names else re.compile(subscription.pattern).fullmatch
+        return [
+            layout
+            for layout in self.layouts.values()
+            if chosen(layout.partition.topic) and subscription.wants(place_of(layout))
+        ]
 
     def put(self, key: str, *batches: tuple[int, int, Sequence[int]], append_time_ms: int | None = None) -> None:
         """An object with a batch each for (partition, base offset, timestamps), and the layouts with them behind."""
@@ -66,9 +79,9 @@ class World:
             )
         self.store.objects[key] = bytes(data)
 
-    async def put_segments(self, partition: int, *batches: int) -> BuiltPartition:
-        """Segments of so many batches of four records each."""
-        built = BuiltPartition(TopicIdPartition(TOPIC_ID, "t", partition))
+    async def put_segments(self, partition: int, *batches: int, **times: Callable[[int], int] | None) -> BuiltPartition:
+        """Segments of so many batches of four records each; `times` as `BuiltPartition` has them."""
+        built = BuiltPartition(TopicIdPartition(TOPIC_ID, "t", partition), **times)
         for count in batches:
             await built.add_segment(self.storage, count)
         self.layouts[partition] = PartitionLayout(
