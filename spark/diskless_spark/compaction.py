@@ -27,6 +27,7 @@ from diskless_core.plugin.segment_compaction import (
     SegmentPlan,
 )
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_spark.backends import why_unreachable
 from diskless_spark.config import SparkCompactionSettings
 from diskless_spark.executor import Copied, NotedSegment, Part, Task, TaskResult
 from diskless_spark.lookahead import ahead
@@ -43,6 +44,9 @@ ROUND_RANGES = 500_000
 
 PLAN_RANGES = 20_000
 """Ranges that a plan is reckoned with as long as it is not there: the broker gives none with more."""
+
+TASKS_PER_CORE = 2
+"""At least so many in a round that has enough segments: none waits long for a straggler."""
 
 PARTITIONS_AT_ONCE = 128
 """Partitions whose segments are planned ahead, noted, or finished at the same time."""
@@ -167,20 +171,13 @@ class _Run:
             SegmentCompactionError: they do not.
         """
         objects, remote_storage = self._job.objects, self._job.remote_storage
-        if objects.is_process_local or remote_storage.is_process_local:
-            raise SegmentCompactionError(
-                "the tasks of Spark are processes of their own: they cannot reach a wal_object_store or remote_storage "
-                "in the memory of this one; use file:// or a bucket"
-            )
+        elsewhere = None if is_local(master) else master
+        if why := why_unreachable(objects, remote_storage, elsewhere=elsewhere):
+            raise SegmentCompactionError(why)
         if not remote_storage.copies_may_overlap:
             raise SegmentCompactionError(
                 "Spark may run a task twice at once, and the remote_storage says that this would spoil segments: "
                 "use a folder (file://), S3 or Google Cloud Storage"
-            )
-        if not is_local(master) and (objects.is_node_local or remote_storage.is_node_local):
-            raise SegmentCompactionError(
-                f"the executors of {master} cannot reach a wal_object_store or remote_storage that only this node has: "
-                "use a bucket, or segment_compaction.spark.master=local[*]"
             )
 
     # --- planning --------------------------------------------------------------------------------------------------
@@ -243,7 +240,7 @@ class _Run:
         cuts = cut(
             one.chains,
             task_bytes=self._settings.task_bytes,
-            least_tasks=context.defaultParallelism,
+            least_tasks=TASKS_PER_CORE * context.defaultParallelism,
             can_cut=self._can_cut,
         )
         known = {chain[0].metadata.segment_id: self._known(chain[0].plan.partition) for chain in one.chains}

@@ -10,7 +10,6 @@ from diskless_core.plugin.config import PluginSettings, SecretJsonObject, parse_
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_spark.session import SessionOptions
 
-MIB = 1 << 20
 GIB = 1 << 30
 
 
@@ -51,9 +50,9 @@ class SparkCompactionSettings(SparkSettings, SegmentBuildingSettings):
     """`segment_compaction.spark.*`"""
 
     task_bytes: int = Field(
-        default=256 * MIB,
+        default=8 * GIB,
         gt=0,
-        description="Bytes of segments that a Spark task makes, about. One segment is the least.",
+        description="Bytes of segments that a Spark task makes at most, about. One segment is the least.",
     )
     round_bytes: int = Field(
         default=64 * GIB,

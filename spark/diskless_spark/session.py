@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -23,6 +24,8 @@ from diskless_spark.submit import GATEWAY_VARIABLE
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+CANCEL_AGAIN_S = 0.5
 
 T = TypeVar("T")
 
@@ -74,6 +77,15 @@ async def spark_session(options: SessionOptions) -> AsyncIterator[SparkSession]:
 
     async with spark_context(options):
         yield await in_thread(SparkSession.builder.getOrCreate, "spark-session")
+
+
+async def cancelled(context: SparkContext, group: str, running: asyncio.Future[Any]) -> None:
+    """End the jobs of a group that `running` waits for. It returns when they have ended, whatever became of them."""
+    while not running.done():  # they may not have begun when they are cancelled
+        await in_thread(partial(context.cancelJobGroup, group), "spark-cancel")
+        await asyncio.wait([running], timeout=CANCEL_AGAIN_S)
+    if not running.cancelled():
+        running.exception()  # nobody else asks for it
 
 
 async def in_thread(work: Callable[[], T], name: str) -> T:

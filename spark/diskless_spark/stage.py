@@ -7,14 +7,13 @@ import pickle
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.accumulators import AccumulatorParam, _accumulatorRegistry
 
 from diskless_core.plugin.segment_compaction import BackendSources
 from diskless_spark.executor import Task, TaskResult, TaskRunner, import_all
-from diskless_spark.session import in_thread
+from diskless_spark.session import cancelled, in_thread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -82,7 +81,7 @@ async def run_stage(
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.shield(_cancelled(context, group, running))
+        await asyncio.shield(cancelled(context, group, running))
         raise
 
 
@@ -107,14 +106,6 @@ async def warm_up(context: SparkContext, backends: BackendSources) -> None:
 
 _warm: set[str] = set()
 """Applications whose executors are warm."""
-
-
-async def _cancelled(context: SparkContext, group: str, running: asyncio.Future[None]) -> None:
-    """Cancel again and again: the job may not have begun."""
-    while not running.done():
-        await in_thread(partial(context.cancelJobGroup, group), "spark-cancel")
-        await asyncio.wait([running], timeout=1)
-    running.exception()
 
 
 def attempts_of_a_task(context: SparkContext) -> int:

@@ -52,9 +52,9 @@ async def test_tasks_and_rounds_of_one_segment_each_make_what_one_process_would(
 @pytest.mark.parametrize(
     ("master", "has_memory", "overlaps", "message"),
     [
-        ("local[2]", True, True, "in the memory of this one"),
+        ("local[2]", True, True, "in the memory of one process"),
         ("local[2]", False, False, "run a task twice"),
-        ("spark://host:7077", False, True, "only this node has"),
+        ("spark://host:7077", False, True, "executors are elsewhere"),
     ],
 )
 async def test_backends_that_executors_cannot_use_are_refused_before_anything_is_begun(

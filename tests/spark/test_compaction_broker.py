@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.broker import BrokerFactory, BrokerProcess
 from tests.support.crash import CLIENT
 from tests.support.spark import spark_environment
+from tests.support.waiting import wait_until
 
 TOPIC = "events"
 PARTITIONS = 4
 COUNT = 6_000
-TIMEOUT_S = 90.0
+TIMEOUT_S = 300.0
 DISKLESS = Path(sys.executable).with_name("diskless")
 SETTINGS = {
     "admin.listener": "http://127.0.0.1:0",
@@ -76,13 +75,6 @@ def segments(broker: BrokerProcess) -> list[Any]:
     return list(httpx.get(f"{broker.admin}/remote-log").raise_for_status().json())
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        threading.Event().wait(0.02)
-
-
 def test_a_broker_that_dies_in_a_compaction_on_spark_loses_nothing_and_the_next_one_finishes(
     new_broker: BrokerFactory,
 ) -> None:
@@ -90,7 +82,7 @@ def test_a_broker_that_dies_in_a_compaction_on_spark_loses_nothing_and_the_next_
     broker = new_broker(SETTINGS)
     produce(broker)
     httpx.post(f"{broker.admin}/compaction", json={"topics": [TOPIC], "everything": True}).raise_for_status()
-    until(lambda: len(segments(broker)) > 1, "the compaction does not begin")
+    wait_until(lambda: len(segments(broker)) > 1, "the compaction begins")
     children = psutil.Process(broker.pid).children(recursive=True)
     broker.kill()
     _, left = psutil.wait_procs(children, timeout=TIMEOUT_S)

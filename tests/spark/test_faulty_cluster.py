@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-TIMEOUT_S = 300
+TIMEOUT_S = 540
 
 
 def test_a_task_that_fails_an_executor_that_dies_and_a_straggler_are_made_good(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.support.spark import settings, spark_environment
 
 EXAMPLE = CHECKOUT / "spark/examples/pipeline.py"
 VIEWS = 3_000
-TIMEOUT_S = 300
+TIMEOUT_S = 540
 
 
 def test_page_views_are_queried_plotted_and_exported(new_broker: BrokerFactory, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from diskless_spark.orphans.config import SparkOrphanSettings
 from diskless_spark.orphans.inventory import Inventory
 from diskless_spark.orphans.tally import Tally, unpacked
 from diskless_spark.orphans.tasks import ShardPart, Sieve
-from diskless_spark.session import in_thread, is_local
+from diskless_spark.session import cancelled, in_thread, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 _TASKS_PER_CORE = 2
 _JOB_CANDIDATES = 1_000_000
-_CANCEL_AGAIN_S = 0.5
 _THREAD = "spark-orphans"
 
 
@@ -69,11 +68,7 @@ class Job:
         try:
             yield await asyncio.shield(comparing)
         finally:
-            while not comparing.done():
-                await in_thread(self._cancel, _THREAD)
-                await asyncio.wait([comparing], timeout=_CANCEL_AGAIN_S)
-            if not comparing.cancelled():
-                comparing.exception()  # of a comparison that was given up: nobody else asks for it
+            await cancelled(self._spark.sparkContext, self._group, comparing)
             await in_thread(self._free, _THREAD)
 
     async def pages(self, tally: Tally) -> AsyncGenerator[Sequence[str], None]:
@@ -112,9 +107,6 @@ class Job:
             raise RuntimeError("pages are asked for after the comparison")
         rows = self._candidates.where("page is not null").select("page").coalesce(jobs).rdd
         return rows, rows.getNumPartitions()
-
-    def _cancel(self) -> None:
-        self._spark.sparkContext.cancelJobGroup(self._group)
 
     def _pages_of(self, rows: Any, partition: int) -> list[bytes]:
         self._describe("reads candidates")
