@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.remote_storage import RemoteStorageError
@@ -58,19 +59,26 @@ class Retrying:
 
     async def do(self, step: Callable[[], Awaitable[T]]) -> T:
         """Do a step that can be repeated, until it works or cannot any more; its last error is the caller's."""
-        failures = 0
-        while True:
-            try:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(self._is_retriable),
+            stop=stop_after_attempt(self.backoff.attempts),
+            wait=lambda state: self.pause_s(state.attempt_number),
+            sleep=self._sleep,
+            before_sleep=_report,
+            reraise=True,
+        )
+        async for attempt in retrying:
+            with attempt:
                 return await step()
-            except Exception as error:
-                failures += 1
-                if failures == self.backoff.attempts or not self._is_retriable(error):
-                    raise
-                _log.warning("a step failed and is tried again", attempt=failures, error=str(error))
-            await self._sleep(self.pause_s(failures))
+        raise AssertionError("it raises the last error")
 
     def pause_s(self, failures: int) -> float:
         """How long to wait after so many failures in a row, in seconds."""
         backoff = self.backoff
         pause_ms = min(backoff.max_ms, backoff.first_ms * 2.0 ** min(failures - 1, 30))
         return pause_ms / 1000 * (1 + backoff.jitter * (2 * self._clock.random().random() - 1))
+
+
+def _report(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    _log.warning("a step failed and is tried again", attempt=state.attempt_number, error=str(error))

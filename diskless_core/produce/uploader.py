@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
+from collections.abc import Callable
 
 import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from diskless_core.clock import Clock
 from diskless_core.metrics import Metrics
@@ -54,20 +55,31 @@ class Uploader:
         self._metrics.wal_bytes_uploaded.inc(len(data))
 
     async def _put(self, key: str, data: memoryview) -> None:
-        for failures in count(1):
-            try:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(_is_retriable),
+            wait=self._pause_s,
+            before_sleep=self._report(key),
+            reraise=True,
+        ):
+            with attempt:
                 await self._store.put(key, data)
-            except WalObjectStoreError as error:
-                if not error.retriable:
-                    raise
-                self._metrics.wal_upload_retries.inc()
-                self.failing = str(error)
-                _log.warning("an upload failed and is tried again", object=key, attempt=failures, error=str(error))
-                await asyncio.sleep(self._pause_s(failures))
-            else:
-                break
         self.failing = None
 
-    def _pause_s(self, failures: int) -> float:
-        longest = float(min(RETRY_MAX_S, RETRY_BASE_S * 2 ** min(failures, 10)))
+    def _pause_s(self, state: RetryCallState) -> float:
+        longest = float(min(RETRY_MAX_S, RETRY_BASE_S * 2 ** min(state.attempt_number, 10)))
         return longest * self._clock.random().random()
+
+    def _report(self, key: str) -> Callable[[RetryCallState], None]:
+        def report(state: RetryCallState) -> None:
+            self._metrics.wal_upload_retries.inc()
+            error = state.outcome.exception() if state.outcome is not None else None
+            self.failing = str(error)
+            _log.warning(
+                "an upload failed and is tried again", object=key, attempt=state.attempt_number, error=str(error)
+            )
+
+        return report
+
+
+def _is_retriable(error: BaseException) -> bool:
+    return isinstance(error, WalObjectStoreError) and error.retriable
