@@ -131,7 +131,8 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
     diskless_append_linger_ms: Int = Field(
         default=-1,
         ge=-1,
-        description="Shortest time that produced data is gathered while no upload is under way, in milliseconds. "
+        description="Shortest time that produced data is gathered while no upload is under way and no uploaded object "
+        "of the same partitions waits to be committed, in milliseconds. "
         "-1 is 0 where the object store's requests cost nothing, else the commit interval.",
     )
     diskless_append_inflight_max_bytes: Long = Field(

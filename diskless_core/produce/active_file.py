@@ -64,6 +64,10 @@ class ActiveFile:
     def is_empty(self) -> bool:
         return not self._submissions
 
+    @property
+    def partitions(self) -> set[PartitionKey]:
+        return {key for key, _, _ in self._entries}
+
     def add(self, submission: Submission) -> None:
         self._submissions.append(submission)
         for index, (key, batch) in enumerate(submission.batches):

@@ -8,7 +8,7 @@ DisklessCommitFile; "WAL file management", steps 1 and 2.)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -55,6 +55,10 @@ class Turn:
         for earlier in self._before:
             await earlier._over.wait()  # noqa: SLF001  # its own kind
         self._before.clear()
+
+    def shares(self, partitions: Set[PartitionKey]) -> bool:
+        """Whether the object has batches of one of these partitions."""
+        return not partitions.isdisjoint(self._partitions)
 
     def end(self) -> None:
         """The outcome is definite, or there never will be one."""

@@ -1,8 +1,8 @@
 """The way of produced batches: gathered, sealed, uploaded, committed. Decides when an object is rotated.
 
 An object is sealed when it is full, at the commit interval, or as soon as it has lingered long enough while no upload
-is under way and no uploaded object waits for its turn to be committed. So objects grow with the time that the slower
-of the two takes, instead of queueing before it.
+is under way and no uploaded object of its partitions waits for its turn to be committed. So objects grow with the time
+that the slower of the two takes, instead of queueing before it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class WalWriter:
         self._buffers = PagePool(_MAX_IDLE_BYTES)
         self._active = ActiveFile()
         self._lingered = False
-        self._uploaded = 0
+        self._waiting: set[Turn] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.backlog = Backlog(settings.inflight_max_bytes, metrics)
@@ -135,7 +135,9 @@ class WalWriter:
             self.rotate()
 
     def abort(self) -> None:
-        """Give up what is under way; its outcome stays unknown."""
+        """Give up what is under way; its outcome stays unknown. What is not sealed yet never will be."""
+        self._stop_timers()
+        self._lingered = False
         for task in self._tasks:
             task.cancel()
 
@@ -156,8 +158,12 @@ class WalWriter:
         self._rotate_if_idle()
 
     def _rotate_if_idle(self) -> None:
-        if self._lingered and not self._uploader.in_flight and not self._uploaded:
+        if self._lingered and not self._uploader.in_flight and not self._would_wait():
             self.rotate()
+
+    def _would_wait(self) -> bool:
+        """Whether what is gathered would wait for its turn behind an object that waits for its own."""
+        return bool(self._waiting) and any(turn.shares(self._active.partitions) for turn in self._waiting)
 
     async def _deliver(self, sealed: SealedFile, turn: Turn, appended_bytes: int) -> None:
         created_ms = self._object_time.now_ms()
@@ -202,11 +208,11 @@ class WalWriter:
         try:
             await self._uploader.upload(key, sealed.data)
             self._on_uploaded(key, sealed.data)
-            self._uploaded += 1
+            self._waiting.add(turn)
             try:
                 await turn.come()
             finally:
-                self._uploaded -= 1
+                self._waiting.discard(turn)
         finally:
             self._rotate_if_idle()
         return await self._committer.commit(key, sealed)

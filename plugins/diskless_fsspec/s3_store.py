@@ -25,9 +25,10 @@ class S3ObjectStore(BucketStore):
 
     async def connect(self) -> Any:
         make = await filesystem_class("s3fs", "S3FileSystem", "s3")
-        arguments = {"session": _session(), **self.options.arguments}
-        filesystem = make(asynchronous=True, skip_instance_cache=True, **arguments)
+        filesystem = make(asynchronous=True, skip_instance_cache=True, **self.options.arguments)
         filesystem.retries = 1
+        if filesystem.session is None:
+            filesystem.session = _session(**filesystem.kwargs)
         await filesystem.set_session()
         return filesystem
 
@@ -65,13 +66,13 @@ class S3ObjectStore(BucketStore):
         await forget_uploads(self, key)
 
 
-def _session() -> Any:
-    """A session that does not load the service's models again: that takes longer than all else about a client."""
-    session = import_module("aiobotocore.session").AioSession()
-    session.register_component("data_loader", _models())
+def _session(**arguments: Any) -> Any:
+    """As s3fs makes it, but it does not load the service's models again, which takes longer than all else."""
+    session = import_module("aiobotocore.session").AioSession(**arguments)
+    session.register_component("data_loader", _models(session.get_config_variable("data_path")))
     return session
 
 
 @cache
-def _models() -> Any:
-    return import_module("botocore.loaders").create_loader()
+def _models(data_path: str | None) -> Any:
+    return import_module("botocore.loaders").create_loader(data_path)

@@ -23,11 +23,16 @@ def why_unreachable(*backends: WalObjectStore | RemoteStorage, elsewhere: str | 
             "wal_object_store to a folder or a bucket, and remote_storage too"
         )
     if elsewhere is not None and any(backend.is_node_local for backend in backends):
-        return (
-            f"WAL objects or segments are on this machine alone, and Spark's executors are elsewhere ({elsewhere}): "
-            "set wal_object_store and remote_storage to a bucket, or Spark's master to local[*]"
-        )
+        return elsewhere_only(elsewhere)
     return None
+
+
+def elsewhere_only(place: str) -> str:
+    """Words for backends that only the machine has that asks for a job, whose tasks are at `place`."""
+    return (
+        f"WAL objects or segments are on one machine alone, and Spark's executors are elsewhere ({place}): "
+        "set wal_object_store and remote_storage to a bucket, or Spark's master to local[*]"
+    )
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ from typing import Any
 
 import boto3
 import pytest
-from aiobotocore.session import AioSession
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
@@ -33,9 +32,3 @@ def s3_client(s3_endpoint: str) -> Iterator[Any]:
     )
     yield client
     client.close()
-
-
-@pytest.fixture(scope="session")
-def s3_session() -> AioSession:
-    """What botocore has read of S3's description, which takes long."""
-    return AioSession()

@@ -9,7 +9,6 @@ from typing import Any
 
 import fsspec
 import pytest
-from aiobotocore.session import AioSession
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
@@ -61,8 +60,8 @@ class TestS3(RemoteStorageContract):
         return bucket
 
     @pytest.fixture
-    def make_storage(self, s3_endpoint: str, s3_session: AioSession, bucket: str, tmp_path: Path) -> MakeStorage:
-        return lambda: make_s3_storage(context_in(tmp_path), s3_endpoint, bucket, s3_session)
+    def make_storage(self, s3_endpoint: str, bucket: str, tmp_path: Path) -> MakeStorage:
+        return lambda: make_s3_storage(context_in(tmp_path), s3_endpoint, bucket)
 
     async def test_no_parts_of_unfinished_uploads_stay(
         self, storage: RemoteStorage, bucket: str, s3_client: Any

@@ -10,7 +10,6 @@ from typing import Any
 
 import fsspec
 import pytest
-from aiobotocore.session import AioSession
 from botocore.exceptions import ClientError
 
 from diskless_core.clock import SystemClock
@@ -150,7 +149,7 @@ class TestS3(WalObjectStoreContract):
         return S3BackDoor(s3_client, bucket, "some/place/")
 
     @pytest.fixture
-    def store(self, s3_endpoint: str, s3_session: AioSession, bucket: str, tmp_path: Path) -> WalObjectStore:
+    def store(self, s3_endpoint: str, bucket: str, tmp_path: Path) -> WalObjectStore:
         settings = FsspecSettings(
             url=f"s3://{bucket}/some/place/",
             endpoint_url=s3_endpoint,
@@ -160,8 +159,7 @@ class TestS3(WalObjectStoreContract):
         )
         made = make_store(context_in(tmp_path), settings)
         assert isinstance(made, S3ObjectStore)
-        arguments = {**made.options.arguments, "session": s3_session}
-        return S3ObjectStore(replace(made.options, arguments=arguments, page_objects=self.page_objects))
+        return S3ObjectStore(replace(made.options, page_objects=self.page_objects))
 
 
 class TestFake(WalObjectStoreContract):

@@ -23,7 +23,7 @@ from diskless_core.plugin.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.snapshot import reading
-from diskless_spark.backends import why_unreachable
+from diskless_spark.backends import elsewhere_only, why_unreachable
 from diskless_spark.source.options import SourceOptionError, SourceOptions
 
 _ADMIN_LISTENER = "admin.listener"
@@ -43,42 +43,48 @@ class Connection:
             secret.
         url: of a broker's HTTP interface.
         snapshot_prefix: what keys of snapshots begin with.
-        machine: where it was found out.
+        machine: where the backends have to be used that only one machine has; None for anywhere.
     """
 
     objects: Callable[[], WalObjectStore] = field(repr=False)
     segments: Callable[[], RemoteStorage] = field(repr=False)
     url: str
     snapshot_prefix: str
-    machine: str = field(default_factory=platform.node)
+    machine: str | None
 
     def require_reach(self) -> None:
-        """That backends which only one machine has are that machine's on which this is called.
+        """That this machine has the backends.
 
         Raises:
-            SourceOptionError: they are not, or they are in the memory of one process.
+            SourceOptionError: it has not.
         """
         here = platform.node()
-        elsewhere = None if here == self.machine else here
-        problem = why_unreachable(self.objects(), self.segments(), elsewhere=elsewhere)
-        if problem is not None:
-            raise SourceOptionError(problem)
+        if self.machine not in (None, here):
+            raise SourceOptionError(elsewhere_only(here))
 
 
 def connect(options: SourceOptions, environ: Mapping[str, str] = os.environ) -> Connection:
     """What is configured: in the options of the query, else in the environment, else in the file `diskless.config`.
 
     Raises:
-        SourceOptionError: the file cannot be read, a plugin is missing, or a setting is bad.
+        SourceOptionError: the file cannot be read, a plugin is missing, a setting is bad, or a backend is one that
+            Spark's tasks cannot reach wherever they are.
+        PluginFactoryError: a backend cannot be made.
     """
     properties = _Properties(_read(options.config), environ, options.settings)
     plugins = PluginManager.discover(environ)
     folder = Path(properties.get(_LOG_DIRS, _DEFAULT_LOG_DIRS).partition(",")[0].strip()).absolute()
     contexts = contexts_in(folder, SystemClock(), node_id=TOOL_NODE_ID)
     selected = {noun.name: _selected(noun.name, properties, plugins) for noun in (WAL_OBJECT_STORE, REMOTE_STORAGE)}
+    objects = plugins.source(WAL_OBJECT_STORE, selected, contexts)
+    segments = plugins.source(REMOTE_STORAGE, selected, contexts)
+    backends: tuple[WalObjectStore | RemoteStorage, ...] = (objects(), segments())
+    if problem := why_unreachable(*backends, elsewhere=None):
+        raise SourceOptionError(problem)
     return Connection(
-        objects=plugins.source(WAL_OBJECT_STORE, selected, contexts),
-        segments=plugins.source(REMOTE_STORAGE, selected, contexts),
+        objects=objects,
+        segments=segments,
+        machine=platform.node() if any(backend.is_node_local for backend in backends) else None,
         url=options.url or properties.get(_ADMIN_LISTENER, _DEFAULT_ADMIN_LISTENER).rstrip("/"),
         snapshot_prefix=reading.prefix_beside(properties.get(_WAL_OBJECT_PREFIX, _DEFAULT_WAL_OBJECT_PREFIX)),
     )

@@ -96,7 +96,6 @@ class _Query:
         self.options = options
         self.schema = tables.arrow_schema(schema)
         self.connection = connect(options)
-        self.connection.require_reach()
         self.layouts = Layouts(connection=self.connection, kind=options.snapshot)
         self.policy = LossPolicy(fail=options.fail_on_data_loss)
 

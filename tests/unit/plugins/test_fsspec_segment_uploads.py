@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from aiobotocore.session import AioSession
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
@@ -132,15 +131,10 @@ def s3() -> Iterator[S3Uploads]:
     stub.stop()
 
 
-@pytest.fixture(scope="module")
-def session() -> AioSession:
-    return AioSession()
-
-
 @pytest.fixture
-async def storage(s3: S3Uploads, session: AioSession, tmp_path: Path) -> AsyncIterator[RemoteStorage]:
+async def storage(s3: S3Uploads, tmp_path: Path) -> AsyncIterator[RemoteStorage]:
     context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
-    storage = make_s3_storage(context, f"http://127.0.0.1:{s3.server.server_port}", "bucket", session)
+    storage = make_s3_storage(context, f"http://127.0.0.1:{s3.server.server_port}", "bucket")
     await storage.start()
     yield storage
     await storage.stop()

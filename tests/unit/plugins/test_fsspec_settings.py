@@ -155,3 +155,23 @@ def test_settings_become_arguments_of_the_file_system_and_options_come_before_th
 def test_naming_the_plugin_imports_no_client() -> None:
     code = "import sys, diskless_fsspec.plugin; sys.exit(bool({'fsspec', 's3fs', 'gcsfs'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_sessions_of_s3_share_what_describes_the_service_and_keep_the_profile(
+    context: PluginContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aws").write_text("[profile prod]\naws_access_key_id=PROD\naws_secret_access_key=x\nregion=eu-west-3\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    settings = FsspecSettings.model_validate({"url": "s3://bucket", "options": '{"profile": "prod"}'})
+    loaders = set()
+    for _ in range(2):
+        store = make_store(context, settings)
+        assert isinstance(store, S3ObjectStore)
+        filesystem = await store.connect()
+        credentials = await filesystem.session.get_credentials()
+        assert (credentials.access_key, filesystem.s3.meta.region_name) == ("PROD", "eu-west-3")
+        loaders.add(filesystem.session.get_component("data_loader"))
+        await store.disconnect(filesystem)
+    assert len(loaders) == 1

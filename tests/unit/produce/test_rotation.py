@@ -14,7 +14,7 @@ GAP_S = 0.002
 REQUESTS = 500
 
 
-async def latencies_s(path: ProducePath) -> list[float]:
+async def latencies_s(path: ProducePath, *, drain: bool = True) -> list[float]:
     """How long requests take that come every `GAP_S`."""
     loop = asyncio.get_running_loop()
     took: list[float] = []
@@ -27,7 +27,8 @@ async def latencies_s(path: ProducePath) -> list[float]:
     for number in range(REQUESTS):
         send(number)
         await asyncio.sleep(GAP_S)
-    await path.writer.drain()
+    if drain:
+        await path.writer.drain()
     return took
 
 
@@ -66,3 +67,47 @@ def test_where_both_are_quick_each_request_goes_alone() -> None:
             assert path.objects.puts == REQUESTS
 
     run(main)
+
+
+def test_a_partition_whose_commits_get_no_answer_holds_up_no_other() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            hold_up(path, partition=1)
+            stuck = []
+            for _ in range(2):  # the second waits for its turn
+                stuck.append(path.produce((1, batch_of(b"stuck"))))
+                await asyncio.sleep(GAP_S)
+            assert max(await latencies_s(path, drain=False)) < GAP_S
+            assert not any(answer.done() for answer in stuck)
+
+    run(main)
+
+
+def test_nothing_is_sealed_any_more_when_the_writer_is_aborted() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            hold_up(path, partition=0)
+            answers = []
+            for number in range(3):  # the second waits for its turn, the third for an end of that
+                answers.append(path.produce((0, batch_of(b"%d" % number))))
+                await asyncio.sleep(GAP_S)
+            assert path.objects.puts == 2
+            path.writer.abort()
+            await asyncio.sleep(1)
+            assert path.objects.puts == 2
+            assert not any(answer.done() for answer in answers)
+
+    run(main)
+
+
+def hold_up(path: ProducePath, *, partition: int) -> None:
+    """Commits of this partition get no answer."""
+    shard = path.node.shard
+    commit_file = shard.commit_file
+
+    async def held_up(request):
+        if any(batch.partition == partition for batch in request.batches):
+            await asyncio.Event().wait()
+        return await commit_file(request)
+
+    shard.commit_file = held_up
