@@ -45,9 +45,6 @@ ROUND_RANGES = 500_000
 PLAN_RANGES = 20_000
 """Ranges that a plan is reckoned with as long as it is not there: the broker gives none with more."""
 
-TASKS_PER_CORE = 2
-"""At least so many in a round that has enough segments: none waits long for a straggler."""
-
 PARTITIONS_AT_ONCE = 128
 """Partitions whose segments are planned ahead, noted, or finished at the same time."""
 
@@ -240,7 +237,7 @@ class _Run:
         cuts = cut(
             one.chains,
             task_bytes=self._settings.task_bytes,
-            least_tasks=TASKS_PER_CORE * context.defaultParallelism,
+            least_tasks=context.defaultParallelism,
             can_cut=self._can_cut,
         )
         known = {chain[0].metadata.segment_id: self._known(chain[0].plan.partition) for chain in one.chains}
