@@ -65,7 +65,6 @@ class AwaitedRemoteStorage(ForwardingRemoteStorage):
 
     def __init__(self, storage: RemoteStorage, retries: Retries) -> None:
         super().__init__(storage)
-        self._storage = storage
         self._retries = retries
         self._obstacle: str | None = None
         self._starting: asyncio.Task[None] | None = None

@@ -25,6 +25,7 @@ class ForwardingRemoteStorage(RemoteStorage):
 
     def __init__(self, storage: RemoteStorage) -> None:
         take_abilities(RemoteStorage, storage, self)
+        self._storage = storage
 
     @abstractmethod
     async def _ask(self, step: Callable[[RemoteStorage], Awaitable[T]]) -> T:

@@ -69,6 +69,10 @@ def ranges_of(object_keys: Sequence[str], rows: Iterable[RangeRow]) -> Iterator[
             raise ValueError(f"a range is {row}") from error
 
 
+MAX_RANGES = 20_000
+"""Ranges of a segment at most: a memory bound, about 8 MB. Tiny runs, of a topic that gets little, reach it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlan:
     """A segment to be made.

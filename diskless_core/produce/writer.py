@@ -163,7 +163,10 @@ class WalWriter:
 
     def _would_wait(self) -> bool:
         """Whether what is gathered would wait for its turn behind an object that waits for its own."""
-        return bool(self._waiting) and any(turn.shares(self._active.partitions) for turn in self._waiting)
+        if not self._waiting:
+            return False
+        partitions = self._active.partitions
+        return any(turn.shares(partitions) for turn in self._waiting)
 
     async def _deliver(self, sealed: SealedFile, turn: Turn, appended_bytes: int) -> None:
         created_ms = self._object_time.now_ms()

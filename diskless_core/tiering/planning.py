@@ -12,11 +12,8 @@ from typing import NamedTuple
 from diskless_core.coordinator.commands import NO_TIMESTAMP, Run
 from diskless_core.coordinator.schema import PartitionHead
 from diskless_core.log.segment_indexer import MAX_OFFSETS
-from diskless_core.plugin.segment_compaction import BatchRange, SegmentPlan
+from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange, SegmentPlan
 from diskless_core.remote_log.metadata import TopicIdPartition
-
-MAX_RANGES = 20_000
-"""Ranges of a segment at most: a memory bound, about 8 MB. Tiny runs, of a topic that gets little, reach it."""
 
 FIRST_PAUSE_MS = 60_000
 MAX_PAUSE_MS = 3_600_000

@@ -1,9 +1,9 @@
 """The engine `spark`: plans on the driver, a Spark job a round, and the segments of each partition finished in order.
 
 Every attempt of a task copies the same segments under the same ids, byte for byte: tries again, speculative ones and
-those of lost executors do no harm, however late they come. What depends on other tasks, the snapshots of producers, the
-driver adds. Only this process notes, finishes and abandons; it begins nothing before Spark is there. Of two rounds, one
-is planned and begun while the other one runs.
+those of lost executors do no harm to what is finished, however late they come. What depends on other tasks, the
+snapshots of producers, the driver adds. Only this process notes, finishes and abandons; it begins nothing before Spark
+is there. Of two rounds, one is planned and begun while the other one runs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from diskless_core.plugin.remote_storage import IndexType, RemoteStorageError
 from diskless_core.plugin.segment_building.builder import partition_name
 from diskless_core.plugin.segment_building.job import defect, raise_failures
 from diskless_core.plugin.segment_compaction import (
+    MAX_RANGES,
     CompactionJob,
     SegmentCompaction,
     SegmentCompactionError,
@@ -41,9 +42,6 @@ T = TypeVar("T")
 
 ROUND_RANGES = 500_000
 """Ranges of WAL objects in a round, and as many planned ahead: a memory bound of the driver, some 250 MB each."""
-
-PLAN_RANGES = 20_000
-"""Ranges that a plan is reckoned with as long as it is not there: the broker gives none with more."""
 
 PARTITIONS_AT_ONCE = 128
 """Partitions whose segments are planned ahead, noted, or finished at the same time."""
@@ -188,7 +186,7 @@ class _Run:
             self._job.segments,
             count=PARTITIONS_AT_ONCE,
             weigh=lambda plan: len(plan.ranges),
-            reserve=PLAN_RANGES,
+            reserve=MAX_RANGES,
             limit=ROUND_RANGES,
         )
         async with aclosing(coming) as plans:

@@ -22,7 +22,6 @@ class RetryingRemoteStorage(ForwardingRemoteStorage):
 
     def __init__(self, storage: RemoteStorage, retrying: Retrying) -> None:
         super().__init__(storage)
-        self._storage = storage
         self._retrying = retrying
 
     async def start(self) -> None:

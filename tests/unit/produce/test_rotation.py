@@ -44,6 +44,19 @@ def slow_down(path: ProducePath, *, upload_s: float, commit_s: float) -> None:
     shard.commit_file = slow_commit
 
 
+def hold_up(path: ProducePath, *, partition: int) -> None:
+    """Commits of this partition get no answer."""
+    shard = path.node.shard
+    commit_file = shard.commit_file
+
+    async def held_up(request):
+        if any(batch.partition == partition for batch in request.batches):
+            await asyncio.Event().wait()
+        return await commit_file(request)
+
+    shard.commit_file = held_up
+
+
 @pytest.mark.parametrize(("upload_s", "commit_s"), [(0.01, 0.03), (0.03, 0.01), (0.02, 0.02)])
 def test_requests_do_not_queue_before_the_slower_of_uploads_and_commits(upload_s: float, commit_s: float) -> None:
     async def main() -> None:
@@ -98,16 +111,3 @@ def test_nothing_is_sealed_any_more_when_the_writer_is_aborted() -> None:
             assert not any(answer.done() for answer in answers)
 
     run(main)
-
-
-def hold_up(path: ProducePath, *, partition: int) -> None:
-    """Commits of this partition get no answer."""
-    shard = path.node.shard
-    commit_file = shard.commit_file
-
-    async def held_up(request):
-        if any(batch.partition == partition for batch in request.batches):
-            await asyncio.Event().wait()
-        return await commit_file(request)
-
-    shard.commit_file = held_up

@@ -165,7 +165,7 @@ async def test_plans_that_are_on_their_way_are_few_and_are_given_up_with_the_com
     job = NeverPlanned(tmp_path / "job")
     context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
     running = asyncio.create_task(SparkCompaction(context, SparkCompactionSettings()).compact(job))
-    few = compaction.ROUND_RANGES // compaction.PLAN_RANGES
+    few = compaction.ROUND_RANGES // compaction.MAX_RANGES
     await until(lambda: len(job.opened) >= few)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

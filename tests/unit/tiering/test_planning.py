@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from diskless_core.coordinator.schema import PartitionHead
-from diskless_core.plugin.segment_compaction import BatchRange
+from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering import planning
-from diskless_core.tiering.planning import MAX_RANGES, Pause, SegmentPlanner, SegmentRules
+from diskless_core.tiering.planning import Pause, SegmentPlanner, SegmentRules
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
 RULES = SegmentRules(segment_bytes=1000, segment_ms=100, index_interval_bytes=4096)
