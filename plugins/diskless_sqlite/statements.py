@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import sqlite_utils
-
 from diskless_core.plugin.coordinator_store import TableSpec
 
 
@@ -15,13 +13,9 @@ def quoted(name: str) -> str:
 
 def create_table(spec: TableSpec) -> str:
     """A STRICT table without rowid: the rows are the primary key's index, so a put writes one b-tree and not two."""
-    sql: str = sqlite_utils.Database(memory=True).create_table_sql(
-        spec.name,
-        {column.name: column.type.value for column in spec.columns},
-        pk=tuple(column.name for column in spec.key),
-        strict=True,
-    )
-    return sql.strip().removesuffix(";") + ", WITHOUT ROWID"
+    columns = [f"{quoted(column.name)} {column.type}" for column in spec.columns]
+    key = ", ".join(quoted(column.name) for column in spec.key)
+    return f"CREATE TABLE {quoted(spec.name)} ({', '.join(columns)}, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID"
 
 
 @dataclass(frozen=True, slots=True)

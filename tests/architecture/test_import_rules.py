@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from tests.architecture.source_files import ROOT, imported_modules, python_files
+from tests.support.broker import BrokerProcess
 
 PURE_PACKAGES = ("diskless_core/log", "diskless_core/protocol", "diskless_core/remote_log", "diskless_core/wal")
 PURE_MODULES = {
@@ -112,8 +113,16 @@ def test_plugins_import_only_the_author_api_of_the_core():
 
 def test_a_plugin_module_that_serve_must_import_stays_light():
     """Settings and hooks are read at every start: the backend itself is imported by the factory."""
-    heavy = ("aiobotocore", "gcsfs", "s3fs", "sqlite_utils", "sqlite3", "fsspec")
+    heavy = ("aiobotocore", "gcsfs", "s3fs", "sqlite3", "fsspec")
     code = f"import sys, {', '.join(f'{plugin}.plugin' for plugin in PLUGINS)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     assert not set(heavy) & set(loaded)
+
+
+def test_a_broker_loads_no_libraries_for_tables_of_data(broker: BrokerProcess) -> None:
+    """They double the time of its start wherever they happen to be installed."""
+    loaded = Path(f"/proc/{broker.pid}/maps").read_text()
+
+    assert "pydantic" in loaded
+    assert not [name for name in ("/numpy/", "/pandas/", "/pyarrow/") if name in loaded]

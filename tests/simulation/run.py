@@ -47,10 +47,6 @@ def simulate(seed: int, steps: float = 1.0) -> Outcome:
     return outcome
 
 
-def _runner() -> asyncio.Runner:
-    return asyncio.Runner(loop_factory=ProcessLoop)
-
-
 async def _end_all(loop: ProcessLoop) -> None:
     """Cancel all that is left, the dead included."""
     loop.thaw_all()
