@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response, status
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from diskless_core.admin.errors import error_answer
-from diskless_core.admin.models import ErrorAnswer
+from diskless_core.admin.models import ErrorAnswer, KafkaUuid
+from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.plugin.layout_codec import CONTENT_TYPE
 from diskless_core.tiering.layouts import Layouts
 
@@ -18,8 +20,18 @@ _ERRORS: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for cod
 _ANSWERS = _ERRORS | {200: {"content": {CONTENT_TYPE: {}}, "description": "Lines as of `layout_codec`."}}
 
 
+class LayoutBody(BaseModel):
+    """Which topics, and from which offset on: by topic id and partition, where it is not the first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    topics: list[str] = []
+    pattern: str | None = None
+    from_offsets: dict[KafkaUuid, dict[int, int]] = Field(default_factory=dict, alias="from")
+
+
 def add_layout(app: FastAPI, layouts: Callable[[], Layouts]) -> None:
-    """Add the route. `layouts` raises CoordinatorError while there are none."""
+    """Add the routes. `layouts` raises CoordinatorError while there are none."""
 
     @app.get("/topics/layout", response_class=Response, responses=_ANSWERS)
     async def layout(topic: Annotated[list[str] | None, Query()] = None, pattern: str | None = None) -> Response:
@@ -27,15 +39,28 @@ def add_layout(app: FastAPI, layouts: Callable[[], Layouts]) -> None:
 
         Everything that was committed before is in. The last line tells that the answer is whole.
         """
+        return await answer(LayoutBody(topics=topic or [], pattern=pattern))
+
+    @app.post("/topics/layout", response_class=Response, responses=_ANSWERS)
+    async def layout_from(body: LayoutBody) -> Response:
+        """The same; of the partitions in `from`, only where the records from that offset on lie."""
+        return await answer(body)
+
+    async def answer(body: LayoutBody) -> Response:
         try:
-            wanted = re.compile(pattern) if pattern is not None else None
+            wanted = re.compile(body.pattern) if body.pattern is not None else None
         except re.error as error:
             message = f"the pattern is no regular expression: {error}"
             return error_answer(status.HTTP_422_UNPROCESSABLE_CONTENT, message)
-        names = topic or []
-        everything = wanted is None and not names
+        everything = wanted is None and not body.topics
         source = layouts()
         pinned = await source.pin(
-            names, lambda name: everything or (wanted is not None and wanted.fullmatch(name) is not None)
+            body.topics,
+            lambda name: everything or (wanted is not None and wanted.fullmatch(name) is not None),
+            {
+                PartitionKey(topic_id.bytes, partition): offset
+                for topic_id, partitions in body.from_offsets.items()
+                for partition, offset in partitions.items()
+            },
         )
         return StreamingResponse(source.encoded(pinned), media_type=CONTENT_TYPE)

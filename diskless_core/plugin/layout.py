@@ -18,7 +18,7 @@ class PartitionLayout:
         end_offset: the high watermark, one behind the last record. A segment can have some that came later.
         segments: finished copies, in order and without gaps.
         ranges: what comes behind the segments, in order; of the first one, the records behind the last segment. All
-            of the partition's batches are in one of both.
+            of the partition's batches are in one of both, but for those before an offset that whoever asked has named.
     """
 
     partition: TopicIdPartition

@@ -24,6 +24,7 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.layout_codec import LayoutEncoder
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
+from diskless_core.remote_log import tiered
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from diskless_core.tiering.compaction import UnknownTopicError
 from diskless_core.tiering.copies import key_of
@@ -60,11 +61,12 @@ class LayoutServices:
 
 
 class PinnedPartition(NamedTuple):
-    """A partition, and its high watermark at the moment that the answer is about."""
+    """A partition, its high watermark at the moment that the answer is about, and from which offset on it is told."""
 
     partition: TopicIdPartition
     shard: DisklessShard
     end_offset: int
+    from_offset: int
 
 
 class Layouts:
@@ -73,10 +75,15 @@ class Layouts:
     def __init__(self, services: LayoutServices) -> None:
         self._services = services
 
-    async def pin(self, names: Sequence[str], wants: Callable[[str], bool]) -> Sequence[PinnedPartition]:
+    async def pin(
+        self, names: Sequence[str], wants: Callable[[str], bool], from_offsets: Mapping[PartitionKey, int]
+    ) -> Sequence[PinnedPartition]:
         """The partitions of these topics, and of all that are wanted, by topic and partition, at one moment.
 
         Everything that was committed before the call is in.
+
+        Args:
+            from_offsets: in which partitions it is enough to tell where the records from an offset on are.
 
         Raises:
             UnknownTopicError: there is no topic of one of these names.
@@ -95,10 +102,11 @@ class Layouts:
             if services.topics.name_of(topic_id) is None:
                 continue
             for index in topic.partitions:
-                head = shard.head(PartitionKey(topic_id.bytes, index))
+                key = PartitionKey(topic_id.bytes, index)
+                head = shard.head(key)
                 if head is not None:
                     partition = TopicIdPartition(topic_id, topic.name, index)
-                    pinned.append(PinnedPartition(partition, shard, head.next_offset))
+                    pinned.append(PinnedPartition(partition, shard, head.next_offset, from_offsets.get(key, 0)))
         return sorted(pinned, key=lambda one: (one.partition.topic, one.partition.partition))
 
     async def _chosen(self, wants: Callable[[str], bool]) -> Sequence[tuple[DisklessShard, uuid.UUID, Topic]]:
@@ -136,7 +144,7 @@ class Layouts:
         key, shard = key_of(pinned.partition), pinned.shard
         yield encoder.partition(pinned.partition)
         head = shard.head(key)
-        offset = head.local_start_offset if head is not None else pinned.end_offset
+        offset = max(head.local_start_offset, pinned.from_offset) if head is not None else pinned.end_offset
         while offset < pinned.end_offset and (runs := await shard.runs_from(key, offset)):
             yield encoder.ranges([batch_range(run) for run in runs if run.base_offset < pinned.end_offset])
             offset = runs[-1].last_offset + 1
@@ -156,7 +164,7 @@ class Layouts:
     async def _segments(
         self, pinned: PinnedPartition
     ) -> tuple[PartitionHead, Sequence[RemoteLogSegmentMetadata]] | None:
-        """The segments with records below the pinned end, and the head that goes with them; None if it is deleted.
+        """The segments with records that are to be told, and the head that goes with them; None if it is deleted.
 
         Raises:
             RemoteLogMetadataError: no answer, or one is not known to be complete and stays so.
@@ -168,7 +176,8 @@ class Layouts:
             if head is None:
                 return None
             # Deleted since, it is not among the segments any more, when they are asked for anew.
-            wanted = [one.segment_id for one in shard.tiered(key) if one.start_offset < pinned.end_offset]
+            told = tiered.from_offset(shard.tiered(key), pinned.from_offset)
+            wanted = [one.segment_id for one in told if one.start_offset < pinned.end_offset]
             if not wanted:
                 return head, ()
             complete = {

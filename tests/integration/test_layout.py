@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -15,6 +17,7 @@ import pytest
 
 from diskless_core.broker.contexts import snapshot_prefix
 from diskless_core.cli.backends import Backends
+from diskless_core.clock import uuid_text
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.layout_codec import CONTENT_TYPE, decode_layouts
 from diskless_core.snapshot.format import SnapshotError
@@ -37,6 +40,11 @@ def layouts(broker: BrokerProcess, **query: str | Sequence[str]) -> list[Partiti
     with urlopen(f"{broker.admin}/topics/layout?{urlencode(query, doseq=True)}") as response:
         assert response.headers["content-type"] == CONTENT_TYPE
         return list(decode_layouts(response))
+
+
+def layouts_from(broker: BrokerProcess, offsets: Mapping[str, Mapping[str, int]]) -> list[PartitionLayout]:
+    answer = httpx.post(f"{broker.admin}/topics/layout", json={"pattern": ".*", "from": offsets}).raise_for_status()
+    return list(decode_layouts(answer.iter_lines()))
 
 
 def layouts_in_bucket(broker: BrokerProcess) -> Sequence[PartitionLayout]:
@@ -86,6 +94,14 @@ def test_a_broker_and_its_bucket_say_the_same(new_broker: BrokerFactory) -> None
     assert layouts(broker, topic=["t"]) == found[1:]
     assert layouts(broker, topic=["other", "t"]) == layouts(broker, pattern="other|.") == found
     assert layouts(broker, pattern="othe") == []
+    topic_id = uuid_text(second.partition.topic_id)
+    assert layouts_from(broker, {topic_id: {"1": 6}, uuid_text(uuid.UUID(int=7)): {"0": 9}}) == [
+        other,
+        first,
+        replace(second, segments=()),
+    ]
+    for body in ({"from": {"no id": {"0": 1}}}, {"from": {topic_id: {"0": "first"}}}, {"topic": ["t"]}):
+        assert httpx.post(f"{broker.admin}/topics/layout", json=body).status_code == 422
     for query, code, message in (
         ("topic=missing", 404, "there is no topic missing"),
         ("pattern=(", 422, "the pattern is no regular expression"),
@@ -108,6 +124,6 @@ async def test_any_broker_tells_where_the_records_of_all_lie(tmp_path: Path) -> 
         await in_thread(produce)
         for node in cluster.nodes.values():
             source = node.tiered_storage().layouts
-            pinned = await source.pin(["t"], lambda name: False)
+            pinned = await source.pin(["t"], lambda name: False, {})
             lines = [line async for block in source.encoded(pinned) for line in block.splitlines()]
             assert [(one.end_offset, one.ranges[-1].last_offset) for one in decode_layouts(lines)] == [(2, 1), (2, 1)]

@@ -43,6 +43,14 @@ class Position:
             },
         )
 
+    def of(self, place: Place, topic_id: str) -> int:
+        """Where it is in a partition of the topic of this id: at its beginning if it does not know it."""
+        return self.offsets.get(place, 0) if self.topic_ids.get(place.topic) == topic_id else 0
+
+
+NOWHERE = Position(topic_ids={}, offsets={})
+"""The beginning of everything."""
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:

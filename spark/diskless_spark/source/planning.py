@@ -17,7 +17,7 @@ from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_spark.source.decoding import Place
-from diskless_spark.source.offsets import Extent, Span
+from diskless_spark.source.offsets import Extent, Position, Span
 
 MAX_GET_BYTES = 8 << 20
 MAX_GAP_BYTES = 64 << 10
@@ -133,6 +133,16 @@ def in_order(
         ranges += _in_time([piece for piece in found if isinstance(piece, WalPiece)])
     ranges.sort(key=lambda one: one[0])
     return [*segments, *(piece for _, piece in ranges)]
+
+
+def beginning_of(found: Iterable[Piece]) -> Position:
+    """The position before all of these pieces."""
+    offsets: dict[Place, int] = {}
+    topic_ids: dict[str, str] = {}
+    for piece in found:
+        offsets[piece.place] = min(piece.start, offsets.get(piece.place, piece.start))
+        topic_ids[piece.place.topic] = uuid_text(piece.topic_id)
+    return Position(topic_ids=topic_ids, offsets=offsets)
 
 
 def runs(found: Iterable[Piece]) -> dict[tuple[Place, UUID], list[Span]]:

@@ -194,7 +194,7 @@ class BatchReader:
 
         Of the first `missing` pieces, what no layout tells of is lost. The others are then still tried at their places.
         """
-        layouts = still_there(self._layouts, {piece.place for piece in unread})
+        layouts = still_there(self._layouts, planning.beginning_of(unread))
         there = {(planning.place_of(layout), layout.partition.topic_id): layout for layout in layouts}
 
         def is_told(piece: Piece) -> bool:

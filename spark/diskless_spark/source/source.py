@@ -26,7 +26,7 @@ from diskless_spark.source.connection import connect
 from diskless_spark.source.decoding import Place, PlainBatch, decode, plain_batch
 from diskless_spark.source.filters import Bounds
 from diskless_spark.source.layouts import Layouts
-from diskless_spark.source.offsets import Extent, Losses, Position, Span
+from diskless_spark.source.offsets import NOWHERE, Extent, Losses, Position, Span
 from diskless_spark.source.options import (
     BACKEND_NOUNS,
     At,
@@ -185,13 +185,15 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on. Spark keeps its position, with which a topic is told from another one of the same name.
 
     Attributes:
-        _known: the partitions as they were when they were looked at last.
+        _known: the partitions as they were when they were looked at last, and where their records from `_known_from`
+            on are.
         _last: those that a stream ends with (`availableNow`).
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._known: Sequence[PartitionLayout] = ()
+        self._known_from = NOWHERE
         self._last: Sequence[PartitionLayout] | None = None
         self._clock = SystemClock()
         least = options.min_offsets_per_trigger
@@ -218,10 +220,11 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """Where the next micro-batch ends. A partition that is new begins at its first record."""
-        layouts = self._look() if self._last is None else self._last
+        begun = Position.from_noted(start)
+        layouts = self._look(begun) if self._last is None else self._last
         last, extents = _end_of(layouts), extents_of(layouts)
         losses = Losses()
-        here = offsets.resumed(Position.from_noted(start), last.topic_ids, extents, losses)
+        here = offsets.resumed(begun, last.topic_ids, extents, losses)
         self.policy.report(losses)
         # A partition that is gone, or ends before, stays: whether that is a loss is said when it is read.
         places = {*last.offsets, *here.offsets}
@@ -235,10 +238,10 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ended = Position.from_noted(end)
-        if not self._covers(ended):
-            self._look()
         losses = Losses()
         begun = offsets.resumed(Position.from_noted(start), ended.topic_ids, {}, losses)
+        if not self._covers(begun, ended):
+            self._look(begun)
         wanted = offsets.spans(begun.offsets, ended.offsets, self._extents(ended.topic_ids), losses)
         self.policy.report(losses)
         return self.plan(self._known, wanted)
@@ -252,8 +255,8 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return not self._gate.opens(count, int(self._clock.monotonic() * 1000))
 
-    def _look(self) -> Sequence[PartitionLayout]:
-        self._known = self.layouts.of(self.options.subscription)
+    def _look(self, position: Position = NOWHERE) -> Sequence[PartitionLayout]:
+        self._known, self._known_from = self.layouts.of(self.options.subscription, position), position
         return self._known
 
     def _extents(self, topic_ids: Mapping[str, str]) -> dict[Place, Extent]:
@@ -262,9 +265,16 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
         extents = extents_of(self._known)
         return {place: one for place, one in extents.items() if topic_ids.get(place.topic) == known[place.topic]}
 
-    def _covers(self, ended: Position) -> bool:
+    def _covers(self, begun: Position, ended: Position) -> bool:
+        """Whether it is known where all records from one position to the other are."""
         extents = self._extents(ended.topic_ids)
-        return all(place in extents and end <= extents[place].end for place, end in ended.offsets.items())
+
+        def is_known(place: Place, end: int) -> bool:
+            extent, topic_id = extents.get(place), ended.topic_ids[place.topic]
+            known_from = self._known_from.of(place, topic_id)
+            return extent is not None and end <= extent.end and known_from <= begun.of(place, topic_id)
+
+        return all(is_known(place, end) for place, end in ended.offsets.items())
 
 
 def _end_of(layouts: Sequence[PartitionLayout]) -> Position:

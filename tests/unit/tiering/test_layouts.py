@@ -57,16 +57,17 @@ async def told(layouts: Layouts, pinned: Sequence[PinnedPartition]) -> list[Part
 
 
 async def ask(layouts: Layouts) -> list[PartitionLayout]:
-    return await told(layouts, await layouts.pin([], lambda name: True))
+    return await told(layouts, await layouts.pin([], lambda name: True, {}))
 
 
-def check_whole(layout: PartitionLayout) -> None:
-    """Each record from the log start to the end is in exactly one place."""
+def check_whole(layout: PartitionLayout, from_offset: int = 0) -> None:
+    """Each record from the log start, or an offset behind it, to the end is in exactly one place."""
+    wanted = max(layout.start_offset, from_offset)
     offset = None
     for segment in layout.segments:
         assert segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         assert offset is None or segment.start_offset == offset
-        assert segment.end_offset >= layout.start_offset, "it has nothing any more"
+        assert segment.end_offset >= wanted, "it has nothing that is wanted"
         assert segment.start_offset < layout.end_offset, "it has nothing yet"
         offset = segment.end_offset + 1
     for found in layout.ranges:
@@ -74,8 +75,8 @@ def check_whole(layout: PartitionLayout) -> None:
         offset = found.last_offset + 1
         assert offset <= layout.end_offset
     first = [*(one.start_offset for one in layout.segments), *(one.base_offset for one in layout.ranges)][:1]
-    assert all(start <= layout.start_offset for start in first)
-    assert (offset or layout.start_offset) >= layout.end_offset
+    assert all(start <= wanted for start in first)
+    assert (offset or wanted) >= layout.end_offset
 
 
 async def fill(path: TieredPath, partition: int = 0, batches: int = BATCHES) -> None:
@@ -107,11 +108,30 @@ def test_segments_come_first_and_ranges_behind_them():
     on_a_path(story)
 
 
+@pytest.mark.parametrize("from_offset", range(2 * BATCHES + 2))
+def test_what_lies_before_an_offset_is_left_out(from_offset):
+    async def story(path: TieredPath) -> None:
+        for partition in (0, 1):
+            await fill(path, partition)
+        await path.tier(through=3)
+        await path.tier(through=9)
+        layouts = layouts_of(path)
+        pinned = await layouts.pin([], lambda name: True, {key_of(0): from_offset})
+        first, second, *_ = await told(layouts, pinned)
+        check_whole(first, from_offset)
+        assert [one.end_offset for one in first.segments] == [end for end in (3, 9) if end >= from_offset]
+        assert [one.last_offset for one in first.ranges] == [end for end in (11, 13, 15) if end >= from_offset]
+        assert (first.start_offset, first.end_offset) == (0, 2 * BATCHES)
+        check_whole(second)
+
+    on_a_path(story)
+
+
 def test_what_is_committed_after_the_pinned_moment_is_left_out():
     async def story(path: TieredPath) -> None:
         await fill(path, batches=2)
         layouts = layouts_of(path)
-        pinned = await layouts.pin(["t"], lambda name: False)
+        pinned = await layouts.pin(["t"], lambda name: False, {})
         await fill(path)
         await path.tier(through=1)
         await path.tier(through=7)
@@ -150,9 +170,10 @@ async def retain_less(path: TieredPath) -> None:
         await path.note(segment, state)
 
 
+@pytest.mark.parametrize("from_offset", [0, 9])
 @pytest.mark.parametrize("step", range(6))
 @pytest.mark.parametrize("happens", [tier_some, tier_all_and_more, delete_some, delete_all_and_more, retain_less])
-def test_nothing_is_missing_whatever_happens_while_the_answer_is_made(happens, step, monkeypatch):
+def test_nothing_is_missing_whatever_happens_while_the_answer_is_made(happens, step, from_offset, monkeypatch):
     """Before step 0, or at the line of that number, or while the metadata of segments is looked up."""
     for module in (runs, client):
         monkeypatch.setattr(module, "PAGE_RUNS", 2)
@@ -162,7 +183,7 @@ def test_nothing_is_missing_whatever_happens_while_the_answer_is_made(happens, s
         await fill(path)
         await path.tier(through=3)
         layouts = layouts_of(path)
-        pinned = [one for one in await layouts.pin([], lambda name: True) if one.partition.partition == 0]
+        pinned = (await layouts.pin([], lambda name: True, {key_of(0): from_offset}))[:1]
         lines, done = list[bytes](), False
 
         async def now_if(number: int) -> None:
@@ -184,7 +205,7 @@ def test_nothing_is_missing_whatever_happens_while_the_answer_is_made(happens, s
             lines += block.splitlines()
         assert done
         (layout,) = decode_layouts(lines)
-        check_whole(layout)
+        check_whole(layout, from_offset)
         head = path.node.shard.head(key_of(0))
         assert layout.end_offset == max(2 * BATCHES, layout.start_offset)
         assert layout.start_offset <= head.log_start_offset
@@ -199,7 +220,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_out(step, monkeypatch):
     async def story(path: TieredPath) -> None:
         await fill(path)
         layouts = layouts_of(path)
-        pinned = await layouts.pin([], lambda name: True)
+        pinned = await layouts.pin([], lambda name: True, {})
         lines = list[bytes]()
         async for block in layouts.encoded(pinned[:1]):
             if len(lines) == step:
@@ -250,16 +271,16 @@ def test_topics_are_chosen_by_name_and_those_that_the_cluster_has_not_are_left_o
         await path.node.shard.create_partitions(other, "other", [5, 2])
         topics = Topics()
         layouts = layouts_of(path, topics=topics)
-        assert {one.partition.topic for one in await layouts.pin([], lambda name: True)} == {"t"}
+        assert {one.partition.topic for one in await layouts.pin([], lambda name: True, {})} == {"t"}
         topics.names[other] = "other"
-        assert [one.partition[1:] for one in await layouts.pin(["other"], lambda name: False)] == [
+        assert [one.partition[1:] for one in await layouts.pin(["other"], lambda name: False, {})] == [
             ("other", 2),
             ("other", 5),
         ]
-        assert len(await layouts.pin([], lambda name: name.endswith("r"))) == 2
-        assert len(await layouts.pin(["t"], lambda name: name.endswith("r"))) == 6
+        assert len(await layouts.pin([], lambda name: name.endswith("r"), {})) == 2
+        assert len(await layouts.pin(["t"], lambda name: name.endswith("r"), {})) == 6
         with pytest.raises(UnknownTopicError, match="there is no topic missing"):
-            await layouts.pin(["t", "missing"], lambda name: True)
+            await layouts.pin(["t", "missing"], lambda name: True, {})
 
     on_a_path(story)
 
@@ -277,7 +298,7 @@ def test_a_topic_is_judged_once_and_others_get_their_turn_meanwhile(monkeypatch)
             judged.append(name)
             return False
 
-        assert await layouts_of(path).pin([], wants) == []
+        assert await layouts_of(path).pin([], wants, {}) == []
         assert sorted(judged) == ["other0", "other1", "other2", "t"]
         assert turns[:3] == [0, 1, 2]
 
@@ -292,9 +313,9 @@ def test_a_replica_that_lags_answers_when_it_has_everything_that_was_committed_b
         await path.node.commit(commit_of("last", batch()))
         layouts = layouts_of(path, follower)
         with pytest.raises(CoordinatorLoadingError, match="has read the log of __diskless_metadata-0 up to offset"):
-            await layouts.pin([], lambda name: True)
+            await layouts.pin([], lambda name: True, {})
         path.shared.resume_reads(2)
-        assert [one.end_offset for one in await layouts.pin([], lambda name: True)] == [1, 0, 0, 0]
+        assert [one.end_offset for one in await layouts.pin([], lambda name: True, {})] == [1, 0, 0, 0]
         await follower.stop()
 
     on_a_path(story)

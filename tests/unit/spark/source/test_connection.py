@@ -20,6 +20,7 @@ from diskless_spark.source import tables
 from diskless_spark.source.connection import connect
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.layouts import LayoutError, Layouts, still_there
+from diskless_spark.source.offsets import Position
 from diskless_spark.source.options import SnapshotKind, SourceOptionError, parse
 from diskless_spark.source.source import DisklessDataSource, ReadTask
 from tests.unit.spark.source.worlds import World
@@ -139,12 +140,14 @@ def test_topics_that_are_gone_do_not_keep_others_from_being_found():
     class Some:
         asked: ClassVar[list[str]] = []
 
-        def of(self, subscription):
+        def of(self, subscription, position):
+            assert position == begun
             self.asked.append(subscription.pattern)
             return [there, World.empty(1)] if re.fullmatch(subscription.pattern, "t") else []
 
-    places = {Place("t", 0), *(Place(f"gone.{number}", 0) for number in range(120))}
-    assert still_there(Some(), places) == [there]
+    places = [Place("t", 0), *(Place(f"gone.{number}", 0) for number in range(120))]
+    begun = Position(topic_ids=dict.fromkeys((place.topic for place in places), "id"), offsets=dict.fromkeys(places, 7))
+    assert still_there(Some(), begun) == [there]
     assert len(Some.asked) == 3
     assert not any(re.fullmatch(pattern, "gone-1") for pattern in Some.asked), "a dot is one"
 

@@ -59,6 +59,10 @@ class Stream:
         self.position = end
         return [(piece.place.partition, piece.start, piece.end) for task in tasks for piece in task.pieces]
 
+    def known(self) -> list[int]:
+        """The first offsets of the ranges that it knows."""
+        return [found.base_offset for layout in self.query._known for found in layout.ranges]
+
 
 def noted(topic_id: str, *offsets: int) -> dict[str, Any]:
     return {"t": {"id": topic_id, "offsets": {str(partition): offset for partition, offset in enumerate(offsets)}}}
@@ -173,6 +177,25 @@ def test_a_topic_that_is_created_anew_while_a_stream_ends_with_what_there_was():
     stream.query._look()
     assert stream.go_on() == []
     assert stream.position == noted(OLD, 3)
+
+
+def test_a_stream_asks_for_what_lies_behind_it():
+    stream = Stream()
+    assert stream.go_on() == [(0, 0, 3)]
+    before = stream.position
+    stream.add(2)
+    assert stream.go_on() == [(0, 3, 5)]
+    assert stream.known() == [3]
+    stream.add(1)
+    behind = stream.query.latestOffset(stream.position, stream.limit)
+    asked = stream.world.asked
+    assert [piece.start for task in stream.query.partitions(stream.position, behind) for piece in task.pieces] == [5]
+    assert stream.world.asked == asked, "it is known already"
+    assert stream.known() == [5]
+    assert [piece.start for task in stream.query.partitions(before, behind) for piece in task.pieces] == [3, 5]
+    stream.start()
+    assert [piece.start for task in stream.query.partitions(before, behind) for piece in task.pieces] == [3, 5]
+    assert stream.known() == [3, 5]
 
 
 def test_a_topic_that_is_not_there_keeps_its_place():

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from diskless_core.clock import SystemClock
+from diskless_core.clock import SystemClock, uuid_text
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.protocol import record_batch
@@ -16,6 +16,7 @@ from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
 from diskless_spark.source.layouts import LayoutError
+from diskless_spark.source.offsets import NOWHERE, Position
 from diskless_spark.source.options import SnapshotKind, Subscription
 from diskless_spark.source.planning import place_of
 from tests.support.built_segments import BuiltPartition
@@ -40,14 +41,14 @@ class World:
     def segments(self) -> MemoryRemoteStorage:
         return self.storage
 
-    def of(self, subscription: Subscription) -> list[PartitionLayout]:
+    def of(self, subscription: Subscription, position: Position = NOWHERE) -> list[PartitionLayout]:
         self.asked += 1
         names = set(subscription.names())
         if names - {layout.partition.topic for layout in self.layouts.values()}:
             raise LayoutError("there is no such topic")
         chosen = names.__contains__ if names else re.compile(subscription.pattern).fullmatch
         return [
-            layout
+            _from(layout, position.of(place_of(layout), uuid_text(layout.partition.topic_id)))
             for layout in self.layouts.values()
             if chosen(layout.partition.topic) and subscription.wants(place_of(layout))
         ]
@@ -93,6 +94,14 @@ class World:
     def empty(partition: int) -> PartitionLayout:
         place = TopicIdPartition(TOPIC_ID, "t", partition)
         return PartitionLayout(partition=place, start_offset=0, end_offset=0, segments=[], ranges=[])
+
+
+def _from(layout: PartitionLayout, offset: int) -> PartitionLayout:
+    return replace(
+        layout,
+        segments=[one for one in layout.segments if one.end_offset >= offset],
+        ranges=[one for one in layout.ranges if one.last_offset >= offset],
+    )
 
 
 def with_other_topic(layout: PartitionLayout) -> PartitionLayout:
