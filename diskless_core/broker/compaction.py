@@ -33,12 +33,15 @@ PermissionCheck = Callable[[], None]
 
 def compaction_obstacle(objects: WalObjectStore, remote_storage: RemoteStorage) -> str | None:
     """Why nothing may be compacted: records would be less safe than they are. None if they would not."""
-    if not remote_storage.is_node_local or objects.is_node_local:
+    if remote_storage.is_process_local and not objects.is_process_local:
+        place = "the memory of this process, where they are lost when it ends"
+    elif remote_storage.is_node_local and not objects.is_node_local:
+        place = "the disk of this broker, where they are lost with it"
+    else:
         return None
     return (
-        "a compaction would move records out of the WAL object store to the disk of this broker, where they are lost "
-        "with it and other brokers cannot read them: set remote_storage to a place that all brokers share, such as "
-        "remote_storage.fsspec.url=s3://bucket/prefix"
+        f"a compaction would move records out of the WAL object store to {place} and other brokers cannot read them: "
+        "set remote_storage to a place that all brokers share, such as remote_storage.fsspec.url=s3://bucket/prefix"
     )
 
 

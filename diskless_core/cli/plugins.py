@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -12,12 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from diskless_core.cli import common
+from diskless_core.clock import SystemClock
 from diskless_core.config.describe import SettingDescription, describe_settings
 from diskless_core.config.errors import ConfigError, ConfigProblem
-from diskless_core.config.load import load_config
-from diskless_core.plugin.errors import PluginError, PluginLoadError, PluginNotFoundError
+from diskless_core.config.load import LoadedConfig, load_config
+from diskless_core.plugin.context import contexts_in
+from diskless_core.plugin.errors import PluginError, PluginFactoryError, PluginLoadError, PluginNotFoundError
 from diskless_core.plugin.hookspecs import NOUNS
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin.manager import PluginManager
 
 app = typer.Typer(help="List, describe and check plugins.", no_args_is_help=True, add_completion=False)
 
@@ -39,11 +43,17 @@ def list_plugins(as_json: common.JsonOption = False) -> None:
 
 @app.command()
 def describe(
-    noun: Annotated[str, typer.Argument(help="Kind of plugin, such as wal_object_store.")],
-    name: Annotated[str, typer.Argument(help="Name of the plugin, such as fsspec.")],
+    noun: Annotated[
+        str, typer.Argument(help="Kind of plugin, such as wal_object_store, or both, as wal_object_store.fsspec.")
+    ],
+    name: Annotated[str | None, typer.Argument(help="Name of the plugin, such as fsspec.")] = None,
     as_json: common.JsonOption = False,
 ) -> None:
     """Show one plugin and all its settings."""
+    if name is None:
+        noun, dot, name = noun.partition(".")
+        if not dot:
+            raise typer.BadParameter(f"name a plugin too, as in {noun}.<name>", param_hint="NAME")
     try:
         plugin = common.discover_plugins().get(noun, name)
     except PluginLoadError as error:
@@ -65,12 +75,17 @@ def validate(
     override: common.OverrideOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Check a configuration as `serve` would read it, and show every problem at once."""
+    """Check a configuration as `serve` would read it, and show every problem at once.
+
+    Makes the selected backends as `serve` does, and starts none of them.
+    """
     problems: Sequence[ConfigProblem] = ()
     plugins: dict[str, str] = {}
+    manager = common.discover_plugins()
     try:
-        loaded = load_config(config, override or [], os.environ, common.discover_plugins())
+        loaded = load_config(config, override or [], os.environ, manager)
         plugins = {noun: selected.descriptor.name for noun, selected in loaded.plugins.items()}
+        problems = asyncio.run(_problems_of_factories(loaded, manager))
     except ConfigError as error:
         problems = error.problems
     if as_json:
@@ -81,6 +96,19 @@ def validate(
     if problems:
         common.fail(*map(str, problems))
     typer.echo(f"{config} is valid: " + ", ".join(f"{noun}={name}" for noun, name in plugins.items()))
+
+
+async def _problems_of_factories(loaded: LoadedConfig, manager: PluginManager) -> Sequence[ConfigProblem]:
+    """What keeps the selected plugins from making their backends; asked on an event loop, as the broker does it."""
+    contexts = contexts_in(loaded.broker.data_dir.absolute(), SystemClock(), node_id=loaded.broker.node_id)
+    problems = []
+    for noun in NOUNS.values():
+        try:
+            manager.create(noun, loaded.plugins, contexts)
+        except PluginFactoryError as error:
+            name = loaded.plugins[noun.name].descriptor.name
+            problems.append(ConfigProblem(key=noun.name, value=name, message=str(error), source="configuration"))
+    return problems
 
 
 def plugin_json(plugin: LoadedPlugin) -> dict[str, Any]:

@@ -181,10 +181,15 @@ class Leader:
             self._logger.info("this node leads the shard", term=offset)
         self.leadership.changed.set()
 
-    def step_down(self, reason: str) -> None:
-        """Lead no more: what is pending is dropped, and its callers get an error that they can retry."""
+    def step_down(self, reason: str, *, expected: bool = False) -> None:
+        """Lead no more: what is pending is dropped, and its callers get an error that they can retry.
+
+        Args:
+            expected: nobody has to be warned.
+        """
         if self.leadership.term is not None:
-            self._logger.warning("this node no longer leads the shard", reason=reason, pending=len(self.pipeline))
+            log = self._logger.info if expected else self._logger.warning
+            log("this node no longer leads the shard", reason=reason, pending=len(self.pipeline))
         self.leadership.term = None
         self.leadership.claim = None
         self._state.forget_pending()

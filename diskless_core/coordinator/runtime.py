@@ -22,6 +22,7 @@ from diskless_core.coordinator.machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
+from diskless_core.coordinator.shard_store import REOPEN_AFTER
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
 from diskless_core.metrics import Metrics
@@ -111,7 +112,7 @@ class Shard(Generic[RecordT]):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._leader.step_down("the shard stops")
+        self._leader.step_down("the shard stops", expected=True)
         await self._replica.close()
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
@@ -308,7 +309,8 @@ class Shard(Generic[RecordT]):
 
     async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
         """Take a snapshot of what the store has; errors as `Snapshots.take`."""
-        return await self._replica.take_snapshot(snapshots)
+        with self._replica.store.lent():
+            return await self._replica.take_snapshot(snapshots)
 
     async def with_store(self, work: Callable[[ShardStore], R]) -> R:
         """Run `work` with the store, which may lag behind memory: see `State.in_memory`.
@@ -363,11 +365,15 @@ class Shard(Generic[RecordT]):
         """The log was pruned beyond what is applied here: a snapshot covers it."""
         self._leader.hold_back(f"the log was pruned: {reason}")
         self._log.warning("this node has fallen behind the start of the log", applied=self.next_offset)
+        store_failures = 0
         while True:
             try:
+                if store_failures >= REOPEN_AFTER:
+                    await self._replica.store.reopen(least_offset=0)
                 await self._replica.restore(await self._services.log.bounds(self.id))
                 break
             except (CoordinatorError, CoordinatorLogError, CoordinatorStoreError) as error:
+                store_failures += isinstance(error, CoordinatorStoreError)
                 self._log.error("the shard could not be restored; it is tried again", error=str(error))
                 await asyncio.sleep(RESTORE_RETRY_S * (0.5 + self._services.clock.random().random()))
         self._leader.may_claim()

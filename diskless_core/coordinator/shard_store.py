@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.tables import Key, State, Table
-from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
+from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, TableSpec
 from diskless_core.plugin.shard import ShardId
 
 T = TypeVar("T")
@@ -25,21 +27,53 @@ FLUSH_ROWS = 500
 
 FLUSH_INTERVAL_S = 0.5
 RETRY_INTERVAL_S = 1.0
+RETRY_MAX_S = 30.0
+
+REOPEN_AFTER = 3
+"""Writes that failed in a row until the store is closed and opened again: what fails for a moment needs no new one."""
 
 _log = structlog.get_logger(__name__)
 
 
 class StoreThread:
-    """Runs everything that touches one shard's store, one call after the other."""
+    """Runs everything that touches one shard's store, one call after the other.
+
+    Attributes:
+        on_failure: called after a read that failed.
+    """
 
     def __init__(self, backend: CoordinatorStore, shard: ShardId) -> None:
         self._backend = backend
         self._shard = shard
         self._executor: Executor = ThreadPoolExecutor(1, thread_name_prefix=f"store-{shard}")
         self._store: ShardStore | None = None
+        self._specs: list[TableSpec] = []
+        self._lendings = 0
+        self.on_failure: Callable[[], None] = lambda: None
 
     async def open(self, tables: tuple[Table[Any], ...]) -> None:
-        self._store = await self._run(self._backend.open, self._shard, [table.spec for table in tables])
+        self._specs = [table.spec for table in tables]
+        await self._run(self._open)
+
+    async def reopen(self, least_offset: int) -> None:
+        """Close the store, whatever it says to that, and open it again.
+
+        Raises:
+            CoordinatorStoreError: it cannot be opened now. It stays closed, and reads and writes fail.
+            CoordinatorError: it does not reach `least_offset` any more. It stays closed.
+        """
+        if self._lendings:
+            return
+        await self._run(self._reopen, least_offset)
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """As long as it lasts the store is not opened again: others have views of it."""
+        self._lendings += 1
+        try:
+            yield
+        finally:
+            self._lendings -= 1
 
     @property
     def is_open(self) -> bool:
@@ -48,14 +82,17 @@ class StoreThread:
     async def close(self) -> None:
         """Release the store and the thread."""
         try:
-            if self._store is not None:
-                await self._run(self._store.close)
+            await self._run(self._close)
         finally:
             self._executor.shutdown(wait=True)
 
     async def read(self, work: Callable[[ShardStore], T]) -> T:
         """Run `work` with the store."""
-        return await self._run(work, self._opened())
+        try:
+            return await self._run(lambda: work(self._opened()))
+        except CoordinatorStoreError:
+            self.on_failure()
+            raise
 
     async def write(self, state: State, applied_offset: int) -> int:
         """Give the store everything that it lacks, and return how many rows that were.
@@ -64,21 +101,52 @@ class StoreThread:
             CoordinatorStoreError: it did not take it; the state still has it all.
         """
         changes = state.begin_flush()
-        await self._run(self._opened().write, changes, applied_offset)
+        await self._run(lambda: self._opened().write(changes, applied_offset))
         state.end_flush()
         return sum(len(table.put) + len(table.delete) for table in changes.values())
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+
+    # --- on the thread -------------------------------------------------------------------------------------------
 
     def _opened(self) -> ShardStore:
         if self._store is None:
             raise CoordinatorStoreError(f"the store of {self._shard} is not open")
         return self._store
 
-    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+    def _open(self) -> None:
+        self._store = self._backend.open(self._shard, self._specs)
+
+    def _close(self) -> None:
+        opened, self._store = self._store, None
+        if opened is not None:
+            opened.close()
+
+    def _reopen(self, least_offset: int) -> None:
+        try:
+            self._close()
+        except CoordinatorStoreError as error:
+            _log.warning("a coordinator store could not be closed", shard=str(self._shard), error=str(error))
+        self._open()
+        try:
+            reached = self._opened().applied_offset()
+        except CoordinatorStoreError:
+            self._close()
+            raise
+        if reached < least_offset:
+            self._close()
+            raise CoordinatorError(
+                f"the store of {self._shard} had the log up to offset {least_offset}, and came back with what is below "
+                f"{reached}: restart the broker, which fills it from the log"
+            )
+        _log.warning("the coordinator store was opened again", shard=str(self._shard))
 
 
 class Flusher:
     """Writes grouped transactions, by rows and by time. The store is a cache: an error is retried, nothing is lost.
+
+    After some errors in a row it opens the store again before each further try.
 
     Attributes:
         generation: another one after each flush.
@@ -98,8 +166,10 @@ class Flusher:
         self._flushing = asyncio.Lock()
         self._resumed = asyncio.Event()
         self._resumed.set()
+        self._failures = 0
         self.generation = 0
         self.stored_offset = 0
+        thread.on_failure = self._wake.set  # a store that cannot be read is found out by a write
 
     def note(self) -> None:
         """Something was committed."""
@@ -144,13 +214,29 @@ class Flusher:
             self._wake.clear()
             self._full.clear()
             try:
+                if self._failures >= REOPEN_AFTER:
+                    await self._reopen()
                 await self.flush()
+                self._failures = 0
             except CoordinatorStoreError as error:
+                self._failures += 1
                 _log.error(
-                    "the coordinator store refused a write; it is tried again", shard=str(self._shard), error=str(error)
+                    "the coordinator store failed; it is tried again",
+                    shard=str(self._shard),
+                    failures=self._failures,
+                    error=str(error),
                 )
                 self._wake.set()
-                await asyncio.sleep(RETRY_INTERVAL_S)
+                await asyncio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        doublings = min(max(0, self._failures - REOPEN_AFTER), 10)
+        return min(RETRY_MAX_S, RETRY_INTERVAL_S * 2.0**doublings)
+
+    async def _reopen(self) -> None:
+        async with self._flushing:
+            self.require_store()
+            await self._thread.reopen(self.stored_offset)
 
     async def flush(self) -> None:
         async with self._flushing:

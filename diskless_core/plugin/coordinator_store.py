@@ -28,7 +28,13 @@ Row = tuple[Value, ...]
 
 
 class CoordinatorStoreError(Exception):
-    """The store failed. The core drops it, opens it again, and rebuilds it from the log if need be."""
+    """The store failed. Who asked gets an error that can be retried; a write is tried again, with what came since.
+
+    After three failed writes in a row the core closes the store and opens it again before each further try, at growing
+    pauses of up to half a minute. One that comes back with less than it had ends the shard's work on this node: the
+    broker has to be restarted, and fills it from the log or a snapshot. One that opens and cannot be read, or cannot be
+    opened, stays as it is until a person has mended its place, or has stopped the broker and deleted it.
+    """
 
 
 class ColumnType(StrEnum):

@@ -10,7 +10,8 @@ from typing import Any
 import pluggy
 from pydantic import BaseModel, ValidationError
 
-from diskless_core.plugin.config import PluginSettings
+from diskless_core.plugin import checking
+from diskless_core.plugin.config import PluginSettings, property_name
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.discovery import PluginEntryPoint
 from diskless_core.plugin.errors import nearest
@@ -18,6 +19,10 @@ from diskless_core.plugin.hookspecs import NOUNS, PROJECT, Hooks, Noun
 from diskless_core.plugin.version import incompatibility
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_PROPERTY = re.compile(r"[a-z][a-z0-9]*(\.[a-z0-9]+)*")
+
+_PROBES = ("1", "[]", "{}", '""')
+"""Texts of all that JSON has. A setting that can be set takes one of them, or refuses all for what they say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,7 @@ def load_plugin(entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlug
         noun = _noun_of(entry_point)
         module = _import(entry_point)
         descriptor = _announced(entry_point, _call_hook(noun, module))
-        _check_descriptor(descriptor)
+        _check_descriptor(noun, descriptor)
     except _RefusedError as error:
         cause = error.__cause__
         text = "".join(traceback.format_exception(cause)) if cause else ""
@@ -125,13 +130,24 @@ def _announced(entry_point: PluginEntryPoint, descriptors: list[Descriptor[Any]]
     return matching[0]
 
 
-def _check_descriptor(descriptor: Descriptor[Any]) -> None:
+def _check_descriptor(noun: Noun[Any], descriptor: Descriptor[Any]) -> None:
     problem = incompatibility(descriptor.api_version)
     if problem:
         raise _RefusedError(problem)
-    if not callable(descriptor.factory):
-        raise _RefusedError(f"its factory is {type(descriptor.factory).__name__}, which can't be called")
+    _check_factory(noun, descriptor.factory)
     _check_settings(descriptor.settings)
+
+
+def _check_factory(noun: Noun[Any], factory: object) -> None:
+    """Refuse a factory that could not make a backend, as far as can be known without calling it."""
+    if not callable(factory):
+        raise _RefusedError(f"its factory is {type(factory).__name__}, which can't be called")
+    problems: list[str] = []
+    if isinstance(factory, type) and issubclass(factory, noun.interface):
+        problems += [*checking.missing_methods(factory), *checking.mistaken_methods(noun.interface, factory)]
+    problems += checking.wrong_signature(factory)
+    if problems:
+        raise _RefusedError("; ".join(problems))
 
 
 def _check_settings(model: type[BaseModel]) -> None:
@@ -139,8 +155,11 @@ def _check_settings(model: type[BaseModel]) -> None:
     if not (isinstance(model, type) and issubclass(model, PluginSettings)):
         raise _RefusedError("its settings are not a subclass of PluginSettings")
     for name, field in model.model_fields.items():
+        key = field.alias or property_name(name)
         if not field.description:
-            raise _RefusedError(f"its setting {field.alias or name!r} has no description")
+            raise _RefusedError(f"its setting {key!r} has no description")
+        if not _PROPERTY.fullmatch(key):
+            raise _RefusedError(f"its setting {key!r} is not named in snake_case: max_bytes is the property max.bytes")
     try:
         model()
     except ValidationError as error:
@@ -151,6 +170,27 @@ def _check_settings(model: type[BaseModel]) -> None:
             raise _RefusedError(f"the default of its setting {where!r} is not valid: {bad[0]['msg']}") from error
     except Exception as error:
         raise _RefusedError(f"its settings model raised {_summary(error)}") from error
+    for name, field in model.model_fields.items():
+        key = field.alias or property_name(name)
+        if not any(_takes_text(model, key, probe) for probe in _PROBES):
+            raise _RefusedError(
+                f"its setting {key!r} can't be set, for properties are texts: use CommaSeparated for a list, "
+                "SecretJsonObject for an object, or a BeforeValidator that reads the text"
+            )
+
+
+def _takes_text(model: type[BaseModel], key: str, text: str) -> bool:
+    """Whether a field takes the text, or refuses it for another reason than that it is one."""
+    try:
+        model.model_validate({key: text})
+    except ValidationError as error:
+        details = error.errors(include_input=False, include_url=False)
+        reasons = [detail["type"] for detail in details if detail["loc"][:1] == (key,)]
+        return not reasons or any(not reason.endswith("_type") and reason != "is_instance_of" for reason in reasons)
+    except Exception:
+        # A check of the author's own has read it.
+        return True
+    return True
 
 
 def _summary(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from diskless_core.plugin import checking
 from diskless_core.plugin.config import PluginSettings, redact, secret_values
 from diskless_core.plugin.context import ContextFactory, PluginContext
 from diskless_core.plugin.descriptor import Descriptor
@@ -26,6 +27,7 @@ from diskless_core.plugin.errors import (
     PluginNotFoundError,
     nearest,
 )
+from diskless_core.plugin.guarded import guarded
 from diskless_core.plugin.hookspecs import NOUNS, Noun
 from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin, load_plugin
 
@@ -111,6 +113,8 @@ class PluginManager:
     ) -> InterfaceT:
         """Make the backend of a noun from what `load_config` selected; it is not started.
 
+        If its noun has errors of its own, it raises no others.
+
         Raises:
             PluginFactoryError: the factory raised or returned something else. Values of secrets are not in it.
         """
@@ -159,10 +163,10 @@ def _make(
     settings: PluginSettings,
 ) -> InterfaceT:
     label = f"plugin {noun.name}.{name}"
+    secrets = secret_values(settings)
     try:
         backend = factory(context, settings)
     except Exception as error:
-        secrets = secret_values(settings)
         # Without its cause: the chained exception would print the secrets that were just removed.
         raise PluginFactoryError(
             redact(f"{label} did not start: {type(error).__name__}: {error}", secrets),
@@ -172,7 +176,10 @@ def _make(
         raise PluginFactoryError(
             f"the factory of {label} made {type(backend).__name__}, which is no {noun.interface.__name__}"
         )
-    return backend
+    if mistakes := checking.mistakes(noun.interface, backend):
+        raise PluginFactoryError(f"{label} can't be used: {'; '.join(mistakes)}")
+    made: InterfaceT = guarded(noun.name, name, backend, secrets)
+    return made
 
 
 def _conflict(announced: Sequence[PluginEntryPoint]) -> str:

@@ -58,14 +58,14 @@ class RemoteStorage(ABC):
     back-off. Time-outs are the storage's own matter.
     """
 
-    is_node_local: bool = False
-    """Whether only this node sees the segments, and they are lost with its disk or its process.
+    is_node_local: bool
+    """Whether only this node sees the segments, or they are lost with its disk or its process. It has to be set.
 
     The broker does not move records there from WAL objects that are safer.
     """
 
-    is_process_local: bool = False
-    """Whether only this process sees the segments. Other processes of the node do not."""
+    is_process_local: bool
+    """Whether only this process sees the segments, and they are lost when it ends. It has to be set."""
 
     can_replace_index: bool = False
     """Whether `replace_index` is there. An engine that builds parts of a partition at once needs it."""

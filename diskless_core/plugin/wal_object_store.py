@@ -47,11 +47,11 @@ class WalObjectStore(ABC):
     requests_are_billed: bool = True
     """Whether every put costs money or quota. Where it does not, the broker writes smaller objects sooner."""
 
-    is_node_local: bool = False
-    """Whether only this node sees the objects, and they are lost with its disk or its process."""
+    is_node_local: bool
+    """Whether only this node sees the objects, or they are lost with its disk or its process. It has to be set."""
 
-    is_process_local: bool = False
-    """Whether only this process sees the objects. Other processes of the node do not."""
+    is_process_local: bool
+    """Whether only this process sees the objects, and they are lost when it ends. It has to be set."""
 
     @abstractmethod
     async def start(self) -> None:

@@ -33,6 +33,7 @@ class FolderObjects(WalObjectStore):
     """WAL objects as files, to be read only."""
 
     is_node_local = True
+    is_process_local = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -68,6 +69,7 @@ class FolderSegments(RemoteStorage):
     """
 
     is_node_local = True
+    is_process_local = False
     can_replace_index = True
     copies_may_overlap = True
 

@@ -6,11 +6,10 @@ Subclass `CoordinatorStoreContract` in a test module and give it the fixture `ma
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import product
-from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,10 +26,8 @@ from diskless_core.plugin.coordinator_store import (
     TableSpec,
 )
 from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.testing.coordinator_store_crashes import MakeStore, StoreCrashContract
 from diskless_core.testing.coordinator_store_model import store_machine
-from diskless_core.testing.coordinator_store_writer import ROWS_PER_WRITE, WRITTEN, KillableWriter
-
-MakeStore = Callable[[], CoordinatorStore]
 
 SHARD = ShardId(ShardKind.DISKLESS, 0)
 OTHER_SHARD = ShardId(ShardKind.DISKLESS, 1)
@@ -54,6 +51,8 @@ INTEGERS = (-(2**63), -(2**40), -1, 0, 1, 255, 256, 2**31, 2**63 - 1)
 TEXTS = ("", "A", "Z", "a", "a\x00", "a\x00b", "ab", "z", "é", "你", "\ufffd", "\U0001f600")
 BLOBS = (b"", b"\x00", b"\x00\x00", b"\x00\x01", b"\x01", b"a", b"a\x00", b"ab", b"\x7f", b"\x80", b"\xff", b"\xff\xff")
 
+LONG_KEY_BYTES = 32 * 1024
+
 
 def puts(*rows: Row) -> TableChanges:
     return TableChanges(put=list(rows))
@@ -67,22 +66,8 @@ def pair(topic: bytes, offset: int, *, text: str | None = "t", data: bytes | Non
     return (topic, offset, text, data, count)
 
 
-class CoordinatorStoreContract:
-    """A store plugin passes if a subclass with these overridden does.
-
-    Attributes:
-        survives_reopen: whether what a closed store held is there when it is opened again.
-        survives_kill: whether it is there, each write whole, when the process was killed. `make_store` must then be
-            picklable: a `functools.partial` of something that can be imported.
-    """
-
-    survives_reopen: ClassVar[bool] = True
-    survives_kill: ClassVar[bool] = False
-
-    @pytest.fixture
-    def make_store(self) -> MakeStore:
-        """A function that gives a new instance of the backend on the same place, as after a restart of the broker."""
-        raise NotImplementedError("give this fixture in the subclass")
+class CoordinatorStoreContract(StoreCrashContract):
+    """A store plugin passes if a subclass with `make_store` and `StoreCrashContract`'s attributes overridden does."""
 
     @pytest.fixture
     def store(self, make_store: MakeStore) -> Iterator[ShardStore]:
@@ -114,10 +99,33 @@ class CoordinatorStoreContract:
         store.write({"pairs": puts(*rows)}, 1)
         assert store.scan("pairs") == rows
 
-    def test_a_large_value_is_kept_whole(self, store: ShardStore) -> None:
-        row = pair(b"large", 0, data=bytes(range(256)) * 4096)
+    def test_large_values_are_kept_whole(self, store: ShardStore) -> None:
+        row = pair(b"large", 0, data=bytes(range(256)) * 4096, text="grüße\x00" * 100_000)
         store.write({"pairs": puts(row)}, 1)
         assert store.get("pairs", (b"large", 0)) == row
+        assert store.scan("pairs") == [row]
+        with store.snapshot() as view:
+            assert (view.get("pairs", (b"large", 0)), view.scan("pairs")) == (row, [row])
+
+    def test_long_keys_are_kept_whole_and_in_order(self, store: ShardStore) -> None:
+        """A key may hold what a client sent, such as the id of a group: 32,767 bytes, or several such."""
+        text, blob = "g" * LONG_KEY_BYTES, b"\xff" * LONG_KEY_BYTES
+        keys: list[Key] = [
+            (0, "", b"\x00" * LONG_KEY_BYTES),
+            (0, "", b"\x00" * LONG_KEY_BYTES + b"\x01"),
+            (0, "", blob),
+        ]
+        keys += [(0, text, b""), (0, text, b"b"), (0, text, blob[:-1] + b"a"), (0, text, blob), (0, text + "z", b"")]
+        store.write({"keys_only": puts(*keys[::-1])}, 1)
+        with store.snapshot() as snapshot:
+            for view in (store, snapshot):
+                assert view.scan("keys_only") == keys
+                assert [view.get("keys_only", key) for key in keys] == keys
+                assert view.get("keys_only", (0, text, blob[:-1])) is None
+                assert view.scan("keys_only", (0, text), (0, text, blob)) == keys[3:6]
+                assert view.scan("keys_only", keys[1], reverse=True, limit=2) == keys[:-3:-1]
+            store.write({"keys_only": deletes(keys[5])}, 2)
+        assert store.scan("keys_only", (0, text)) == [keys[3], keys[4], *keys[6:]]
 
     def test_a_put_replaces_the_row_of_the_same_key_and_no_other(self, store: ShardStore) -> None:
         store.write({"names": puts(("a", 1), ("b", 1))}, 1)
@@ -356,20 +364,6 @@ class CoordinatorStoreContract:
             store.write({"pairs": puts(pair(b"p", 1))}, 1)
             assert store.scan("pairs") == [pair(b"p", 1)]
 
-    def test_a_killed_process_leaves_each_write_whole(self, make_store: MakeStore) -> None:
-        if not self.survives_kill:
-            pytest.skip("this store does not claim to outlive its process (survives_kill)")
-        least = 0
-        for more_writes in (1, 20, 200):
-            with KillableWriter(make_store, SHARD) as writer:
-                least = writer.wait_for(least + more_writes)
-            with closing(make_store().open(SHARD, (WRITTEN,))) as store:
-                offset = store.applied_offset()
-                assert offset >= least
-                expected = [(number, row, number) for number in range(1, offset + 1) for row in range(ROWS_PER_WRITE)]
-                assert store.scan(WRITTEN.name) == expected
-                least = offset
-
     def test_it_behaves_as_a_sorted_dictionary_does(self, make_store: MakeStore) -> None:
         few = settings(
             max_examples=20,
@@ -379,11 +373,6 @@ class CoordinatorStoreContract:
             suppress_health_check=list(HealthCheck),
         )
         run_state_machine_as_test(store_machine(make_store, keeps=self.survives_reopen), settings=few)
-
-    def require_reopen(self) -> None:
-        """Skip a test of what is kept, where nothing is."""
-        if not self.survives_reopen:
-            pytest.skip("this store does not claim to keep what a closed shard held (survives_reopen)")
 
     @staticmethod
     @contextmanager

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
+from itertools import chain, count
 from typing import ClassVar
 
 import pytest
 import pytest_asyncio
 
 from diskless_core.plugin.remote_storage import IndexType, RemoteStorage
+from diskless_core.testing.held_jobs import HeldJob
 from diskless_core.testing.remote_storage_tools import (
     MEBIBYTE,
     TIMEOUT_S,
@@ -21,6 +24,12 @@ from diskless_core.testing.remote_storage_tools import (
     copied,
     make_segment,
 )
+
+_ENDS_AT_ONCE_S = 0.02
+"""A cancelled copy that waits for no thread is over by then; one that is not is taken to wait."""
+
+_DELETES_IN_S = 2.0
+"""A deletion that is not over by then waits for the held job itself, which is let go."""
 
 
 class SegmentLifeContract:
@@ -178,6 +187,59 @@ class SegmentLifeContract:
             await assert_absent(reader, segment)
 
     @pytest.mark.asyncio
+    async def test_a_copy_cancelled_while_it_is_published_does_not_come_back_after_a_deletion(
+        self, storage: RemoteStorage, reader: RemoteStorage
+    ) -> None:
+        """Cancelled later and later, until one gets through. What is deleted then stays deleted."""
+        cancelled: list[Segment] = []
+        pauses = chain(((turns, 0.0) for turns in (0, 1, 2, 4, 8)), ((0, 0.001 * 3**n) for n in count()))
+        async with asyncio.timeout(TIMEOUT_S):
+            for number, (turns, pause_s) in enumerate(pauses, 1):
+                segment, log_gone = make_segment(200_000, number), asyncio.Event()
+                copying = asyncio.create_task(storage.copy(segment.metadata, segment.announced_data(log_gone)))
+                copying.add_done_callback(partial(_set, log_gone))
+                await log_gone.wait()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if pause_s:
+                    await asyncio.wait([copying], timeout=pause_s)
+                got_through = copying.done()
+                copying.cancel()
+                await asyncio.wait([copying])
+                await reader.delete(segment.metadata)
+                cancelled.append(segment)
+                if got_through:
+                    copying.result()
+                    break
+        await storage.stop()
+        for segment in cancelled:
+            await assert_absent(reader, segment)
+
+    @pytest.mark.asyncio
+    async def test_a_cancelled_copy_leaves_no_thread_behind_that_publishes_it_after_a_deletion(
+        self, storage: RemoteStorage, reader: RemoteStorage
+    ) -> None:
+        """One after the other of the jobs that a copy gives to threads takes long. It is cancelled meanwhile."""
+        cancelled: list[Segment] = []
+        is_held = True
+        async with asyncio.timeout(TIMEOUT_S):
+            while is_held:
+                cancelled.append(segment := make_segment(50_000, len(cancelled) + 1))
+                with HeldJob(len(cancelled) - 1) as job:
+                    copying = asyncio.create_task(storage.copy(segment.metadata, segment.data()))
+                    is_held = await job.is_held_before(copying)
+                    copying.cancel()
+                    await asyncio.wait([copying], timeout=_ENDS_AT_ONCE_S)
+                    deleting = asyncio.create_task(_deleted_after(copying, reader, segment))
+                    if copying.done():
+                        await asyncio.wait([deleting], timeout=_DELETES_IN_S)
+                    await job.release()
+                await deleting
+        await storage.stop()
+        for segment in cancelled:
+            await assert_absent(reader, segment)
+
+    @pytest.mark.asyncio
     async def test_a_deleted_segment_is_gone_with_its_indexes(
         self, storage: RemoteStorage, reader: RemoteStorage
     ) -> None:
@@ -211,6 +273,15 @@ class SegmentLifeContract:
             copying.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await copying
+
+
+def _set(event: asyncio.Event, _ended: asyncio.Task[bytes | None]) -> None:
+    event.set()
+
+
+async def _deleted_after(copying: asyncio.Task[bytes | None], reader: RemoteStorage, segment: Segment) -> None:
+    await asyncio.wait([copying])
+    await reader.delete(segment.metadata)
 
 
 def _require_overlapping(storage: RemoteStorage) -> None:

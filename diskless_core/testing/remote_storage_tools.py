@@ -72,6 +72,15 @@ class Segment:
 
         return LogSegmentData(log=waiting, indexes=_never)
 
+    def announced_data(self, log_gone: asyncio.Event) -> LogSegmentData:
+        """The same, with an event that is set when the indexes are asked for: what is left is to publish the copy."""
+
+        def indexes() -> Mapping[IndexType, bytes]:
+            log_gone.set()
+            return self.indexes
+
+        return LogSegmentData(log=self._pieces, indexes=indexes)
+
     def known_with(self, custom_metadata: bytes | None) -> Segment:
         """The segment as it is known once it has been copied."""
         return replace(self, metadata=replace(self.metadata, custom_metadata=custom_metadata))

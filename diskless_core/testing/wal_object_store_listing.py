@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import ClassVar
 
 import pytest
 import pytest_asyncio
 
 from diskless_core.clock import SystemClock
-from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 from diskless_core.testing.wal_object_store_tools import (
     KEY,
     ObjectBackDoor,
@@ -157,6 +157,21 @@ class ObjectListingContract:
         assert set(await started.delete(keys)) == set(keys)
         assert set(await started.delete(keys)) == set(keys)
         assert back_door.read("d/a") is None
+
+    @pytest.mark.asyncio
+    async def test_what_may_not_be_deleted_is_not_said_to_be_gone(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        """It may raise an error, or return the others."""
+        keys = ["kept/a", "kept/b", "kept/c"]
+        for key in keys:
+            back_door.write(key, b"x")
+        back_door.protect("kept/b")
+        with suppress(WalObjectStoreError):
+            gone = set(await started.delete(keys))
+            assert gone <= {"kept/a", "kept/c"}
+            assert all(back_door.read(key) is None for key in gone)
+        assert back_door.read("kept/b") == b"x"
 
     @pytest.mark.asyncio
     async def test_deleting_nothing_deletes_nothing(self, started: WalObjectStore, back_door: ObjectBackDoor) -> None:

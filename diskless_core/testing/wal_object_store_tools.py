@@ -7,6 +7,8 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 
+import pytest
+
 from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore
 
 KEY = "prefix/ab/0000000000000001-object"
@@ -27,6 +29,10 @@ class ObjectBackDoor(ABC):
     @abstractmethod
     def read(self, key: str) -> bytes | None:
         """The object's bytes, or None when there is none."""
+
+    def protect(self, key: str) -> None:
+        """Make the place refuse to delete this object for the rest of the test. Optional: without it a test skips."""
+        pytest.skip(f"{type(self).__name__} cannot have the deletion of {key!r} refused (protect)")
 
 
 def body(size_bytes: int, seed: int = 0) -> bytes:

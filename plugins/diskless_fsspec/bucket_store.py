@@ -51,6 +51,9 @@ class ListedPage:
 class BucketStore(WalObjectStore):
     """Objects below `<bucket>/<prefix>` of a URL. A request that takes longer than its time-out fails, retriably."""
 
+    is_node_local = False
+    is_process_local = False
+
     def __init__(self, options: BucketOptions) -> None:
         self.options = options
         self.bucket, _, prefix = options.url.partition("://")[2].strip("/").partition("/")

@@ -26,6 +26,7 @@ class LocalObjectStore(WalObjectStore):
 
     requests_are_billed = False
     is_node_local = True
+    is_process_local = False
 
     def __init__(
         self, root: Path, *, node_id: int, clock: Clock, threads: int = 4, page_objects: int = PAGE_OBJECTS

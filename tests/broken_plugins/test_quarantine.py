@@ -109,6 +109,66 @@ def test_mistakes_in_a_settings_model_show_when_it_is_declared(name, reason):
     assert quarantined(announce("bad_settings", name=name)).reason == reason
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("numbers", "its setting 'ports' can't be set, for properties are texts: use CommaSeparated for a list"),
+        ("lists_of_lists", "its setting 'racks' can't be set"),
+        ("nested", "its setting 'limits' can't be set"),
+        ("camel_case", "its setting 'maxBytes' is not named in snake_case"),
+    ],
+)
+def test_a_setting_that_no_property_could_set_shows_when_it_is_declared(name, reason):
+    assert quarantined(announce("bad_settings", name=name)).reason.startswith(reason)
+
+
+def test_a_setting_of_any_type_that_reads_text_is_accepted():
+    assert isinstance(load_plugin(announce("bad_settings", name="read_from_text")), LoadedPlugin)
+
+
+def test_a_class_without_all_methods_is_told_which_it_lacks():
+    result = quarantined(announce("bad_backends", noun="wal_object_store", name="half"))
+
+    assert result.reason == "its class Half lacks methods, write them: delete, get, list, put, stop"
+
+
+def test_a_factory_that_takes_other_arguments_is_told_which_it_will_get():
+    result = quarantined(announce("bad_backends", noun="wal_object_store", name="one_argument"))
+
+    assert result.reason == (
+        "its factory OneArgument(context) should take two arguments: a PluginContext and the settings"
+    )
+
+
+def test_methods_of_the_wrong_kind_are_told_all_at_once():
+    result = quarantined(announce("bad_backends", noun="wal_object_store", name="forgot_async"))
+
+    assert result.reason == "; ".join(
+        [
+            "its method get should be `async def get(...)`, as WalObjectStore has it",
+            "its method list should be `async def list(...) with a yield`, as WalObjectStore has it",
+        ]
+    )
+
+
+def test_a_listing_that_returns_a_list_is_told_to_yield():
+    result = quarantined(announce("bad_backends", noun="wal_object_store", name="returns_list"))
+
+    assert result.reason == "its method list should be `async def list(...) with a yield`, as WalObjectStore has it"
+
+
+def test_async_where_the_broker_does_not_wait_is_refused():
+    result = quarantined(announce("bad_backends", noun="coordinator_store", name="async_open"))
+
+    assert result.reason == "its method open should be `def open(...), not async`, as CoordinatorStore has it"
+
+
+def test_methods_that_only_look_like_another_kind_are_accepted():
+    result = load_plugin(announce("bad_backends", noun="wal_object_store", name="decorated"))
+
+    assert isinstance(result, LoadedPlugin)
+
+
 def test_a_name_that_differs_from_the_entry_points_is_refused():
     result = quarantined(announce("healthy", name="beast"))
 

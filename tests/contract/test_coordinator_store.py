@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from diskless_core.plugin.coordinator_store import CoordinatorStore
 from diskless_core.testing.coordinator_store import CoordinatorStoreContract, MakeStore
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_sqlite.store import SqliteCoordinatorStore
@@ -23,5 +24,8 @@ class TestSqlite(CoordinatorStoreContract):
 class TestMemory(CoordinatorStoreContract):
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        store = MemoryCoordinatorStore()
-        return lambda: store
+        return partial(_itself, MemoryCoordinatorStore())
+
+
+def _itself(store: CoordinatorStore) -> CoordinatorStore:
+    return store

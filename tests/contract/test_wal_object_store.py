@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +17,7 @@ from botocore.exceptions import ClientError
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.wal_object_store import WalObjectStore
-from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore, access_denied
 from diskless_core.testing.wal_object_store import WalObjectStoreContract
 from diskless_core.testing.wal_object_store_tools import ObjectBackDoor
 from diskless_fsspec.config import FsspecSettings
@@ -32,8 +34,21 @@ def context_in(folder: Path) -> PluginContext:
 
 
 class FolderBackDoor(ObjectBackDoor):
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
+        self.monkeypatch = monkeypatch
+
+    def protect(self, key: str) -> None:
+        """As a folder without write permission does, which the superuser is not refused by."""
+        unlink, kept = os.unlink, self.root / key
+
+        def refusing(path: str | Path, **options: Any) -> None:
+            if Path(path) == kept:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            unlink(path, **options)
+
+        self.monkeypatch.setattr(os, "unlink", refusing)
+        self.monkeypatch.setattr(os, "remove", refusing)
 
     def write(self, key: str, data: bytes) -> None:
         path = self.root / key
@@ -53,8 +68,8 @@ class TestFolder(WalObjectStoreContract):
         return LocalObjectStore(tmp_path / "wal", node_id=1, clock=CLOCK, page_objects=self.page_objects)
 
     @pytest.fixture
-    def back_door(self, tmp_path: Path) -> ObjectBackDoor:
-        return FolderBackDoor(tmp_path / "wal")
+    def back_door(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectBackDoor:
+        return FolderBackDoor(tmp_path / "wal", monkeypatch)
 
 
 class TestFolderByDefaultSettings(WalObjectStoreContract):
@@ -63,8 +78,8 @@ class TestFolderByDefaultSettings(WalObjectStoreContract):
         return make_store(context_in(tmp_path), FsspecSettings())
 
     @pytest.fixture
-    def back_door(self, tmp_path: Path) -> ObjectBackDoor:
-        return FolderBackDoor(tmp_path / "log" / "wal-objects")
+    def back_door(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectBackDoor:
+        return FolderBackDoor(tmp_path / "log" / "wal-objects", monkeypatch)
 
 
 class TestFolderThroughFsspec(WalObjectStoreContract):
@@ -79,8 +94,8 @@ class TestFolderThroughFsspec(WalObjectStoreContract):
         )
 
     @pytest.fixture
-    def back_door(self, tmp_path: Path) -> ObjectBackDoor:
-        return FolderBackDoor(tmp_path / "wal")
+    def back_door(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectBackDoor:
+        return FolderBackDoor(tmp_path / "wal", monkeypatch)
 
 
 class MemoryBackDoor(ObjectBackDoor):
@@ -183,3 +198,19 @@ class FakeBackDoor(ObjectBackDoor):
 
     def read(self, key: str) -> bytes | None:
         return self.store.objects.get(key)
+
+    def protect(self, key: str) -> None:
+        self.store.objects = GuardedObjects(self.store.objects, key)
+
+
+class GuardedObjects(dict[str, bytes]):
+    """Does not give one of them away."""
+
+    def __init__(self, objects: dict[str, bytes], kept: str) -> None:
+        super().__init__(objects)
+        self.kept = kept
+
+    def pop(self, key: str, *default: Any) -> Any:
+        if key == self.kept:
+            raise access_denied()
+        return super().pop(key, *default)

@@ -129,6 +129,8 @@ class BucketClient(WalObjectStore):
     """One broker's plugin. What it asked for happens whether or not the broker is there for the answer."""
 
     requests_are_billed = False
+    is_node_local = False
+    is_process_local = False
 
     def __init__(self, bucket: Bucket, who: str) -> None:
         self._bucket = bucket

@@ -26,6 +26,9 @@ class LentObjects:
 
 
 class _Borrowed(WalObjectStore):
+    is_node_local = True
+    is_process_local = False
+
     def __init__(self, address: str) -> None:
         self._address = address
 

@@ -44,6 +44,7 @@ class MemoryWalObjectStore(Misbehaving[Operation], WalObjectStore):
         objects: the bytes of each object by key.
     """
 
+    is_node_local = False
     is_process_local = True
 
     def __init__(self, clock: Clock, *, page_objects: int = 1000, requests_are_billed: bool = False) -> None:

@@ -61,6 +61,7 @@ class MemoryRemoteStorage(Misbehaving[Operation], RemoteStorage):
         segments: what is stored, by the id of the copy.
     """
 
+    is_node_local = False
     is_process_local = True
     can_replace_index = True
     copies_may_overlap = True

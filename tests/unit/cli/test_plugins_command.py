@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from diskless_core.cli import common
 from diskless_core.cli.main import main
+from diskless_core.plugin.discovery import installed_entry_points
 from diskless_core.plugin.manager import PluginManager
+from tests.broken_plugins.bad_backends import FACTORIES
 from tests.broken_plugins.stand_ins import announce_stand_ins
 from tests.broken_plugins.zoo import announce
 
@@ -71,6 +73,19 @@ def test_describe_shows_every_setting_with_its_type_default_and_help(diskless):
     assert "Distance between batches, in offsets." in result.stdout
 
 
+def test_describe_takes_the_name_that_everything_else_shows(diskless):
+    assert diskless("describe", "offset_assignment.animal").stdout == (
+        diskless("describe", "offset_assignment", "animal").stdout
+    )
+
+
+def test_describe_asks_for_the_name_of_a_plugin(diskless):
+    result = diskless("describe", "offset_assignment")
+
+    assert result.exit_code == 2
+    assert "offset_assignment.<name>" in result.stderr
+
+
 def test_describe_as_json_tells_how_to_set_each_setting(diskless):
     described = json.loads(diskless("describe", "offset_assignment", "animal", "--json").stdout)
 
@@ -119,16 +134,64 @@ def test_validate_as_json_counts_the_problems(diskless, bad_file):
     }
 
 
-def test_validate_accepts_a_good_file_and_says_what_it_selects(diskless, tmp_path, monkeypatch):
-    monkeypatch.setenv("DISKLESS_CONFIG_NODE_ID", "7")
-    path = tmp_path / "server.properties"
-    path.write_text("offset_assignment=animal\n", encoding="utf-8")
+@pytest.fixture
+def validate(monkeypatch, tmp_path):
+    """Run `diskless plugins validate` on some lines, with the built-in plugins and some broken ones installed."""
+    broken = [announce("bad_backends", noun="wal_object_store", name=name) for name in FACTORIES]
+    installed = [*installed_entry_points(), announce("healthy"), *broken]
+    monkeypatch.setattr(common, "discover_plugins", lambda: PluginManager(installed))
 
-    result = diskless("validate", path)
+    def run(*lines, **options):
+        path = tmp_path / "server.properties"
+        path.write_text("\n".join([f"log.dirs={tmp_path / 'data'}", *lines]), encoding="utf-8")
+        return CliRunner().invoke(main, ["plugins", "validate", str(path), *(f"--{name}" for name in options)])
+
+    return run
+
+
+def test_validate_accepts_a_good_file_and_says_what_it_selects(validate, monkeypatch):
+    monkeypatch.setenv("DISKLESS_CONFIG_NODE_ID", "7")
+
+    result = validate("offset_assignment=animal")
 
     assert result.exit_code == 0
     assert "offset_assignment=animal" in result.stdout
-    assert json.loads(diskless("validate", path, "--json").stdout)["plugins"]["wal_object_store"] == "fsspec"
+    answer = json.loads(validate("offset_assignment=animal", json=True).stdout)
+    assert answer["plugins"]["wal_object_store"] == "fsspec"
+
+
+def test_validate_leaves_the_data_alone(validate, tmp_path):
+    assert validate().exit_code == 0
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("half", "its class Half lacks methods"),
+        ("one_argument", "its factory OneArgument(context) should take two arguments"),
+        ("forgot_async", "its method get should be `async def get(...)`"),
+        ("boom", "RuntimeError: boom"),
+        ("no_store", "made object, which is no WalObjectStore"),
+        ("made_elsewhere", "its method list should be `async def list(...) with a yield`"),
+        ("silent", "it does not say is_node_local: set it in Silent"),
+    ],
+)
+def test_validate_refuses_a_plugin_that_would_not_start(validate, name, message):
+    result = validate(f"wal_object_store={name}")
+
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert f"wal_object_store={name}: " in line
+    assert f"plugin wal_object_store.{name}" in line
+    assert message in line
+
+
+def test_validate_as_json_has_the_plugin_that_would_not_start(validate):
+    answer = json.loads(validate("wal_object_store=boom", json=True).stdout)
+
+    (problem,) = answer["problems"]
+    assert (problem["key"], problem["value"]) == ("wal_object_store", "boom")
 
 
 def test_a_wrong_limit_of_plugins_is_told_before_anything_else(monkeypatch):

@@ -28,6 +28,8 @@ class SqliteObjects(WalObjectStore):
     """One connection, used by one thread."""
 
     requests_are_billed = False
+    is_node_local = True
+    is_process_local = False
 
     def __init__(self, context: PluginContext, settings: SqliteObjectsSettings) -> None:
         self._path = context.data_dir / settings.file

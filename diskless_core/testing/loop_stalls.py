@@ -1,0 +1,101 @@
+"""Finds out whether an operation blocks the event loop it runs on. Part of the contract suites of async nouns."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from diskless_core.clock import SystemClock
+
+BEAT_S = 0.001
+GRACE_S = 0.006
+"""A beat may be so late: threads of one process hand Python's interpreter on every 5 ms."""
+
+SOME_CALLS = 8
+"""So often an operation calls what it is about, that a short stall of each call adds up."""
+
+FREE_S = 0.03
+FACTOR = 2
+ROUNDS = 5
+
+_CLOCK = SystemClock()
+
+
+class Heartbeat:
+    """Beats on the running event loop. `stalled_s` is how long it was kept from it other than by work on its thread."""
+
+    def __init__(self) -> None:
+        self.stalled_s = 0.0
+
+    async def beat(self) -> None:
+        """Until cancelled."""
+        wall_s, work_s = _CLOCK.monotonic(), time.thread_time()
+        try:
+            while True:
+                await asyncio.sleep(BEAT_S)
+                wall_s, work_s = self._note(wall_s, work_s)
+        finally:
+            self._note(wall_s, work_s)
+
+    def _note(self, wall_s: float, work_s: float) -> tuple[float, float]:
+        now_wall_s, now_work_s = _CLOCK.monotonic(), time.thread_time()
+        late_s = (now_wall_s - wall_s) - (now_work_s - work_s) - BEAT_S
+        self.stalled_s += late_s if late_s > GRACE_S else 0
+        return now_wall_s, now_work_s
+
+
+class OtherLoop:
+    """A context with a heartbeat on a loop of another thread. The machine delays it too, the operation does not."""
+
+    def __init__(self) -> None:
+        self._heartbeat = Heartbeat()
+        self._loop = asyncio.new_event_loop()
+        self._beating = self._loop.create_task(self._heartbeat.beat())
+        self._thread = threading.Thread(target=self._run, name="other-loop")
+
+    @property
+    def stalled_s(self) -> float:
+        """Once the context has ended."""
+        return self._heartbeat.stalled_s
+
+    def __enter__(self) -> OtherLoop:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._beating.cancel)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._beating)
+        self._loop.close()
+
+
+async def assert_loop_goes_on(what: str, operation: Callable[[], Awaitable[object]]) -> None:
+    """The loop has turns while the operation waits: it may work on the loop's thread, but not sleep or do I/O there.
+
+    What keeps the loop waiting is compared with what keeps a loop of another thread waiting in the same time. A busy
+    machine may delay one of them more than the other, but not every time: only what blocks in all of some rounds fails.
+    Stalls of a few milliseconds are not seen.
+    """
+    least_s = float("inf")
+    for _ in range(ROUNDS):
+        heartbeat = Heartbeat()
+        with OtherLoop() as other:
+            beating = asyncio.create_task(heartbeat.beat())
+            await asyncio.sleep(0)
+            try:
+                await operation()
+            finally:
+                beating.cancel()
+                with suppress(asyncio.CancelledError):
+                    await beating
+        blocked_s = heartbeat.stalled_s - FACTOR * other.stalled_s
+        if blocked_s < FREE_S:
+            return
+        least_s = min(least_s, blocked_s)
+    raise AssertionError(f"{what} blocks the event loop: each of {ROUNDS} times for at least {least_s:.3f} s")
