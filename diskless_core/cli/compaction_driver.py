@@ -14,7 +14,7 @@ from diskless_core.admin.compaction import CompactionAnswer
 from diskless_core.admin.driver import LendBody
 from diskless_core.broker.compaction import backend_sources, compaction_obstacle
 from diskless_core.cli.admin_client import AdminClientError
-from diskless_core.cli.common import load_or_exit
+from diskless_core.cli.common import fail, load_or_exit
 from diskless_core.cli.compaction_progress import Show
 from diskless_core.cli.lent_job_client import LentJobClient
 from diskless_core.cli.remote_job import RemoteJob
@@ -46,6 +46,8 @@ class DriverBackends(RemoteStorages):
         made = cls.configured(config, overrides)
         if master is None:
             return made
+        if not made.has_master:
+            fail(f"the engine {made.engine_name} has no --master: give --engine spark, or another one that has")
         return made.reloaded(config, [*overrides, f"{SEGMENT_COMPACTION.name}.{made.engine_name}.master={master}"])
 
     def reloaded(self, config: Path | None, overrides: Sequence[str]) -> Self:
@@ -57,6 +59,12 @@ class DriverBackends(RemoteStorages):
     def engine_name(self) -> str:
         """As it is installed."""
         return self._loaded.plugins[SEGMENT_COMPACTION.name].descriptor.name
+
+    @property
+    def has_master(self) -> bool:
+        """Whether the engine can be told where to run its tasks."""
+        fields = self._loaded.plugins[SEGMENT_COMPACTION.name].descriptor.settings.model_fields
+        return "master" in {field.alias or name for name, field in fields.items()}
 
     def engine(self) -> SegmentCompaction:
         """The engine, with its settings."""

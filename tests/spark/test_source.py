@@ -166,7 +166,7 @@ def test_filters_options_and_columns_say_what_is_read(spark: SparkSession, read,
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"wal_object_store.fsspec.ulr": "file:///x"}, "did you mean wal_object_store.fsspec.url"),
         ({"startingOffsets": '{"orders": {"0": 5}}'}, "orders-1 is not named"),
-        ({"startingTimestamp": str(FIRST_MS * 2)}, "no record of that time or later"),
+        ({"startingTimestamp": str(FIRST_MS * 2)}, "startingTimestamp: orders-0 has no record of that time"),
         ({"endingOffsets": f'{{"orders": {{"0": {EACH + 1}, "1": 0, "2": 0}}}}'}, f"ends before {EACH}"),
     ],
 )
@@ -187,6 +187,15 @@ def run_stream(spark: SparkSession, world: World, out: Path, **options: str) -> 
     )
     assert query.awaitTermination(60)
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+@pytest.mark.parametrize("columns", [None, "value BINARY"], ids=["at load", "at start"])
+def test_what_a_stream_cannot_do_is_a_clear_error(spark: SparkSession, read, world: World, columns) -> None:
+    reader = spark.readStream.format("diskless").options(**world.options(startingOffset="earliest"))
+    with pytest.raises(PySparkException, match="did you mean startingOffsets") as raised:  # noqa: PT012 - either can
+        frame = (reader if columns is None else reader.schema(columns)).load()
+        frame.writeStream.format("noop").start().awaitTermination(60)
+    assert "UnboundLocalError" not in str(raised.value)
 
 
 def test_a_stream_goes_on_where_it_stopped_within_its_limit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +76,7 @@ class Losses:
 def resumed(
     position: Position, topic_ids: Mapping[str, str], extents: Mapping[Place, Extent], losses: Losses
 ) -> Position:
-    """A position for the topics that have these names now.
+    """A position for the topics that have these names now, other ones left as they are.
 
     One that was created anew is read from its beginning. What may have been left of the old one is a loss.
     """
@@ -95,7 +95,26 @@ def resumed(
     return Position(topic_ids={**position.topic_ids, **anew}, offsets={**kept, **begun})
 
 
-def resolve(name: str, at: At, extents: Mapping[Place, Extent], by_time: Mapping[Place, int | None]) -> Offsets:
+def without_gone(
+    position: Position, extents: Mapping[Place, Extent], wants: Callable[[Place], bool], losses: Losses
+) -> Position:
+    """A position without what is wanted and not there any more. That is a loss, for there may be more than it knows.
+
+    What is not wanted stays: a query that wants it again goes on where it was.
+    """
+    gone = sorted(place for place in position.offsets if place not in extents and wants(place))
+    words = "what was not read of it is gone"
+    there = {place.topic for place in extents}
+    for topic in dict.fromkeys(place.topic for place in gone if place.topic not in there):
+        losses.add_topic(topic, f"it was deleted; {words}")
+    for place in gone:
+        if place.topic in there:
+            losses.add(place, f"it does not exist any more; {words}")
+    kept = {place: offset for place, offset in position.offsets.items() if place not in gone}
+    return Position(topic_ids=position.topic_ids, offsets=kept)
+
+
+def resolve(at: At, extents: Mapping[Place, Extent], by_time: Mapping[Place, int | None]) -> Offsets:
     """Offsets for what is asked for. Those by time are looked up before: None where no record is so late.
 
     Raises:
@@ -108,7 +127,7 @@ def resolve(name: str, at: At, extents: Mapping[Place, Extent], by_time: Mapping
         if absent or unknown:
             place = (absent or unknown)[0]
             why = "is not named: all partitions have to be" if absent else "is named, but is not read"
-            raise SourceOptionError(f"{name}: the partition {place.topic}-{place.partition} {why}")
+            raise SourceOptionError(f"{at.option}: the partition {place.topic}-{place.partition} {why}")
     return {place: _resolve(at, place, extent, by_time) for place, extent in extents.items()}
 
 

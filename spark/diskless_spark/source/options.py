@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -78,6 +79,11 @@ class Subscription:
         """The topics that are named; none with a pattern."""
         return self.topics or tuple(sorted({place.topic for place in self.places}))
 
+    def chooses(self, topic: str) -> bool:
+        """Whether it names a topic, or its pattern matches the whole name."""
+        names = self.names()
+        return topic in names if names else re.fullmatch(self.pattern, topic) is not None
+
     def wants(self, place: Place) -> bool:
         """Whether a partition of a topic that was asked for belongs to it."""
         return not self.places or place in self.places
@@ -88,12 +94,14 @@ class At:
     """Where to begin or to end in each partition.
 
     Attributes:
+        option: the name of the option that says so.
         default: an offset for partitions that are not named, None if all have to be.
         offsets: by partition; -2 is the earliest, -1 the latest.
         timestamps_ms: by partition; the first record of that time or later.
         timestamp_ms: the same for all.
     """
 
+    option: str
     default: int | None = None
     offsets: Mapping[Place, int]
     timestamps_ms: Mapping[Place, int]
@@ -155,6 +163,23 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         snapshot=snapshot,
         settings={key: value for key, value in given.items() if _is_setting(key)},
     )
+
+
+def check(options: Mapping[str, str]) -> None:
+    """Check the options of a query of which it is not known yet whether it is a stream.
+
+    Raises:
+        SourceOptionError: they can be used for neither kind; told is what the likelier one has against them.
+    """
+    given = {key.lower() for key in options}
+    seems_stream = any(name.lower() in given for name in _OF_STREAMS)
+    try:
+        parse(options, is_stream=seems_stream)
+    except SourceOptionError as error:
+        try:
+            parse(options, is_stream=not seems_stream)
+        except SourceOptionError:
+            raise error from None
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:
@@ -280,7 +305,7 @@ def _subscription(read: _Read) -> Subscription:
         case "subscribe":
             return Subscription(topics=_topics(text))
         case "subscribePattern":
-            return Subscription(pattern=text)
+            return Subscription(pattern=_pattern(text))
         case _:
             return Subscription(places=_places(read.json("assign")))
 
@@ -290,6 +315,20 @@ def _topics(text: str) -> tuple[str, ...]:
     if not topics:
         raise SourceOptionError("subscribe: it names no topic")
     return topics
+
+
+def _pattern(text: str) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text)
+    except re.error as error:
+        raise SourceOptionError(f"subscribePattern: {text!r} is no regular expression: {error}") from None
+    except FutureWarning as ambiguous:
+        raise SourceOptionError(
+            f"subscribePattern: {text!r} does not mean the same everywhere: {ambiguous}; put a backslash before it"
+        ) from None
+    return text
 
 
 def _places(found: Any) -> frozenset[Place]:
@@ -314,21 +353,22 @@ def _is_list_of_partitions(found: Any) -> bool:
 
 def _at(read: _Read, side: str, default: int, *, forbidden: int | None) -> At:
     """By time for all, by time for each, by offset: of several, the first one holds, as for Spark's Kafka source."""
-    timestamp_ms = read.timestamp_ms(f"{side}Timestamp")
+    name = f"{side}Timestamp"
+    timestamp_ms = read.timestamp_ms(name)
     if timestamp_ms is not None:
-        return At(timestamp_ms=timestamp_ms, offsets={}, timestamps_ms={})
+        return At(option=name, timestamp_ms=timestamp_ms, offsets={}, timestamps_ms={})
     name = f"{side}OffsetsByTimestamp"
     if read.has(name):
         times = {place: _timestamp(name, value) for place, value in read.by_place(name).items()}
-        return At(timestamps_ms=times, offsets={})
+        return At(option=name, timestamps_ms=times, offsets={})
     name = f"{side}Offsets"
     words = {"earliest": EARLIEST, "latest": LATEST}
     text = read.text(name).lower()
     offset = words.get(text, default)
     if text and text not in words:
-        return At(offsets=_offsets(name, read.by_place(name), forbidden), timestamps_ms={})
+        return At(option=name, offsets=_offsets(name, read.by_place(name), forbidden), timestamps_ms={})
     _forbid(name, [offset], forbidden)
-    return At(default=offset, offsets={}, timestamps_ms={})
+    return At(option=name, default=offset, offsets={}, timestamps_ms={})
 
 
 def _offsets(name: str, offsets: Mapping[Place, int], forbidden: int | None) -> Mapping[Place, int]:
@@ -341,8 +381,8 @@ def _offsets(name: str, offsets: Mapping[Place, int], forbidden: int | None) -> 
 
 def _forbid(name: str, offsets: Sequence[int], forbidden: int | None) -> None:
     if forbidden in offsets:
-        word = "the latest offset (-1)" if forbidden == LATEST else "the earliest offset (-2)"
-        raise SourceOptionError(f"{name}: a query cannot begin or end there: {word}")
+        where = "begin at the latest" if forbidden == LATEST else "end at the earliest"
+        raise SourceOptionError(f"{name}: a batch query cannot {where} offset ({forbidden})")
 
 
 def _timestamp(name: str, value: int) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -25,7 +26,15 @@ from diskless_spark.source import offsets, planning, tables
 from diskless_spark.source.connection import connect
 from diskless_spark.source.decoding import Place, PlainBatch, decode, plain_batch
 from diskless_spark.source.filters import Bounds
-from diskless_spark.source.layouts import Layouts
+from diskless_spark.source.layouts import (
+    PATIENCE_S,
+    PLAN_PATIENCE_S,
+    AbsentError,
+    Layouts,
+    absent_of,
+    still_there,
+    those_there,
+)
 from diskless_spark.source.offsets import NOWHERE, Extent, Losses, Position, Span
 from diskless_spark.source.options import (
     BACKEND_NOUNS,
@@ -33,6 +42,7 @@ from diskless_spark.source.options import (
     Missing,
     SourceOptionError,
     SourceOptions,
+    check,
     includes_headers,
     parse,
 )
@@ -44,6 +54,8 @@ from diskless_spark.source.triggers import TriggerGate
 
 ROWS_BYTES = 4 << 20
 """Bytes of records that become one Arrow batch, about: so many stay in the processor's caches."""
+
+_log = logging.getLogger(__name__)
 
 _FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _LOOKUPS = 16
@@ -80,23 +92,33 @@ class DisklessDataSource(DataSource):
         return "diskless"
 
     def schema(self) -> StructType:
+        check(self.options)
         return tables.full_schema(include_headers=includes_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchQuery(parse(self.options, is_stream=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's name
-        return StreamQuery(parse(self.options, is_stream=True), schema)
+        try:
+            return StreamQuery(parse(self.options, is_stream=True), schema)
+        except Exception as error:
+            # PySpark tells of no error that is raised here, but that there is no reader to stop.
+            return RefusedStream(error)
 
 
 class _Query:
     """What both kinds of queries have. It is sent to executors, for `rows`."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, *, is_stream: bool) -> None:
         self.options = options
         self.schema = tables.arrow_schema(schema)
         self.connection = connect(options)
-        self.layouts = Layouts(connection=self.connection, kind=options.snapshot)
+        self.layouts = Layouts(
+            connection=self.connection,
+            kind=options.snapshot,
+            patience_s=PATIENCE_S if is_stream else PLAN_PATIENCE_S,
+            is_stream=is_stream,
+        )
         self.policy = LossPolicy(fail=options.fail_on_data_loss)
 
     def rows(self, task: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -107,7 +129,7 @@ class _Query:
         with Stores(self.connection) as stores:
             together: list[PlainBatch] = []
             size = 0
-            for batch in BatchReader(stores, self.layouts, self.policy).read(task.pieces):
+            for batch in BatchReader(stores, self.layouts.patient(), self.policy).read(task.pieces):
                 plain = plain_batch(*batch)
                 if together and size + len(plain.records) > ROWS_BYTES:
                     yield decode(together, self.schema)
@@ -118,7 +140,7 @@ class _Query:
                 yield decode(together, self.schema)
 
     def resolve(
-        self, name: str, at: At, layouts: Sequence[PartitionLayout], missing: Missing = Missing.IS_THE_END
+        self, at: At, layouts: Sequence[PartitionLayout], missing: Missing = Missing.IS_THE_END
     ) -> offsets.Offsets:
         """The offsets that `at` means in partitions as they are."""
         extents = extents_of(layouts)
@@ -126,10 +148,10 @@ class _Query:
         late = sorted(place for place, offset in by_time.items() if offset is None)
         if late and missing is Missing.IS_AN_ERROR:
             raise SourceOptionError(
-                f"{name}: {late[0].topic}-{late[0].partition} has no record of that time or later; with "
+                f"{at.option}: {late[0].topic}-{late[0].partition} has no record of that time or later; with "
                 "startingOffsetsByTimestampStrategy=latest, it is read from its end on"
             )
-        return offsets.resolve(name, at, extents, by_time)
+        return offsets.resolve(at, extents, by_time)
 
     def _by_time(self, at: At, layouts: Sequence[PartitionLayout]) -> Mapping[Place, int | None]:
         wanted = [(layout, at.timestamps_ms.get(place_of(layout), at.timestamp_ms)) for layout in layouts]
@@ -161,7 +183,7 @@ class BatchQuery(_Query, DataSourceReader):
     """One read of what there is when it is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+        super().__init__(options, schema, is_stream=False)
         self._bounds = Bounds()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - PySpark's name
@@ -170,8 +192,8 @@ class BatchQuery(_Query, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         layouts = self.layouts.of(self.options.subscription)
-        starts = self.resolve("startingOffsets", self.options.starting, layouts, self.options.starting_missing)
-        ends = self.resolve("endingOffsets", self.options.ending, layouts)
+        starts = self.resolve(self.options.starting, layouts, self.options.starting_missing)
+        ends = self.resolve(self.options.ending, layouts)
         losses = Losses()
         wanted = offsets.spans(starts, ends, extents_of(layouts), losses)
         self.policy.report(losses)
@@ -188,22 +210,24 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
         _known: the partitions as they were when they were looked at last, and where their records from `_known_from`
             on are.
         _last: those that a stream ends with (`availableNow`).
+        _absent: what it goes on without.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+        super().__init__(options, schema, is_stream=True)
         self._known: Sequence[PartitionLayout] = ()
         self._known_from = NOWHERE
         self._last: Sequence[PartitionLayout] | None = None
+        self._absent: frozenset[str] = frozenset()
         self._clock = SystemClock()
         least = options.min_offsets_per_trigger
         delay_ms = options.max_trigger_delay_ms
         self._gate = None if least is None else TriggerGate(min_offsets=least, max_delay_ms=delay_ms)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        layouts = self._look()
-        at, missing = self.options.starting, self.options.starting_missing
-        begin = self.resolve("startingOffsets", at, layouts, missing)
+        layouts = self.layouts.of(self.options.subscription)
+        self._known, self._known_from = layouts, NOWHERE
+        begin = self.resolve(self.options.starting, layouts, self.options.starting_missing)
         return Position(topic_ids=topic_ids_of(layouts), offsets=begin).noted()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - PySpark's name
@@ -219,14 +243,19 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _end_of(self._known).noted() or None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        """Where the next micro-batch ends. A partition that is new begins at its first record."""
+        """Where the next micro-batch ends. A partition that is new begins at its first record.
+
+        One that is gone has no end, and may have had more records than were known.
+        """
         begun = Position.from_noted(start)
         layouts = self._look(begun) if self._last is None else self._last
         last, extents = _end_of(layouts), extents_of(layouts)
         losses = Losses()
-        here = offsets.resumed(begun, last.topic_ids, extents, losses)
+        resumed = offsets.resumed(begun, last.topic_ids, extents, losses)
+        here = offsets.without_gone(resumed, extents, self._wants, losses)
         self.policy.report(losses)
-        # A partition that is gone, or ends before, stays: whether that is a loss is said when it is read.
+        self._report_absent(layouts, begun)
+        # A partition that ends before stays: whether that is a loss is said when it is read.
         places = {*last.offsets, *here.offsets}
         ends = {place: max(last.offsets.get(place, 0), here.offsets.get(place, 0)) for place in places}
         begins = {place: extent.start for place, extent in extents.items()} | dict(here.offsets)
@@ -237,11 +266,14 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position(topic_ids={**here.topic_ids, **last.topic_ids}, offsets=ends).noted()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What was planned, whatever the subscription has become meanwhile."""
         ended = Position.from_noted(end)
         losses = Losses()
         begun = offsets.resumed(Position.from_noted(start), ended.topic_ids, {}, losses)
         if not self._covers(begun, ended):
-            self._look(begun)
+            behind = {place: begun.of(place, ended.topic_ids[place.topic]) for place in ended.offsets}
+            self._known_from = Position(topic_ids=ended.topic_ids, offsets=behind)
+            self._known = still_there(self.layouts, self._known_from)
         wanted = offsets.spans(begun.offsets, ended.offsets, self._extents(ended.topic_ids), losses)
         self.policy.report(losses)
         return self.plan(self._known, wanted)
@@ -256,8 +288,26 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return not self._gate.opens(count, int(self._clock.monotonic() * 1000))
 
     def _look(self, position: Position = NOWHERE) -> Sequence[PartitionLayout]:
-        self._known, self._known_from = self.layouts.of(self.options.subscription, position), position
+        self._known, self._known_from = those_there(self.layouts, self.options.subscription, position), position
         return self._known
+
+    def _wants(self, place: Place) -> bool:
+        return self.options.subscription.chooses(place.topic) and self.options.subscription.wants(place)
+
+    def _report_absent(self, layouts: Sequence[PartitionLayout], begun: Position) -> None:
+        """Say what the subscription names and nobody knows, once, but for what was lost just now.
+
+        Raises:
+            AbsentError: there is such a thing, and the policy is to fail.
+        """
+        absent = absent_of(self.options.subscription, layouts)
+        words = f"there is no {', '.join(absent)}"
+        if absent and self.policy.fail:
+            raise AbsentError(f"{words}. With failOnDataLoss=false, the query goes on with what there is")
+        lost = {*begun.topic_ids, *(f"{place.topic}-{place.partition}" for place in begun.offsets)}
+        if set(absent) - self._absent - lost:
+            _log.warning("%s, and the query goes on without", words)
+        self._absent = frozenset(absent)
 
     def _extents(self, topic_ids: Mapping[str, str]) -> dict[Place, Extent]:
         """Of the partitions of these topics, not of others with their names."""
@@ -274,7 +324,20 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
             known_from = self._known_from.of(place, topic_id)
             return extent is not None and end <= extent.end and known_from <= begun.of(place, topic_id)
 
-        return all(is_known(place, end) for place, end in ended.offsets.items())
+        return all(is_known(place, end) for place, end in ended.offsets.items() if begun.offsets.get(place, 0) < end)
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a stream that cannot be read, and says why as soon as it is asked for anything."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise self._error
+
+    getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse  # noqa: N815 - PySpark's names
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - PySpark's name
 
 
 def _end_of(layouts: Sequence[PartitionLayout]) -> Position:

@@ -39,15 +39,18 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning_and_others_go_
 
 def test_words_numbers_and_times():
     def resolve(at: At, by_time=None):
-        return offsets.resolve("startingOffsets", at, EXTENTS, by_time or {})
+        return offsets.resolve(at, EXTENTS, by_time or {})
 
-    assert resolve(At(default=EARLIEST, offsets={}, timestamps_ms={})) == {A: 10, B: 0}
-    assert resolve(At(offsets={A: LATEST, B: 2}, timestamps_ms={})) == {A: 20, B: 2}
-    assert resolve(At(timestamp_ms=7, offsets={}, timestamps_ms={}), {A: 12, B: None}) == {A: 12, B: 5}
+    assert resolve(At(option="startingOffsets", default=EARLIEST, offsets={}, timestamps_ms={})) == {A: 10, B: 0}
+    assert resolve(At(option="startingOffsets", offsets={A: LATEST, B: 2}, timestamps_ms={})) == {A: 20, B: 2}
+    assert resolve(At(option="startingOffsets", timestamp_ms=7, offsets={}, timestamps_ms={}), {A: 12, B: None}) == {
+        A: 12,
+        B: 5,
+    }
     with pytest.raises(SourceOptionError, match="t-1 is not named"):
-        resolve(At(offsets={A: 1}, timestamps_ms={}))
+        resolve(At(option="startingOffsets", offsets={A: 1}, timestamps_ms={}))
     with pytest.raises(SourceOptionError, match="x-0 is named, but is not read"):
-        resolve(At(offsets={A: 1, B: 1, Place("x", 0): 1}, timestamps_ms={}))
+        resolve(At(option="startingOffsets", offsets={A: 1, B: 1, Place("x", 0): 1}, timestamps_ms={}))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diskless_spark.source.decoding import Place
-from diskless_spark.source.options import EARLIEST, LATEST, Missing, SourceOptionError, parse
+from diskless_spark.source.options import EARLIEST, LATEST, Missing, SourceOptionError, check, parse
 
 
 def batch(**options: str):
@@ -77,6 +77,8 @@ def test_settings_of_backends_are_kept_apart():
         ({"subscribe": "a", "assign": "{}"}, "assign and subscribe"),
         ({}, "there is none"),
         ({"subscribe": " ,"}, "names no topic"),
+        ({"subscribePattern": "a("}, r"^subscribePattern: 'a\(' is no regular expression: missing \)"),
+        ({"subscribePattern": "[[:alpha:]]+"}, "^subscribePattern: .* does not mean the same everywhere"),
         ({"assign": '{"a": []}'}, "of the form"),
         ({"assign": '{"a": [true]}'}, "of the form"),
         ({"assign": "x"}, "no JSON"),
@@ -84,9 +86,9 @@ def test_settings_of_backends_are_kept_apart():
         ({"subscribe": "a", "kafka.bootstrap.servers": "b:1"}, "reads the bucket"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "no meaning for a batch query"),
         ({"subscribe": "a", "minOffsetsPerTrigger": "5"}, "no meaning for a batch query"),
-        ({"subscribe": "a", "startingOffsets": "latest"}, "cannot begin or end there"),
-        ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot begin or end there"),
-        ({"subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "cannot begin or end there"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "cannot begin at the latest offset"),
+        ({"subscribe": "a", "endingOffsets": "earliest"}, "cannot end at the earliest offset"),
+        ({"subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "cannot end at the earliest offset"),
         ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "no offset"),
         ({"subscribe": "a", "startingOffsets": '{"a": {"x": 1}}'}, "of the form"),
         ({"subscribe": "a", "startingOffsets": "first"}, "no JSON"),
@@ -106,3 +108,32 @@ def test_bad_ones(options, message):
 def test_a_stream_has_no_end(name):
     with pytest.raises(SourceOptionError, match="no meaning for a stream"):
         parse({"subscribe": "a", name: "1"}, is_stream=True)
+
+
+def test_each_time_and_offset_knows_the_option_that_says_so():
+    names = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+    values = ("5", '{"a": {"0": 9}}', '{"a": {"0": 4}}')
+    for name, value in zip(names, values, strict=True):
+        assert batch(**{name: value}).starting.option == name
+    assert (batch().starting.option, batch().ending.option) == ("startingOffsets", "endingOffsets")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffset": "latest"}, "did you mean startingOffsets"),
+        ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger: it has to be a whole number"),
+        ({"endingTimestamp": "later"}, "endingTimestamp: it has to be a whole number"),
+        ({"minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"}, "is more than"),
+    ],
+)
+def test_what_no_kind_of_query_can_use_is_told_before_one_begins(options, message):
+    with pytest.raises(SourceOptionError, match=message):
+        check({"subscribe": "a"} | options)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"startingOffsets": "latest"}, {"endingOffsets": "latest"}, {"maxOffsetsPerTrigger": "1"}]
+)
+def test_what_one_kind_of_query_can_use_is_left_to_it(options):
+    check({"subscribe": "a"} | options)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from diskless_core.clock import SystemClock, uuid_text
 from diskless_spark.source import tables
+from diskless_spark.source.layouts import AbsentError
 from diskless_spark.source.options import parse
 from diskless_spark.source.reading import LostRecordsError
 from diskless_spark.source.source import StreamQuery
@@ -31,14 +34,16 @@ class Stream:
     """A query on a world with one partition, and what Spark would ask of it."""
 
     def __init__(self, **options: str) -> None:
-        self.options = parse({"subscribePattern": "t", "startingOffsets": "earliest"} | options, is_stream=True)
         self.world = World()
         self.clock = Clock()
-        self.start()
+        self.start(**({} if options.keys() & {"subscribe", "assign"} else {"subscribePattern": "t"}) | options)
         self.add(3)
         self.position = self.query.initialOffset()
 
-    def start(self) -> None:
+    def start(self, **options: str) -> None:
+        """Begin, or go on as after a restart, with other options if there are any."""
+        if options:
+            self.options = parse({"startingOffsets": "earliest"} | options, is_stream=True)
         self.query = StreamQuery(self.options, tables.full_schema(include_headers=False))
         self.query.layouts = self.world
         self.query._clock = self.clock
@@ -48,6 +53,13 @@ class Stream:
         layout = self.world.layouts.get(partition)
         end = 0 if layout is None else layout.end_offset
         self.world.put(f"wal/{partition}-{end}", (partition, end, [1] * count))
+
+    def add_topic(self, name: str, partition: int, count: int) -> None:
+        """Another topic, with one partition whose index no other topic has."""
+        self.add(count, partition)
+        layout = self.world.layouts[partition]
+        other = layout.partition._replace(topic=name, topic_id=uuid.UUID(int=100 + partition))
+        self.world.layouts[partition] = replace(layout, partition=other)
 
     def create_topic_anew(self) -> None:
         self.world.layouts = {index: with_other_topic(World.empty(index)) for index in self.world.layouts}
@@ -198,12 +210,109 @@ def test_a_stream_asks_for_what_lies_behind_it():
     assert stream.known() == [3, 5]
 
 
-def test_a_topic_that_is_not_there_keeps_its_place():
+BOTH = pytest.mark.parametrize(
+    "chosen",
+    [{"subscribePattern": "t|u"}, {"subscribe": "t,u"}, {"assign": '{"t": [0], "u": [7]}'}],
+    ids=lambda chosen: next(iter(chosen)),
+)
+OTHER = uuid_text(uuid.UUID(int=107))
+
+
+def with_two_topics(**options: str) -> Stream:
+    """A stream that has read three of eight records of `u`, and one of three of `t`."""
     stream = Stream()
+    stream.add_topic("u", 7, 8)
+    stream.start(**options)
+    stream.position = noted(OLD, 1) | {"u": {"id": OTHER, "offsets": {"7": 3}}}
+    return stream
+
+
+@BOTH
+@pytest.mark.parametrize("is_ending", [False, True], ids=["running", "availableNow"])
+@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "2"}], ids=["", "backlog"])
+def test_a_topic_that_was_deleted_ends_a_stream(chosen, is_ending, limits):
+    stream = with_two_topics(**chosen, **limits)
+    if not is_ending:
+        assert stream.go_on()
+    del stream.world.layouts[7]
+    if is_ending:
+        stream.query.prepareForTriggerAvailableNow()
+    with pytest.raises(LostRecordsError, match=r"u: it was deleted; what was not read.*With failOnDataLoss=false"):
+        stream.go_on()
+
+
+def test_so_does_one_of_which_all_was_read_that_was_known():
+    stream = Stream()
+    assert stream.go_on() == [(0, 0, 3)]
+    stream.world.layouts = {}
+    with pytest.raises(LostRecordsError, match="t: it was deleted"):
+        stream.go_on()
+
+
+@BOTH
+def test_or_a_stream_goes_on_without_it_if_that_is_allowed(chosen, caplog):
+    stream = with_two_topics(**chosen, failOnDataLoss="false")
+    deleted = stream.world.layouts.pop(7)
+    with caplog.at_level(logging.WARNING):
+        assert stream.go_on() == [(0, 1, 3)]
+        stream.add(1)
+        assert stream.go_on() == [(0, 3, 4)]
+        stream.start()
+        assert stream.go_on() == []
+    assert stream.position == noted(OLD, 4)
+    assert caplog.text.count("u: it was deleted") == 1
+    stream.world.layouts[7] = with_other_topic(deleted)
+    assert stream.go_on() == [(7, 0, 8)]
+
+
+def test_a_partition_that_vanishes_from_its_topic_is_lost(caplog):
+    stream = Stream()
+    stream.add(2, partition=1)
     stream.go_on()
-    gone, stream.world.layouts = stream.world.layouts, {}
+    del stream.world.layouts[1]
+    with pytest.raises(LostRecordsError, match=r"^t-1: it does not exist any more; what was not read of it is gone"):
+        stream.go_on()
+    stream.start(subscribePattern="t", failOnDataLoss="false")
     assert stream.go_on() == []
     assert stream.position == noted(OLD, 3)
-    stream.world.layouts = gone
-    stream.add(2)
-    assert stream.go_on() == [(0, 3, 5)]
+    assert "t-1: it does not exist" in caplog.text
+
+
+@pytest.mark.parametrize("remaining", [{"subscribe": "t"}, {"subscribePattern": "t.*"}, {"assign": '{"t": [0]}'}])
+def test_a_topic_that_is_not_wanted_any_more_is_no_loss_and_keeps_its_place(remaining):
+    stream = with_two_topics(subscribe="t,u")
+    stream.start(**remaining)
+    before = stream.position
+    assert stream.go_on() == [(0, 1, 3)]
+    assert stream.position["u"] == before["u"]
+    del stream.world.layouts[7]
+    stream.add(1)
+    assert stream.go_on() == [(0, 3, 4)]
+
+
+def test_what_was_planned_is_read_although_it_is_not_wanted_any_more():
+    stream = with_two_topics(subscribe="t,u")
+    planned = stream.query.latestOffset(stream.position, stream.limit)
+    stream.start(subscribe="t")
+    tasks = stream.query.partitions(stream.position, planned)
+    assert [(piece.place.topic, piece.start) for task in tasks for piece in task.pieces] == [("t", 1), ("u", 3)]
+    del stream.world.layouts[7]
+    stream.start()
+    with pytest.raises(LostRecordsError, match="u-7: it does not exist any more"):
+        stream.query.partitions(stream.position, planned)
+
+
+def test_a_topic_that_never_was_is_an_error_or_left_out_with_one_warning(caplog):
+    stream = Stream()
+    stream.go_on()
+    for fail in ("true", "false"):
+        stream.start(subscribe="t,other", failOnDataLoss=fail)
+        with pytest.raises(AbsentError, match="there is no other"):
+            stream.query.initialOffset()
+        if fail == "true":
+            with pytest.raises(AbsentError, match=r"there is no other\. With failOnDataLoss=false"):
+                stream.go_on()
+    for _ in range(2):
+        stream.add(1)
+        assert len(stream.go_on()) == 1
+    assert caplog.text.count("there is no other, and the query goes on without") == 1

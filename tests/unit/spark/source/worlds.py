@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
-from diskless_spark.source.layouts import LayoutError
+from diskless_spark.source.layouts import AbsentError, absent_of
 from diskless_spark.source.offsets import NOWHERE, Position
 from diskless_spark.source.options import SnapshotKind, Subscription
 from diskless_spark.source.planning import place_of
@@ -43,15 +42,14 @@ class World:
 
     def of(self, subscription: Subscription, position: Position = NOWHERE) -> list[PartitionLayout]:
         self.asked += 1
-        names = set(subscription.names())
-        if names - {layout.partition.topic for layout in self.layouts.values()}:
-            raise LayoutError("there is no such topic")
-        chosen = names.__contains__ if names else re.compile(subscription.pattern).fullmatch
-        return [
+        found = [
             _from(layout, position.of(place_of(layout), uuid_text(layout.partition.topic_id)))
             for layout in self.layouts.values()
-            if chosen(layout.partition.topic) and subscription.wants(place_of(layout))
+            if subscription.chooses(layout.partition.topic) and subscription.wants(place_of(layout))
         ]
+        if absent := absent_of(subscription, found):
+            raise AbsentError(f"there is no {', '.join(absent)}")
+        return found
 
     def put(self, key: str, *batches: tuple[int, int, Sequence[int]], append_time_ms: int | None = None) -> None:
         """An object with a batch each for (partition, base offset, timestamps), and the layouts with them behind."""
