@@ -92,7 +92,8 @@ class Metrics:
         self.connections = self._gauge("connections", "Client connections that are open.")
         self.connections_accepted = self._counter("connections_accepted", "Client connections accepted.")
         self.connections_refused = self._counter(
-            "connections_refused", "Client connections closed at once because max.connections was reached."
+            "connections_refused",
+            "Client connections closed at once because max.connections or the limit of open files was reached.",
         )
         self.frames_refused = self._counter(
             "frames_refused", "Requests too large or malformed; each closed its connection."

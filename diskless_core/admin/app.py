@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request, Response, status
+from fastapi import Depends, FastAPI, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from diskless_core.admin import models
 from diskless_core.admin.compaction import add_compaction
@@ -17,6 +18,7 @@ from diskless_core.admin.driver import add_driver
 from diskless_core.admin.errors import answer_with, error_answer
 from diskless_core.admin.layout import add_layout
 from diskless_core.admin.remote_log import add_remote_log
+from diskless_core.admin.request_checks import check_request
 from diskless_core.admin.sources import (
     OrphanScan,
     PluginSource,
@@ -38,6 +40,9 @@ from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+
+MAX_BODY_BYTES = 16 << 20
+"""Of a request. The largest that there is use for names the segments of one partition, some 400 bytes each."""
 
 _WORDS_OF_VALIDATORS = ("value_error", "assertion_error")
 _UNAVAILABLE = (
@@ -81,11 +86,14 @@ def build_app(sources: Sources) -> FastAPI:
         summary="Health, metrics, plugins and coordinators of one broker.",
         docs_url=None,
         redoc_url=None,
+        dependencies=[Depends(check_request)],
+        max_body_size=MAX_BODY_BYTES,
     )
     app.add_exception_handler(PluginError, _plugin_error)
     for error in _UNAVAILABLE:
         app.add_exception_handler(error, answer_with(status.HTTP_503_SERVICE_UNAVAILABLE))
     app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _refused)
     _add_observation(app, sources.metrics, sources.readiness)
     _add_plugins(app, sources.plugins)
     _add_coordinators(app, sources.shards, sources.orphans)
@@ -189,6 +197,14 @@ def _quarantined(plugin: QuarantinedPlugin) -> models.PluginAnswer:
 async def _plugin_error(_request: Request, error: Exception) -> JSONResponse:
     code = status.HTTP_404_NOT_FOUND if isinstance(error, PluginNotFoundError) else status.HTTP_409_CONFLICT
     return error_answer(code, str(error))
+
+
+async def _refused(_request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, HTTPException):
+        raise error
+    if error.status_code == status.HTTP_413_CONTENT_TOO_LARGE:
+        return error_answer(error.status_code, f"the body is larger than {MAX_BODY_BYTES} bytes")
+    return error_answer(error.status_code, error.detail, error.headers)
 
 
 async def _malformed(_request: Request, error: Exception) -> JSONResponse:

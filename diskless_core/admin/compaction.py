@@ -8,7 +8,8 @@ from typing import Annotated, Any, Self
 
 from fastapi import FastAPI, Query, status
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
 
 from diskless_core.admin.errors import answer_with, error_answer
 from diskless_core.admin.models import ErrorAnswer
@@ -21,7 +22,7 @@ _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer}, 503: {
 
 
 class CompactionBody(BaseModel):
-    """What is to be compacted: some topics, or all. `engine` null is the configured one.
+    """What is to be compacted: either some topics, or all. `engine` null is the configured one.
 
     With `everything` the last segments are made too although they are not full, up to the high watermark.
     """
@@ -32,6 +33,12 @@ class CompactionBody(BaseModel):
     all: bool = False
     engine: str | None = None
     everything: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if bool(self.topics) == self.all:
+            raise PydanticCustomError("topics_or_all", "either topics are named, or all is true")
+        return self
 
     def request(self) -> CompactionRequest:
         """As the compactor takes it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -10,9 +10,9 @@ from fastapi.responses import JSONResponse
 from diskless_core.admin.models import ErrorAnswer
 
 
-def error_answer(code: int, message: str) -> JSONResponse:
+def error_answer(code: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """An answer with this status."""
-    return JSONResponse(ErrorAnswer(error_code=code, message=message).model_dump(), status_code=code)
+    return JSONResponse(ErrorAnswer(error_code=code, message=message).model_dump(), status_code=code, headers=headers)
 
 
 def answer_with(code: int) -> Callable[[Request, Exception], Awaitable[JSONResponse]]:

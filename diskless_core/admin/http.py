@@ -39,9 +39,9 @@ class AdminServer:
 
     @property
     def port(self) -> int:
-        """The port that was bound. Valid once `start` has returned."""
+        """The port that was bound."""
         if self._socket is None:
-            raise RuntimeError("the admin server has not been started")
+            raise RuntimeError("the admin server has not been bound")
         port: int = self._socket.getsockname()[1]
         return port
 
@@ -50,8 +50,8 @@ class AdminServer:
         """Where the server can be asked, as `http://host:port`."""
         return str(Listener(self._listener.name, self._listener.host, self.port))
 
-    async def start(self) -> None:
-        """Bind, and begin to serve. Requests that come in before the server is imported wait for it.
+    def bind(self) -> None:
+        """Take the address. Requests that come in before `start` wait for it.
 
         Raises:
             OSError: the address can't be bound.
@@ -60,20 +60,25 @@ class AdminServer:
         address = (self._listener.host, self._listener.port)
         self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
         self._socket.setblocking(False)
+
+    def start(self) -> None:
+        """Begin to serve at the address that was bound. Requests that come in before the server is imported wait."""
+        if self._socket is None:
+            raise RuntimeError("the admin server has not been bound")
         self._task = asyncio.create_task(self._serve(self._socket), name="admin server")
 
     async def stop(self) -> None:
         """Stop serving and release the port; requests under way get a second. Idempotent."""
         task, self._task = self._task, None
-        if task is None or self._socket is None:
-            return
-        if self._server is None:
-            task.cancel()
-        else:
-            self._server.should_exit = True
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        self._socket.close()
+        if task is not None:
+            if self._server is None:
+                task.cancel()
+            else:
+                self._server.should_exit = True
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._socket is not None:
+            self._socket.close()
 
     async def _serve(self, bound: socket.socket) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -13,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from diskless_core.admin.errors import error_answer
 from diskless_core.admin.models import ErrorAnswer, KafkaUuid
 from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.groups.consumer import topic_regex
+from diskless_core.groups.consumer.topic_regex import InvalidRegexError
 from diskless_core.plugin.layout_codec import CONTENT_TYPE
 from diskless_core.tiering.layouts import Layouts
 
@@ -48,15 +49,14 @@ def add_layout(app: FastAPI, layouts: Callable[[], Layouts]) -> None:
 
     async def answer(body: LayoutBody) -> Response:
         try:
-            wanted = re.compile(body.pattern) if body.pattern is not None else None
-        except re.error as error:
-            message = f"the pattern is no regular expression: {error}"
-            return error_answer(status.HTTP_422_UNPROCESSABLE_CONTENT, message)
-        everything = wanted is None and not body.topics
+            matches = topic_regex.matcher(body.pattern) if body.pattern is not None else None
+        except InvalidRegexError as error:
+            return error_answer(status.HTTP_422_UNPROCESSABLE_CONTENT, f"pattern: {error}")
+        everything = matches is None and not body.topics
         source = layouts()
         pinned = await source.pin(
             body.topics,
-            lambda name: everything or (wanted is not None and wanted.fullmatch(name) is not None),
+            lambda name: everything or (matches is not None and matches(name)),
             {
                 PartitionKey(topic_id.bytes, partition): offset
                 for topic_id, partitions in body.from_offsets.items()

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 import structlog
 
 from diskless_core.broker.arrivals import COUNTED_FROM_BYTES, Arrivals
+from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.frame_pool import Frame, FramePool
 from diskless_core.metrics import Metrics
 from diskless_core.quotas.entities import ANONYMOUS
@@ -56,7 +57,7 @@ class Server:
         arrivals: Arrivals,
         *,
         max_frame_bytes: int,
-        max_connections: Callable[[], int],
+        limit: ConnectionLimit,
         wait_for_room: Callable[[Callable[[], None]], bool],
         metrics: Metrics,
     ) -> None:
@@ -64,7 +65,7 @@ class Server:
         self.pool = pool
         self.arrivals = arrivals
         self.max_frame_bytes = max_frame_bytes
-        self.max_connections = max_connections
+        self.limit = limit
         self.wait_for_room = wait_for_room
         self.metrics = metrics
         self.receive_buffer = bytearray(RECEIVE_BYTES + _SIZE_BYTES)
@@ -114,9 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.last_active = self._loop.time()
-        if len(self._server.connections) >= self._server.max_connections():
+        if self._server.limit.refuses(len(self._server.connections), client=self.peer):
             self._server.metrics.connections_refused.inc()
-            _log.warning("a connection was refused: max.connections is reached", client=self.peer)
             self._transport.abort()
             return
         self._server.connections.add(self)

@@ -6,7 +6,7 @@ Where other nodes can have the same log, this one may lead some of the shards, o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,8 +114,12 @@ class Coordinators:
                 f"coordinators, and partitions stay with theirs. Set it to {existing} or more"
             )
 
-    async def cluster_id(self, wanted: str) -> str:
+    async def cluster_id(self, wanted: str, check_new: Callable[[], Awaitable[None]]) -> str:
         """The cluster's id, once it has one. While this node leads the cluster shard, that is `wanted` if need be.
+
+        Args:
+            check_new: called before a cluster gets its id, and so before anything is in its log. What it raises is
+                passed on.
 
         Raises:
             CoordinatorError: the cluster shard cannot be used on this node.
@@ -125,6 +129,8 @@ class Coordinators:
             if known is not None:
                 return known
             await self.cluster.until_serving()
+            if self.cluster.state.committed(CLUSTER, CLUSTER_ID) is None:
+                await check_new()
             try:
                 return await self.cluster.submit(lambda command: operations.name_cluster(command, wanted))
             except CoordinatorError:

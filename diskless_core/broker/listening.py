@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
+from diskless_core.broker import open_files
 from diskless_core.broker.arrivals import Arrivals
 from diskless_core.broker.connection import Connection, Dispatcher, Server
+from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.frame_pool import FramePool
 from diskless_core.broker.services import Endpoint
@@ -50,17 +52,19 @@ class Listening:
         max_connections: Callable[[], int],
         wait_for_room: Callable[[Callable[[], None]], bool],
     ) -> Server:
-        """What the connections of clients share."""
-        return self._server(dispatcher, max_connections, wait_for_room)
+        """What the connections of clients share. Files that are open now are taken for the broker's own."""
+        room = open_files.room_for_clients(open_files.limit(), open_files.in_use())
+        return self._server(dispatcher, ConnectionLimit(max_connections, room, self._clock), wait_for_room)
 
     def peer_server(self, dispatcher: Dispatcher) -> Server:
         """What the connections of other brokers share."""
-        return self._server(dispatcher, lambda: MAX_INT, lambda _: False)
+        unlimited = ConnectionLimit(lambda: MAX_INT, MAX_INT, self._clock)
+        return self._server(dispatcher, unlimited, lambda _: False)
 
     def _server(
         self,
         dispatcher: Dispatcher,
-        max_connections: Callable[[], int],
+        limit: ConnectionLimit,
         wait_for_room: Callable[[Callable[[], None]], bool],
     ) -> Server:
         return Server(
@@ -68,7 +72,7 @@ class Listening:
             self._pool,
             Arrivals(self._config.diskless_append_inflight_max_bytes, self._metrics),
             max_frame_bytes=self._config.socket_request_max_bytes,
-            max_connections=max_connections,
+            limit=limit,
             wait_for_room=wait_for_room,
             metrics=self._metrics,
         )

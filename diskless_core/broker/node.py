@@ -16,6 +16,7 @@ from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
 from diskless_core.broker.listening import Listening
+from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.part_settings import quota_window, retention_rules, snapshot_rules, writer_settings
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Endpoint, Services
@@ -25,6 +26,7 @@ from diskless_core.clock import Clock, uuid_text
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.machine import TOPICS
 from diskless_core.cluster.placements import shards_in_use
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.topics import Topics
@@ -87,6 +89,7 @@ class Node:
         self._listening = Listening(loaded.broker, clock, self.metrics)
         self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
         self.peers = PeerMap(loaded.broker.node_id)
+        self.cluster_id: str | None = None
         self._stack = AsyncExitStack()
         self._coordinators: Coordinators | None = None
         self._is_serving = False
@@ -214,12 +217,14 @@ class Node:
     ) -> Services:
         config, clock, metrics = self.config, self._clock, self.metrics
         wanted_id = config.cluster_id or uuid_text(clock.new_uuid())
-        cluster_id = await coordinators.cluster_id(wanted_id)
+        owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
+        cluster_id = self.cluster_id = await coordinators.cluster_id(wanted_id, owner.require_nobody)
         if config.cluster_id is not None and cluster_id != config.cluster_id:
             raise StartError(
                 f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
                 f"change cluster.id or log.dirs"
             )
+        await owner.require(cluster_id, has_topics=coordinators.cluster.state.row_count(TOPICS) > 0)
         configs = Configs(coordinators.cluster, BrokerSettings.of(config))
         quotas = QuotaManagers(quota_window(config), clock)
         topics = Topics(coordinators.cluster, coordinators.diskless, directory.coordinators, configs, clock)

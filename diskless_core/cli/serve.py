@@ -8,15 +8,16 @@ import json
 import os
 import signal
 from contextlib import AsyncExitStack
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
 import uvloop
 
 from diskless_core import logs
-from diskless_core.broker import memory
+from diskless_core.broker import memory, open_files
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.node import Node
 from diskless_core.cli.common import ConfigOption, OverrideOption, discover_plugins, fail, load_or_exit
@@ -31,6 +32,9 @@ from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+
+if TYPE_CHECKING:
+    from diskless_core.admin.http import AdminServer
 
 PROFILE_VARIABLE = "DISKLESS_PROFILE"
 """A file that gets a cProfile of the event loop's thread when the broker ends."""
@@ -70,6 +74,7 @@ def serve(
     secrets = [value for selected in loaded.plugins.values() for value in secret_values(selected.settings)]
     logs.configure(loaded.broker.log_format, loaded.broker.log_level, loaded.broker.node_id, secrets=secrets)
     memory.keep_freed_memory()
+    open_files.raise_limit()
     profile_path = os.environ.get(PROFILE_VARIABLE)
     profile = cProfile.Profile() if profile_path else None
     try:
@@ -91,20 +96,32 @@ async def _run(loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | 
         loop.add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         node = Node(loaded, plugins, SystemClock())
-        await node.start()
         stack.push_async_callback(node.stop)
+        admin = _bound_admin(node, plugins)
+        if admin is not None:
+            stack.push_async_callback(admin.stop)
+        await node.start()
         listeners = {name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in node.endpoints.items()}
-        _log.info("ready for clients", listeners=listeners, data=str(loaded.broker.data_dir.absolute()))
-        admin = await _start_admin(node, plugins, stack)
+        if admin is not None:
+            admin.start()
+        _log.info(
+            "ready for clients",
+            version=version("diskless"),
+            cluster=node.cluster_id,
+            listeners=listeners,
+            data=str(loaded.broker.data_dir.absolute()),
+            open_files_limit=open_files.limit(),
+        )
         if ready_file is not None:
-            _write_ready_file(ready_file, {"pid": os.getpid(), "listeners": listeners, "admin": admin})
+            address = admin.url if admin is not None else None
+            _write_ready_file(ready_file, {"pid": os.getpid(), "listeners": listeners, "admin": address})
         memory.settle_garbage_collector()
         await stopping.wait()
         _log.info("stopping")
     _log.info("stopped")
 
 
-async def _start_admin(node: Node, plugins: PluginManager, stack: AsyncExitStack) -> str | None:
+def _bound_admin(node: Node, plugins: PluginManager) -> AdminServer | None:
     listener = node.config.admin_listener
     if listener is None:
         return None
@@ -122,9 +139,14 @@ async def _start_admin(node: Node, plugins: PluginManager, stack: AsyncExitStack
         layouts=lambda: node.tiered_storage().layouts,
     )
     server = AdminServer(listener, sources)
-    await server.start()
-    stack.push_async_callback(server.stop)
-    return f"http://{listener.host}:{server.port}"
+    try:
+        server.bind()
+    except OSError as error:
+        raise StartError(
+            f"cannot listen on admin.listener={listener}: {error.strerror or error}. Is another broker running? "
+            f"Set it to another address, or to nothing"
+        ) from error
+    return server
 
 
 def _write_ready_file(path: Path, content: dict[str, object]) -> None:

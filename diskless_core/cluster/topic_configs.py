@@ -154,6 +154,12 @@ CONFIGS: Mapping[str, TopicConfig] = {
         check=_one_of(*_TIMESTAMP_TYPES),
         follows=(BrokerSynonym("log.message.timestamp.type"),),
     ),
+    "min.insync.replicas": TopicConfig(
+        type=ConfigType.INT,
+        help="Kept and shown, without an effect: how often data is stored is up to the object store.",
+        check=number(1, MAX_INT),
+        follows=(BrokerSynonym("min.insync.replicas"),),
+    ),
     COPY_DISABLE: TopicConfig(
         type=ConfigType.BOOLEAN,
         help="Whether no more segments are made without being asked for, although remote.storage.enable is true.",
@@ -212,7 +218,6 @@ ONLY_IN_KAFKA = frozenset(
         "max.compaction.lag.ms",
         "min.cleanable.dirty.ratio",
         "min.compaction.lag.ms",
-        "min.insync.replicas",
         "preallocate",
         "remote.log.delete.on.disable",
         "segment.index.bytes",

@@ -22,6 +22,11 @@ class LogConfig(Settings):
         description="Replication factor of a topic that is created without one. It is kept and shown; "
         "how often data is stored is up to the object store.",
     )
+    min_insync_replicas: Int = Field(
+        default=1,
+        ge=1,
+        description="Kept and shown, without an effect: how often data is stored is up to the object store.",
+    )
     auto_create_topics_enable: bool = Field(
         default=True, description="Whether a client's question for an unknown topic may create it."
     )

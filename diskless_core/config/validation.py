@@ -70,4 +70,7 @@ def _key(detail: ErrorDetails, model: type[Settings], prefix: str) -> str:
 def _message(detail: ErrorDetails) -> str:
     if detail["type"] == "value_error" and "ctx" in detail:
         return str(detail["ctx"]["error"])
+    if detail["type"] == "too_short":
+        least = detail["ctx"]["min_length"]
+        return "it needs a value" if least == 1 else f"it needs {least} values"
     return detail["msg"].replace("Input should", "it should")

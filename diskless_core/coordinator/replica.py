@@ -73,8 +73,9 @@ class Replica(Generic[RecordT]):
         if known > bounds.end:
             raise CoordinatorError(
                 f"the log of {self.id} ends at offset {bounds.end}, the store or a snapshot knows of commits "
-                f"up to {known}: the log was lost or cut. Nothing was changed: bring it back. To give up for good what "
-                f"it lacks, delete the coordinator store, and the shard's snapshots in the object store"
+                f"up to {known}: the log was lost or cut, or the snapshots are another cluster's. Nothing was changed: "
+                f"bring the log back, or set diskless.wal.object.prefix to one that no other cluster has. To give up "
+                f"for good what it lacks, delete the coordinator store and the shard's snapshots in the object store"
             )
         if self.next_offset < bounds.start:
             self.next_offset = await self._fill_store(bounds)

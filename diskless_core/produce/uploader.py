@@ -15,15 +15,14 @@ from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStore
 RETRY_BASE_S = 0.05
 RETRY_MAX_S = 5.0
 
+FAILING_S = 10.0
+"""How long a failure is told while nothing is uploaded: without traffic, no upload could succeed."""
+
 _log = structlog.get_logger(__name__)
 
 
 class Uploader:
-    """Uploads with bounded parallelism. A retriable error is retried for ever, with capped back-off and jitter.
-
-    Attributes:
-        failing: why the last attempt of any upload failed, None after one that succeeded.
-    """
+    """Uploads with bounded parallelism. A retriable error is retried for ever, with capped back-off and jitter."""
 
     def __init__(self, store: WalObjectStore, parallelism: int, clock: Clock, metrics: Metrics) -> None:
         self._store = store
@@ -31,12 +30,20 @@ class Uploader:
         self._slots = asyncio.Semaphore(parallelism)
         self._metrics = metrics
         self._in_flight = 0
-        self.failing: str | None = None
+        self._failure: str | None = None
+        self._failed_at = 0.0
 
     @property
     def in_flight(self) -> int:
         """Uploads under way or waiting for their turn."""
         return self._in_flight
+
+    @property
+    def failing(self) -> str | None:
+        """Why the last attempt of any upload failed. None after a success, or a while later with none under way."""
+        if self._in_flight == 0 and self._clock.monotonic() >= self._failed_at + FAILING_S:
+            return None
+        return self._failure
 
     async def upload(self, key: str, data: memoryview) -> None:
         """Store one object.
@@ -62,8 +69,15 @@ class Uploader:
             reraise=True,
         ):
             with attempt:
-                await self._store.put(key, data)
-        self.failing = None
+                await self._try(key, data)
+
+    async def _try(self, key: str, data: memoryview) -> None:
+        try:
+            await self._store.put(key, data)
+        except Exception as error:
+            self._failure, self._failed_at = str(error), self._clock.monotonic()
+            raise
+        self._failure = None
 
     def _pause_s(self, state: RetryCallState) -> float:
         longest = float(min(RETRY_MAX_S, RETRY_BASE_S * 2 ** min(state.attempt_number, 10)))
@@ -73,7 +87,6 @@ class Uploader:
         def report(state: RetryCallState) -> None:
             self._metrics.wal_upload_retries.inc()
             error = state.outcome.exception() if state.outcome is not None else None
-            self.failing = str(error)
             _log.warning(
                 "an upload failed and is tried again", object=key, attempt=state.attempt_number, error=str(error)
             )

@@ -27,6 +27,7 @@ MAIN_CLASSES = {
     "kafka-get-offsets": f"{_TOOLS}.GetOffsetShell",
     "kafka-log-dirs": f"{_TOOLS}.LogDirsCommand",
     "kafka-producer-perf-test": f"{_TOOLS}.ProducerPerformance",
+    "kafka-reassign-partitions": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
     "kafka-topics": f"{_TOOLS}.TopicCommand",
     "kafka-verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "kafka-verifiable-producer": f"{_TOOLS}.VerifiableProducer",

@@ -11,6 +11,8 @@ TOPIC_LINE = re.compile(
     r"^Topic: (\S+)\tTopicId: ([\w-]{22})\tPartitionCount: (\d+)\tReplicationFactor: 1\tConfigs: (.*)$"
 )
 
+UNDER_AND_AT_MIN_ISR = ("--under-min-isr-partitions", "--at-min-isr-partitions")
+
 
 def settings_of(described):
     """The setting=value that kafka-configs shows, by name."""
@@ -33,6 +35,23 @@ def test_topics_are_created_described_grown_listed_and_deleted(both, topic):
     assert both.same("kafka-topics", "--list", "--topic", topic).strip() == ""
     for action in ("--describe", "--delete"):
         assert "does not exist as expected" in both.same("kafka-topics", action, "--topic", topic, code=1)
+
+
+def test_partitions_with_few_replicas_in_sync_are_found_by_the_topics_setting(both, topic):
+    both.same("kafka-topics", "--create", "--topic", topic, "--config", "min.insync.replicas=1")
+    under, at = (("--describe", "--topic", topic, option) for option in UNDER_AND_AT_MIN_ISR)
+
+    assert both.same("kafka-topics", *under).strip() == ""
+    assert "Isr: 1" in both.same("kafka-topics", *at)
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    both.same("kafka-configs", "--alter", *entity, "--add-config", "min.insync.replicas=2")
+    assert "Isr: 1" in both.same("kafka-topics", *under)
+    assert both.same("kafka-topics", *at).strip() == ""
+    assert both.diskless.out("kafka-console-producer", "--topic", topic, stdin="it has no effect\n").strip() == ""
+
+
+def test_no_partition_is_being_moved(both):
+    assert "No partition reassignments found." in both.same("kafka-reassign-partitions", "--list")
 
 
 def test_topics_that_kafka_would_refuse_are_refused(both, topic):

@@ -81,6 +81,22 @@ ALLOWED = (
         why="it is not there yet",
     ),
     Allowed(
+        name="no share groups and streams groups",
+        places=(("ApiVersions", "*", ANY, ANY),),
+        what="Share groups (KIP-932) and streams groups (KIP-1071)",
+        kafka="has them",
+        diskless="does not serve their APIs; groups are of the classic or the consumer protocol",
+        why="they are not there yet",
+    ),
+    Allowed(
+        name="a group without offsets",
+        places=(("ListGroups", "groups.*", ANY, ABSENT),),
+        what="An empty group whose last committed offset is deleted",
+        kafka="is listed until its next clean-up",
+        diskless="is gone at once",
+        why="a group without members and offsets has nothing that could be asked for",
+    ),
+    Allowed(
         name="no compaction",
         places=(
             ("IncrementalAlterConfigs", "responses.*.error_code", 0, 40),
@@ -90,6 +106,30 @@ ALLOWED = (
         kafka="compacts, or keeps everything",
         diskless="refuses it with INVALID_CONFIG",
         why="what a broker does not do it must not promise",
+    ),
+    Allowed(
+        name="batches are not compressed again",
+        places=(
+            ("IncrementalAlterConfigs", "responses.*.error_code", 0, 40),
+            ("CreateTopics", "topics.*", ANY, ANY),
+        ),
+        what="The topic setting `compression.type` other than `producer`",
+        kafka="compresses each batch again with that codec, or stores it uncompressed",
+        diskless="refuses it with INVALID_CONFIG: `compression.type` is a setting of the producer only",
+        why="batches are stored as the producer sent them, so a broker spends no time on it",
+    ),
+    Allowed(
+        name="the controller's min.insync.replicas",
+        places=(
+            ("*", "*.configs.<min.insync.replicas>.config_source", 3, 5),
+            ("*", "*.configs.<min.insync.replicas>.is_default", False, True),
+            ("DescribeConfigs", "*.configs.<min.insync.replicas>.synonyms*", ANY, ANY),
+        ),
+        what="Where `min.insync.replicas` comes from",
+        kafka="from a default for all brokers, which its controller sets in a new cluster",
+        diskless="from the default of the setting, which has no effect",
+        why="no replica has to be in sync",
+        everywhere=True,
     ),
     Allowed(
         name="configs that do not exist",

@@ -69,7 +69,7 @@ def delete_records(
 
 
 def objects_of(broker: BrokerProcess) -> set[Path]:
-    root = broker.folder / "data" / "wal-objects"
+    root = broker.folder / "data" / "wal-objects" / "wal"
     return {path for path in root.rglob("*") if path.is_file() and INCOMING not in path.parts}
 
 

@@ -46,6 +46,7 @@ from tests.support.admin_requests import (
     incremental_request,
     list_config_resources_request,
     list_groups_request,
+    list_reassignments_request,
     offset_delete_request,
 )
 from tests.support.batches import batch_of
@@ -224,6 +225,7 @@ REQUESTS: dict[int, Callable[[Place, int], Any]] = {
     37: lambda place, version: create_partitions_request(grown(place.topic, 2 + version)),
     42: lambda place, _: delete_groups_request(place.group),
     44: lambda place, _: incremental_request(TOPIC, place.topic, ("retention.ms", SET, "5")),
+    46: lambda place, _: list_reassignments_request({place.topic: [0]}),
     47: lambda place, _: offset_delete_request(place.group, {place.topic: [0]}),
     48: lambda place, _: describe_quotas_request((CLIENT_ID, EXACT, place.topic)),
     49: lambda place, _: alter_quotas_request(({CLIENT_ID: place.topic}, {"producer_byte_rate": 1e9})),

@@ -32,6 +32,7 @@ TOPIC_CONFIGS = {
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
     "message.timestamp.type",
+    "min.insync.replicas",
     "remote.log.copy.disable",
     "remote.storage.enable",
     "retention.bytes",

@@ -95,7 +95,7 @@ def files(broker: BrokerProcess) -> set[str]:
 
 
 def objects(broker: BrokerProcess) -> list[Path]:
-    folder = broker.folder / "data" / "wal-objects"
+    folder = broker.folder / "data" / "wal-objects" / "wal"
     return [path for path in folder.rglob("*") if path.is_file() and ".incoming" not in path.parts]
 
 

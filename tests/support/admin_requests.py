@@ -20,6 +20,7 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
     ListGroupsRequest,
+    ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.consumer.group import OffsetDeleteRequest
 
@@ -175,6 +176,13 @@ def describe_scram_request(*users: str) -> Any:
     """DescribeUserScramCredentials of some users; without one, of all."""
     names = [DescribeUserScramCredentialsRequest.UserName(name=user) for user in users]
     return DescribeUserScramCredentialsRequest(users=names or None)
+
+
+def list_reassignments_request(partitions: Mapping[str, Sequence[int]] | None = None) -> Any:
+    """ListPartitionReassignments of partitions by topic; by default of all."""
+    named = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+    asked = [named(name=topic, partition_indexes=list(indexes)) for topic, indexes in (partitions or {}).items()]
+    return ListPartitionReassignmentsRequest(timeout_ms=10_000, topics=asked if partitions is not None else None)
 
 
 Entity = Mapping[str, str | None]

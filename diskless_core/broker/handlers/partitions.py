@@ -1,4 +1,4 @@
-"""CreatePartitions and DescribeProducers."""
+"""CreatePartitions, ListPartitionReassignments and DescribeProducers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.broker.handlers.topics import MAX_PARTITIONS_PER_REQUEST
+from diskless_core.broker.handlers.side_by_side import side_by_side
+from diskless_core.broker.handlers.topics import MAX_PARTITIONS_PER_REQUEST, refuse_in_request
 from diskless_core.cluster import operations, producers
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.producers import Producer
@@ -14,7 +15,11 @@ from diskless_core.cluster.topics import Topics
 from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import CreatePartitionsResponse, DescribeProducersResponse
+from diskless_core.protocol.messages import (
+    CreatePartitionsResponse,
+    DescribeProducersResponse,
+    ListPartitionReassignmentsResponse,
+)
 
 _NONE = -1
 
@@ -27,25 +32,19 @@ async def create_partitions(context: RequestContext, request: Any) -> Any:
     """Handle CreatePartitions: each topic by itself, answered when the new partitions can be written to."""
     times_named = Counter(topic.name for topic in request.topics)
     too_many = sum(_added(context, topic) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
-    results = []
-    for name, topic in {topic.name: topic for topic in request.topics}.items():
-        if times_named[name] > 1:
-            outcome: Refusal | None = Refusal(code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
-        elif too_many:
-            outcome = Refusal(
-                code=ErrorCode.POLICY_VIOLATION,
-                message=f"A request may ask for {MAX_PARTITIONS_PER_REQUEST} partitions at most.",
-            )
-        else:
+
+    async def create(topic: Any) -> Any:
+        outcome = refuse_in_request(times_named[topic.name], too_many=too_many)
+        if outcome is None:
             outcome = await _create(context, topic, validate_only=request.validate_only)
-        results.append(
-            CreatedResult(
-                name=name,
-                error_code=int(outcome.code if outcome is not None else ErrorCode.NONE),
-                error_message=outcome.message if outcome is not None else None,
-            )
+        return CreatedResult(
+            name=topic.name,
+            error_code=int(outcome.code if outcome is not None else ErrorCode.NONE),
+            error_message=outcome.message if outcome is not None else None,
         )
-    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+    distinct = {topic.name: topic for topic in request.topics}
+    return CreatePartitionsResponse(throttle_time_ms=0, results=await side_by_side(create, distinct.values()))
 
 
 def _added(context: RequestContext, topic: Any) -> int:
@@ -62,6 +61,13 @@ async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -
         )
     except CoordinatorError as error:
         return Refusal(code=error.code, message=str(error))
+
+
+def list_partition_reassignments(_context: RequestContext, _request: Any) -> Any:
+    """Handle ListPartitionReassignments: there are no replicas, so none of them moves."""
+    return ListPartitionReassignmentsResponse(
+        throttle_time_ms=0, error_code=int(ErrorCode.NONE), error_message=None, topics=[]
+    )
 
 
 def describe_producers(context: RequestContext, request: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
+from diskless_core.broker.handlers.side_by_side import side_by_side
 from diskless_core.cluster import operations, topic_configs
 from diskless_core.cluster.config_model import ConfigEntry
 from diskless_core.cluster.configs import Configs
@@ -40,20 +41,27 @@ async def create_topics(context: RequestContext, request: Any) -> Any:
     """Handle CreateTopics: each topic by itself, answered when it can be written to."""
     times_named = Counter(topic.name for topic in request.topics)
     too_many = sum(_partition_count(topic, context) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
-    answers = []
-    for name, topic in {topic.name: topic for topic in request.topics}.items():
-        outcome: TopicInfo | Refusal
-        if times_named[name] > 1:
-            outcome = Refusal(code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
-        elif too_many:
-            outcome = Refusal(
-                code=ErrorCode.POLICY_VIOLATION,
-                message=f"A request may ask for {MAX_PARTITIONS_PER_REQUEST} partitions at most.",
-            )
-        else:
+
+    async def create(topic: Any) -> Any:
+        outcome: TopicInfo | Refusal | None = refuse_in_request(times_named[topic.name], too_many=too_many)
+        if outcome is None:
             outcome = await _create(context, topic, validate_only=request.validate_only)
-        answers.append(_created(name, outcome, context.services.configs))
-    return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
+        return _created(topic.name, outcome, context.services.configs)
+
+    distinct = {topic.name: topic for topic in request.topics}
+    return CreateTopicsResponse(throttle_time_ms=0, topics=await side_by_side(create, distinct.values()))
+
+
+def refuse_in_request(times_named: int, *, too_many: bool) -> Refusal | None:
+    """Why a topic of a request is not looked at: it is named more than once, or all ask for too many partitions."""
+    if times_named > 1:
+        return Refusal(code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
+    if too_many:
+        return Refusal(
+            code=ErrorCode.POLICY_VIOLATION,
+            message=f"A request may ask for {MAX_PARTITIONS_PER_REQUEST} partitions at most.",
+        )
+    return None
 
 
 async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -> TopicInfo | Refusal:
@@ -158,13 +166,15 @@ async def delete_topics(context: RequestContext, request: Any) -> Any:
         asked = [_Named(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [_Named(name, None) for name in request.topic_names]
-    answers = []
-    for one, problem in _judge(asked, context.services.topics):
-        if problem is None:
-            answers.append(await _delete(context, one))
-        else:
-            answers.append(_deleted(one.name, one.topic_id, ErrorCode.INVALID_REQUEST, problem))
-    return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
+
+    async def delete(judged: tuple[_Named, str | None]) -> Any:
+        one, problem = judged
+        if problem is not None:
+            return _deleted(one.name, one.topic_id, ErrorCode.INVALID_REQUEST, problem)
+        return await _delete(context, one)
+
+    judged = _judge(asked, context.services.topics)
+    return DeleteTopicsResponse(throttle_time_ms=0, responses=await side_by_side(delete, judged))
 
 
 def _judge(asked: Sequence[_Named], topics: Topics) -> list[tuple[_Named, str | None]]:

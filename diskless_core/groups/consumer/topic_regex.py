@@ -1,11 +1,11 @@
-"""Regular expressions that consumers subscribe to topics with, in RE2's manner: matched in linear time.
+"""Regular expressions that choose topics by their names, in RE2's manner: matched in linear time.
 
 pydantic's validators bring such an engine along. Look-around and back-references, which it has not, RE2 has not either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
@@ -32,8 +32,16 @@ def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
     Raises:
         InvalidRegexError: it is none.
     """
-    matcher = _matcher(regex)
-    return frozenset(name for name in names if matcher.isinstance_python(name))
+    return frozenset(filter(matcher(regex), names))
+
+
+def matcher(regex: str) -> Callable[[str], bool]:
+    """Says of a name whether a regular expression matches it from end to end.
+
+    Raises:
+        InvalidRegexError: it is none.
+    """
+    return _matcher(regex).isinstance_python
 
 
 @lru_cache(_CACHED)

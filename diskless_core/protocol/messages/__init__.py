@@ -45,6 +45,8 @@ from kafka.protocol.admin import (
     ListConfigResourcesResponse,
     ListGroupsRequest,
     ListGroupsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
@@ -237,6 +239,8 @@ __all__ = [
     "ListGroupsResponse",
     "ListOffsetsRequest",
     "ListOffsetsResponse",
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
     "MetadataRequest",
     "MetadataResponse",
     "OffsetCommitKey",
@@ -324,6 +328,7 @@ KAFKA_APIS = _by_key(
     Api(CreatePartitionsRequest, CreatePartitionsResponse),
     Api(DeleteGroupsRequest, DeleteGroupsResponse),
     Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    Api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     Api(OffsetDeleteRequest, OffsetDeleteResponse),
     Api(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
     Api(AlterClientQuotasRequest, AlterClientQuotasResponse),

@@ -27,7 +27,12 @@ def describe_producers(*partitions: int, topic: str = "$") -> Ask:
 
 
 SCENARIOS = (
-    scenario("the versions of the apis", software("wire", "1.0"), about="ApiVersions", differs=("other apis",)),
+    scenario(
+        "the versions of the apis",
+        software("wire", "1.0"),
+        about="ApiVersions",
+        differs=("other apis", "no share groups and streams groups"),
+    ),
     scenario(
         "bad names of a client's software",
         *(software(name, "1") for name in ("", " ", "a b", "-a", "a-", "ä", "a.b-c")),

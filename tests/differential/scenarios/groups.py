@@ -227,6 +227,16 @@ SCENARIOS = (
         delete_offsets(0, group=""),
     ),
     scenario(
+        "delete the last offset of a group",
+        topic(partitions=2),
+        commit({0: 1, 1: 2}),
+        delete_offsets(0),
+        list_groups(),
+        delete_offsets(1),
+        list_groups(),
+        differs=("a group without offsets",),
+    ),
+    scenario(
         "delete offsets of a topic that a member has subscribed to",
         topic(),
         topic("subscribed"),

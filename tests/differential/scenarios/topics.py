@@ -1,4 +1,4 @@
-"""Metadata, CreateTopics, CreatePartitions, DeleteTopics, DescribeTopicPartitions."""
+"""Metadata, CreateTopics, CreatePartitions, ListPartitionReassignments, DeleteTopics, DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -223,6 +223,16 @@ SCENARIOS = (
         ready(partitions=2),
         metadata("$"),
         about="CreatePartitions ends",
+    ),
+    scenario(
+        "partitions that are being moved",
+        topic(),
+        ask("ListPartitionReassignments", timeout_ms=10_000, topics=None),
+        *(
+            ask("ListPartitionReassignments", timeout_ms=10_000, topics=[{"name": name, "partition_indexes": indexes}])
+            for name, indexes in (("$", [0, 7]), ("$", []), ("$-absent", [0]), ("", [0]))
+        ),
+        ask("ListPartitionReassignments", timeout_ms=10_000, topics=[]),
     ),
     scenario(
         "delete topics by name",

@@ -79,7 +79,8 @@ class StubPlugins:
 @pytest.fixture
 async def server(compactor):
     server = AdminServer(ANY_PORT, sources(compactor=lambda: compactor, plugins=StubPlugins()))
-    await server.start()
+    server.bind()
+    server.start()
     yield server
     await server.stop()
 
@@ -157,6 +158,8 @@ async def test_a_compaction_that_the_broker_refuses_is_a_conflict(client, compac
         (b'{"every": true}', "every: Extra inputs are not permitted"),
         (b'["orders"]', "all of it: Input should be a valid dictionary or object to extract fields from"),
         (b"{", "it is no JSON"),
+        (b"{}", "all of it: either topics are named, or all is true"),
+        (b'{"topics": ["a"], "all": true}', "all of it: either topics are named, or all is true"),
     ],
 )
 async def test_what_is_wrong_with_a_body_is_told(client, body, message):

@@ -188,7 +188,8 @@ async def client(reasons, shards, orphans):
     metrics = Metrics()
     metrics.produce_records.inc(5)
     server = AdminServer(ANY_PORT, sources(metrics=metrics, readiness=lambda: reasons, shards=shards, orphans=orphans))
-    await server.start()
+    server.bind()
+    server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
         yield http
     await server.stop()
@@ -374,7 +375,7 @@ async def test_a_taken_port_is_an_error_at_start():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = AdminServer(Listener("http", "127.0.0.1", taken.getsockname()[1]), sources())
         with pytest.raises(OSError, match="in use"):
-            await server.start()
+            server.bind()
     await server.stop()
 
 
@@ -385,9 +386,20 @@ async def test_signals_remain_the_brokers_business(client):
     assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
+async def test_requests_before_the_start_wait_for_it():
+    server = AdminServer(ANY_PORT, sources())
+    server.bind()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        answer = asyncio.create_task(http.get("/health/live"))
+        server.start()
+        assert (await answer).status_code == 200
+    await server.stop()
+
+
 async def test_after_stop_the_port_is_free_even_when_it_never_came_to_serve():
     server = AdminServer(ANY_PORT, sources())
-    await server.start()
+    server.bind()
+    server.start()
     port = server.port
     await server.stop()
     await server.stop()
@@ -398,7 +410,8 @@ async def test_after_stop_the_port_is_free_even_when_it_never_came_to_serve():
 
 async def test_stopping_does_not_wait_for_idle_connections():
     server = AdminServer(ANY_PORT, sources())
-    await server.start()
+    server.bind()
+    server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
         await http.get("/health/live")
         async with asyncio.timeout(5):
@@ -409,7 +422,8 @@ async def test_stopping_does_not_wait_for_idle_connections():
 async def remote_log_client():
     remote_log = StubRemoteLog()
     server = AdminServer(ANY_PORT, sources(remote_log=lambda: remote_log))
-    await server.start()
+    server.bind()
+    server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
         yield http, remote_log
     await server.stop()

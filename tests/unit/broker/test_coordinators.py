@@ -103,11 +103,20 @@ def test_all_brokers_have_one_cluster_id_and_it_is_the_leaders() -> None:
     async def told(shared: SharedLog) -> None:
         brokers = [Broker(shared, node_id, placement="*:2") for node_id in (1, 2)]
         await asyncio.gather(*(broker.start() for broker in brokers))
+        checks = 0
+
+        async def checked() -> None:
+            nonlocal checks
+            checks += 1
+
         ids = await asyncio.wait_for(
-            asyncio.gather(*(brokers[node].coordinators.cluster_id(f"wanted by {node + 1}") for node in (0, 1))),
+            asyncio.gather(
+                *(brokers[node].coordinators.cluster_id(f"wanted by {node + 1}", checked) for node in (0, 1))
+            ),
             PATIENCE_S,
         )
         assert ids == ["wanted by 2"] * 2
+        assert checks
         for broker in brokers:
             await broker.stop()
 

@@ -143,6 +143,11 @@ def test_an_unknown_key_is_told_with_the_nearest_valid_one_and_without_its_value
     assert problems(f"{key}={SECRET}\n") == [f"server.properties:1: {key}: {message}"]
 
 
+@pytest.mark.parametrize("key", ["log.dirs", "listeners"])
+def test_a_list_that_may_not_be_empty_needs_a_value(problems, key):
+    assert problems(f"{key}=\n") == [f"server.properties:1: {key}=: it needs a value"]
+
+
 def test_settings_of_an_installed_plugin_that_is_not_chosen_are_allowed_anywhere(load):
     config = load(
         "offset_assignment.animal.step.size=2\n",
