@@ -18,6 +18,7 @@ from diskless_core.plugin.config import ENVIRONMENT_PREFIX
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.02
+_WAL_OBJECT_PREFIX = "wal"
 
 
 class BrokerProcessError(Exception):
@@ -28,7 +29,7 @@ class BrokerProcess:
     """`diskless serve` on `folder`. Each `start` is a new process on the same data; ports are kept from the first on.
 
     Args:
-        folder: a folder of its own: data in `data`, WAL objects in `objects`, its log in `broker.log`.
+        folder: a folder of its own: data in `data`, all objects in `objects`, its log in `broker.log`.
         clock: measures how long starting takes.
         overrides: further properties.
         environ: further environment variables. Of the inherited ones, those that set properties do not count.
@@ -43,6 +44,7 @@ class BrokerProcess:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.objects = folder / "objects"
+        self.wal_objects = self.objects / _WAL_OBJECT_PREFIX
         self.log = folder / "broker.log"
         self._ready_file = folder / "ready.json"
         self._clock = clock
@@ -53,6 +55,7 @@ class BrokerProcess:
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "admin.listener": "http://127.0.0.1:0",
             "wal_object_store.fsspec.url": self.objects.as_uri(),
+            "diskless.wal.object.prefix": _WAL_OBJECT_PREFIX,
             **(overrides or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None

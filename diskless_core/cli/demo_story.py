@@ -49,7 +49,7 @@ def tell(console: Console, clock: Clock, records: int) -> list[str]:
         second = _read(console, clock, broker, _SECOND_GROUP, records)
         committed = demo_traffic.committed_offsets(broker.bootstrap, _FIRST_GROUP)
 
-        console.print(_object_table(broker.objects))
+        console.print(_object_table(broker.wal_objects))
         return _judge(console, records, first, second, committed)
 
 
