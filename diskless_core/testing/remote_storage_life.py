@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 import pytest_asyncio
 
-from diskless_core.plugin.remote_storage import IndexType, RemoteStorage
+from diskless_core.plugin.remote_storage import IndexType, RemoteStorage, RemoteStorageError
 from diskless_core.testing.held_jobs import HeldJob
 from diskless_core.testing.remote_storage_tools import (
     MEBIBYTE,
@@ -111,10 +111,20 @@ class SegmentLifeContract:
     async def test_copies_of_the_same_at_once_leave_it_whole(
         self, storage: RemoteStorage, reader: RemoteStorage
     ) -> None:
+        """One of them may be refused for the moment, and goes on trying, as the core does."""
         _require_overlapping(storage)
         segment = make_segment(70_000)
+
+        async def copied_at_last(one: RemoteStorage) -> Segment:
+            while True:
+                try:
+                    return await copied(one, segment)
+                except RemoteStorageError as error:
+                    if not error.retriable:
+                        raise
+
         async with asyncio.timeout(TIMEOUT_S):
-            known = await asyncio.gather(*(copied(one, segment) for one in (storage, reader)))
+            known = await asyncio.gather(*(copied_at_last(one) for one in (storage, reader)))
         await assert_stored(reader, *known)
 
     @pytest.mark.asyncio

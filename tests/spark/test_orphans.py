@@ -241,10 +241,6 @@ async def test_a_broker_deletes_the_orphans_among_thousands_of_objects(spark: Sp
     now_ms = CLOCK.now_ms()
     orphans = {object_key("wal", now_ms - 48 * HOUR_MS - number, uuid.UUID(int=number << 112)) for number in range(500)}
     young = {object_key("wal", now_ms - number, uuid.UUID(int=number << 112)) for number in range(2_500)}
-    for key in orphans | young:
-        path = tmp_path / "wal-objects" / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"object")
     settings = (
         "listeners=PLAINTEXT://127.0.0.1:0",
         "admin.listener=",
@@ -255,6 +251,10 @@ async def test_a_broker_deletes_the_orphans_among_thousands_of_objects(spark: Sp
     node = Node(load_config(None, settings, {}, plugins), plugins, CLOCK)
     await node.start()
     try:
+        for key in orphans | young:
+            path = tmp_path / "wal-objects" / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"object")
         report = await node.scan_for_orphans(dry_run=False)
     finally:
         await node.stop()

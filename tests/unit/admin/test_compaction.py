@@ -234,5 +234,5 @@ async def test_the_command_wants_topics_or_all(server, arguments):
 async def test_an_engine_that_has_no_master_is_not_given_one(server, compactor):
     result = await run(server, "--all", "--engine", "inline", "--master", "local[2]")
     assert result.exit_code == 1
-    assert "segment_compaction.inline.master" in result.output
+    assert "the engine inline has no --master" in result.output
     assert not compactor.requests
