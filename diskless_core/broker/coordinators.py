@@ -129,9 +129,10 @@ class Coordinators:
             if known is not None:
                 return known
             await self.cluster.until_serving()
-            if self.cluster.state.committed(CLUSTER, CLUSTER_ID) is None:
-                await check_new()
             try:
+                await self.cluster.barrier()  # whoever does not lead may only not have heard of the id yet
+                if self.cluster.state.committed(CLUSTER, CLUSTER_ID) is None:
+                    await check_new()
                 return await self.cluster.submit(lambda command: operations.name_cluster(command, wanted))
             except CoordinatorError:
                 await asyncio.sleep(LOOK_S)

@@ -40,11 +40,7 @@ class ObjectOwner:
             return
         owner = await self._read()
         if owner is not None or await self._is_anything_there():
-            raise StartError(
-                f"the log is empty, and below {self._prefix}/ there are the objects of "
-                f"{'a cluster' if owner is None else f'the cluster {owner}'} whose log is not here. {_ADVICE}; or, "
-                f"to begin anew, delete what is below {self._prefix}/ and {self._beside}/"
-            )
+            raise self._strangers(owner)
 
     async def require(self, cluster_id: str, *, has_topics: bool) -> None:
         """For a cluster that has got its id. What it finds in nobody's hands is this cluster's from now on.
@@ -62,14 +58,24 @@ class ObjectOwner:
                 f"its objects are here. Nothing was changed. Set diskless.wal.object.prefix, and the place of the "
                 f"wal_object_store, to what they were; or copy what is below {self._prefix}/ and {self._beside}/ first"
             )
+        if owner is None and await self._is_anything_there():
+            owner = await self._read()  # another broker of this cluster may have begun meanwhile
+            if owner is None:
+                raise self._strangers(owner)
         if owner is None:
-            await self.require_nobody()
             await self._objects.put(self._key, cluster_id.encode())
         elif owner != cluster_id:
             raise StartError(
                 f"the objects below {self._prefix}/ are those of the cluster {owner}, and the log is that of the "
                 f"cluster {cluster_id}. {_ADVICE}"
             )
+
+    def _strangers(self, owner: str | None) -> StartError:
+        return StartError(
+            f"the log knows of no objects, and below {self._prefix}/ there are the objects of "
+            f"{'a cluster' if owner is None else f'the cluster {owner}'} whose log is not here. {_ADVICE}; or, "
+            f"to begin anew, delete what is below {self._prefix}/ and {self._beside}/"
+        )
 
     async def _read(self) -> str | None:
         try:

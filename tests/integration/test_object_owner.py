@@ -36,7 +36,9 @@ def test_a_second_cluster_on_the_same_objects_does_not_start(
     bucket = tmp_path / "bucket"
     first = with_a_record(new_broker({URL: bucket.as_uri()}), topic)
     kept = content(bucket)
-    with pytest.raises(AssertionError, match="the log is empty, and below wal/ there are the objects of the cluster"):
+    with pytest.raises(
+        AssertionError, match="the log knows of no objects, and below wal/ there are the objects of the cluster"
+    ):
         new_broker({URL: bucket.as_uri()})
     assert content(bucket) == kept
     beside = with_a_record(new_broker({URL: bucket.as_uri(), "diskless.wal.object.prefix": "second"}), topic)
@@ -58,7 +60,7 @@ def test_a_young_broker_that_has_lost_its_log_does_not_start(
     kept = content(data / "wal-objects")
     for _ in range(2):
         with pytest.raises(
-            AssertionError, match="the log is empty, and below wal/ there are the objects of the cluster"
+            AssertionError, match="the log knows of no objects, and below wal/ there are the objects of the cluster"
         ):
             broker.start()
     assert content(data / "wal-objects") == kept

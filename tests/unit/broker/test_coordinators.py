@@ -115,8 +115,7 @@ def test_all_brokers_have_one_cluster_id_and_it_is_the_leaders() -> None:
             ),
             PATIENCE_S,
         )
-        assert ids == ["wanted by 2"] * 2
-        assert checks
+        assert (ids, checks) == (["wanted by 2"] * 2, 1)
         for broker in brokers:
             await broker.stop()
 

@@ -52,7 +52,9 @@ async def test_an_empty_log_is_not_that_of_objects_that_are_there(
 ) -> None:
     store = store_with(owner, has_objects=has_objects)
     before = dict(store.objects)
-    with pytest.raises(StartError, match=f"the log is empty, and below wal/ there are the objects of {who} whose log"):
+    with pytest.raises(
+        StartError, match=f"the log knows of no objects, and below wal/ there are the objects of {who} whose log"
+    ):
         await owner_of(store).require_nobody()
     assert store.objects == before
 
@@ -87,3 +89,20 @@ async def test_what_only_this_process_sees_is_nobody_elses() -> None:
     await owner_of(store).require_nobody()
     await owner_of(store).require("ours", has_topics=True)
     assert store.objects == {}
+
+
+async def test_brokers_of_one_cluster_may_start_at_once() -> None:
+    """Between its first look and its second, another one has begun and has written."""
+    store = store_with()
+    looked = store.get
+
+    async def get_before_another_begins(key: str, start: int, end: int) -> bytes:
+        store.get = looked  # type: ignore[method-assign]
+        try:
+            return bytes(await looked(key, start, end))
+        finally:
+            store.objects |= {KEY: b"ours", "wal/a": b"records"}
+
+    store.get = get_before_another_begins  # type: ignore[method-assign]
+    await owner_of(store).require("ours", has_topics=False)
+    assert store.objects[KEY] == b"ours"
