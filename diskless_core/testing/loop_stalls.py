@@ -75,6 +75,26 @@ class OtherLoop:
         self._loop.close()
 
 
+class Turns:
+    """A context that counts how often another task of the running loop gets its turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __aenter__(self) -> Turns:
+        self._counting = asyncio.create_task(self._count())
+        await asyncio.sleep(0)  # it has begun to wait for its first turn
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._counting.cancel()
+
+    async def _count(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.count += 1
+
+
 async def assert_loop_goes_on(what: str, operation: Callable[[], Awaitable[object]]) -> None:
     """The loop has turns while the operation waits: it may work on the loop's thread, but not sleep or do I/O there.
 

@@ -21,7 +21,7 @@ from diskless_core.plugin.remote_storage import (
 )
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.remote_log.metadata import RemoteLogSegmentState
-from diskless_core.testing.loop_stalls import SOME_CALLS, assert_loop_goes_on
+from diskless_core.testing.loop_stalls import SOME_CALLS, Turns, assert_loop_goes_on
 from diskless_core.testing.remote_storage_life import SegmentLifeContract
 from diskless_core.testing.remote_storage_tools import (
     MEBIBYTE,
@@ -276,3 +276,11 @@ class RemoteStorageContract(SegmentLifeContract):
 
         async with asyncio.timeout(TIMEOUT_S):
             await assert_loop_goes_on(method, use)
+
+    @pytest.mark.asyncio
+    async def test_others_get_their_turns_while_large_logs_move(self, storage: RemoteStorage) -> None:
+        async with Turns() as turns, asyncio.timeout(TIMEOUT_S):
+            segment = await copied(storage, make_segment(self.large_log_bytes))
+            after_copy = turns.count
+            await storage.fetch(segment.metadata, 0, self.large_log_bytes)
+        assert 0 < after_copy < turns.count

@@ -122,6 +122,7 @@ class SegmentLifeContract:
                 except RemoteStorageError as error:
                     if not error.retriable:
                         raise
+                    await asyncio.sleep(0)
 
         async with asyncio.timeout(TIMEOUT_S):
             known = await asyncio.gather(*(copied_at_last(one) for one in (storage, reader)))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
-from diskless_core.testing.loop_stalls import SOME_CALLS, assert_loop_goes_on
+from diskless_core.testing.loop_stalls import SOME_CALLS, Turns, assert_loop_goes_on
 from diskless_core.testing.wal_object_store_listing import ObjectListingContract
 from diskless_core.testing.wal_object_store_tools import (
     KEY,
@@ -278,6 +278,14 @@ class WalObjectStoreContract(ObjectListingContract):
 
         async with asyncio.timeout(TIMEOUT_S):
             await assert_loop_goes_on(method, use)
+
+    @pytest.mark.asyncio
+    async def test_others_get_their_turns_while_large_objects_move(self, started: WalObjectStore) -> None:
+        async with Turns() as turns, asyncio.timeout(TIMEOUT_S):
+            await started.put(KEY, body(self.large_object_bytes))
+            after_put = turns.count
+            await started.get(KEY, 0, self.large_object_bytes)
+        assert 0 < after_put < turns.count
 
     def require_shared_keys(self) -> None:
         """Skip a test of what happens to one key in several hands."""
