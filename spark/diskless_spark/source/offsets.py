@@ -102,12 +102,12 @@ def without_gone(
 
     What is not wanted stays: a query that wants it again goes on where it was.
     """
-    gone = sorted(place for place in position.offsets if place not in extents and wants(place))
+    gone = {place for place in position.offsets if place not in extents and wants(place)}
     words = "what was not read of it is gone"
     there = {place.topic for place in extents}
-    for topic in dict.fromkeys(place.topic for place in gone if place.topic not in there):
+    for topic in sorted({place.topic for place in gone} - there):
         losses.add_topic(topic, f"it was deleted; {words}")
-    for place in gone:
+    for place in sorted(gone):
         if place.topic in there:
             losses.add(place, f"it does not exist any more; {words}")
     kept = {place: offset for place, offset in position.offsets.items() if place not in gone}
