@@ -51,7 +51,7 @@ def test_an_http_address_that_is_taken_ends_the_start_with_one_line(tmp_path):
             ],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 
