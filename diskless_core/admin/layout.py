@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diskless_core.admin.errors import error_answer
 from diskless_core.admin.models import ErrorAnswer, KafkaUuid
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.groups.consumer import topic_regex
 from diskless_core.groups.consumer.topic_regex import InvalidRegexError
 from diskless_core.plugin.layout_codec import CONTENT_TYPE

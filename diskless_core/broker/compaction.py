@@ -10,8 +10,8 @@ from diskless_core.clock import Clock
 from diskless_core.cluster import tiering_configs
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.load import LoadedConfig
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.context import ContextFactory
 from diskless_core.plugin.errors import PluginError

@@ -13,9 +13,9 @@ from typing import Any, Protocol, cast
 
 import structlog
 
-from diskless_core.broker.arrivals import COUNTED_FROM_BYTES, Arrivals
 from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.frame_pool import Frame, FramePool
+from diskless_core.broker.receive_memory import COUNTED_FROM_BYTES, ReceiveMemory
 from diskless_core.metrics import Metrics
 from diskless_core.quotas.entities import ANONYMOUS
 
@@ -54,7 +54,7 @@ class Server:
         self,
         dispatcher: Dispatcher,
         pool: FramePool,
-        arrivals: Arrivals,
+        arrivals: ReceiveMemory,
         *,
         max_frame_bytes: int,
         limit: ConnectionLimit,

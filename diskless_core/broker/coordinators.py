@@ -14,16 +14,16 @@ import structlog
 
 from diskless_core.broker.errors import StartError
 from diskless_core.cluster import operations
-from diskless_core.cluster.machine import CLUSTER, CLUSTER_ID, ClusterMachine
 from diskless_core.cluster.records import ClusterRecord
-from diskless_core.coordinator.client import DisklessShard
+from diskless_core.cluster.state_machine import CLUSTER, CLUSTER_ID, ClusterMachine
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.machine import StateMachine
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.runtime import Shard, ShardServices
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.status import ShardStatus, shard_status
-from diskless_core.groups.machine import GroupsMachine, GroupsRecord
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.state_machine import DisklessMachine
+from diskless_core.groups.state_machine import GroupsMachine, GroupsRecord
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
 
@@ -52,9 +52,9 @@ _log = structlog.get_logger(__name__)
 class Coordinators:
     """The cluster shard, the diskless shards by index, and the groups shard."""
 
-    cluster: Shard[ClusterRecord]
+    cluster: CoordinatorShard[ClusterRecord]
     diskless: Mapping[int, DisklessShard]
-    groups: Shard[GroupsRecord]
+    groups: CoordinatorShard[GroupsRecord]
     log: CoordinatorLog
 
     @classmethod
@@ -66,7 +66,7 @@ class Coordinators:
         """
         machines = shard_machines(diskless_shards)
         _require_candidate(services, machines)
-        shards = {shard_id: Shard(shard_id, machine, services) for shard_id, machine in machines.items()}
+        shards = {shard_id: CoordinatorShard(shard_id, machine, services) for shard_id, machine in machines.items()}
         return cls(
             cluster=shards[CLUSTER_SHARD],
             diskless={
@@ -78,7 +78,7 @@ class Coordinators:
             log=services.log,
         )
 
-    def all(self) -> list[Shard[Any]]:
+    def all(self) -> list[CoordinatorShard[Any]]:
         return [self.cluster, *(shard.shard for shard in self.diskless.values()), self.groups]
 
     async def status(self, *, count: bool) -> Sequence[ShardStatus]:
@@ -86,7 +86,7 @@ class Coordinators:
         return [await shard_status(shard, self.log, count=count) for shard in self.all()]
 
     async def start(self) -> None:
-        """Start all shards, and wait until this node leads each of them or follows whoever does: see `Shard.obstacle`.
+        """Start all shards, and wait until this node leads each of them or follows whoever does: see `CoordinatorShard.obstacle`.
 
         Raises:
             StartError: there are more diskless shards than are configured; nothing was started.

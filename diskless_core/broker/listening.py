@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from diskless_core.broker import open_files
-from diskless_core.broker.arrivals import Arrivals
 from diskless_core.broker.connection import Connection, Dispatcher, Server
 from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.frame_pool import FramePool
+from diskless_core.broker.receive_memory import ReceiveMemory
 from diskless_core.broker.services import Endpoint
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
@@ -70,7 +70,7 @@ class Listening:
         return Server(
             dispatcher,
             self._pool,
-            Arrivals(self._config.diskless_append_inflight_max_bytes, self._metrics),
+            ReceiveMemory(self._config.diskless_append_inflight_max_bytes, self._metrics),
             max_frame_bytes=self._config.socket_request_max_bytes,
             limit=limit,
             wait_for_room=wait_for_room,

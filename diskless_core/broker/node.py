@@ -10,7 +10,6 @@ from functools import partial
 import structlog
 
 from diskless_core.broker.contexts import plugin_contexts, shard_snapshots, snapshot_prefix
-from diskless_core.broker.coordinator_service import CoordinatorService
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.errors import StartError
@@ -26,25 +25,26 @@ from diskless_core.clock import Clock, uuid_text
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
-from diskless_core.cluster.machine import TOPICS
 from diskless_core.cluster.placements import shards_in_use
 from diskless_core.cluster.producer_ids import ProducerIds
+from diskless_core.cluster.state_machine import TOPICS
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.load import LoadedConfig
 from diskless_core.config.placement import may_lead
-from diskless_core.coordinator.directory import Directory
 from diskless_core.coordinator.errors import CoordinatorLoadingError
-from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.peers import PeerAddress, PeerMap
-from diskless_core.coordinator.runtime import ShardServices
+from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshotter import Snapshotter
 from diskless_core.coordinator.status import ShardStatus
+from diskless_core.diskless.clients import CoordinatorClients
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
-from diskless_core.fetch.positions import Positions
-from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, ScanReport
@@ -205,15 +205,15 @@ class Node:
 
         self._stack.push_async_callback(stop)
 
-    def _directory(self, coordinators: Coordinators) -> Directory:
+    def _directory(self, coordinators: Coordinators) -> CoordinatorClients:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
-        directory = Directory(self.config.node_id, coordinators.diskless, connections, self.peers)
+        directory = CoordinatorClients(self.config.node_id, coordinators.diskless, connections, self.peers)
         self._stack.push_async_callback(directory.stop)
         return directory
 
     async def _build_services(
-        self, coordinators: Coordinators, directory: Directory, objects: WalObjectStore
+        self, coordinators: Coordinators, directory: CoordinatorClients, objects: WalObjectStore
     ) -> Services:
         config, clock, metrics = self.config, self._clock, self.metrics
         wanted_id = config.cluster_id or uuid_text(clock.new_uuid())
@@ -232,7 +232,7 @@ class Node:
         reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
         read_ahead = ReadAhead(reader, config.diskless_fetch_cache_max_bytes // _READ_AHEAD_PART)
         self._stack.push_async_callback(read_ahead.stop)
-        purgatory, positions = Purgatory(), Positions(topics.coordinator_of)
+        purgatory, positions = Purgatory(), OffsetRangeCheck(topics.coordinator_of)
         tiered = await self._start_tiered_storage(cluster_id, coordinators, objects, topics, reader, positions)
         lookup = OffsetLookup(reader, tiered.reads.times, tiered.is_tiered)
         for shard in coordinators.diskless.values():
@@ -285,7 +285,7 @@ class Node:
     def _start_file_maintenance(
         self,
         coordinators: Coordinators,
-        directory: Directory,
+        directory: CoordinatorClients,
         objects: WalObjectStore,
         topics: Topics,
         reader: ObjectReader,
@@ -331,7 +331,7 @@ class Node:
         objects: WalObjectStore,
         topics: Topics,
         reader: ObjectReader,
-        positions: Positions,
+        positions: OffsetRangeCheck,
     ) -> TieredStorage:
         parts = NodeParts(
             loaded=self._loaded,

@@ -6,8 +6,8 @@ import uuid
 
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.snapshotter import SnapshotRules
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RulesOf
 from diskless_core.plugin.wal_object_store import WalObjectStore

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from diskless_core.clock import Clock
 from diskless_core.cluster.topics import Topics
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.adoption import AdoptionError, adopt

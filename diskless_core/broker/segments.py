@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from diskless_core.broker.tiering import TieringServices
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch.object_reader import ObjectReader
-from diskless_core.fetch.positions import Positions
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.segments import SegmentFetcher
 from diskless_core.metrics import Metrics
 from diskless_core.remote_log.metadata import TopicIdPartition
@@ -32,7 +32,11 @@ class SegmentReads:
 
 
 def segment_reads(
-    services: TieringServices, objects: ObjectReader, positions: Positions, metrics: Metrics, stack: AsyncExitStack
+    services: TieringServices,
+    objects: ObjectReader,
+    positions: OffsetRangeCheck,
+    metrics: Metrics,
+    stack: AsyncExitStack,
 ) -> SegmentReads:
     """Make the readers of segments; `stack` stops them."""
     settings = services.settings

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from diskless_core.broker.coordinator_service import CoordinatorService
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.metrics import Metrics
 from diskless_core.produce.writer import WalWriter

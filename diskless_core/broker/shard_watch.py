@@ -11,8 +11,8 @@ from functools import partial
 import structlog
 
 from diskless_core.broker.coordinators import Coordinators
-from diskless_core.coordinator.schema import PRODUCERS
-from diskless_core.files.census import FileCensus
+from diskless_core.diskless.tables import PRODUCERS
+from diskless_core.files.stage_counts import StageCounter
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 
@@ -28,7 +28,7 @@ class ShardWatch:
     def __init__(self, coordinators: Coordinators, metrics: Metrics) -> None:
         self._coordinators = coordinators
         self._metrics = metrics
-        self._censuses = [FileCensus(index, shard, metrics) for index, shard in coordinators.diskless.items()]
+        self._censuses = [StageCounter(index, shard, metrics) for index, shard in coordinators.diskless.items()]
         for shard in coordinators.all():
             metrics.watch_shard(str(shard.id), shard)
         for diskless in coordinators.diskless.values():

@@ -16,10 +16,10 @@ from diskless_core.broker.tiering import start_backends
 from diskless_core.clock import Clock
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.load import LoadedConfig
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.ledger import CoordinatorLedger
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.ledger import CoordinatorLedger
 from diskless_core.fetch.object_reader import ObjectReader
-from diskless_core.fetch.positions import Positions
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.context import ContextFactory
 from diskless_core.plugin.manager import PluginManager
@@ -44,7 +44,7 @@ class NodeParts:
     topics: Topics
     objects: WalObjectStore
     reader: ObjectReader
-    positions: Positions
+    positions: OffsetRangeCheck
     clock: Clock
     metrics: Metrics
 

@@ -11,10 +11,10 @@ from diskless_core.cluster.broker_configs import MAX_CONNECTIONS
 from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, BrokerSide
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings
 from diskless_core.cluster.config_model import ConfigEntry
-from diskless_core.cluster.machine import CONFIGS
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
-from diskless_core.coordinator.runtime import Shard
+from diskless_core.cluster.state_machine import CONFIGS
+from diskless_core.coordinator.shard import CoordinatorShard
 
 _log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 class Configs:
     """What each setting's value is and why, from what this node knows now."""
 
-    def __init__(self, cluster: Shard[ClusterRecord], settings: BrokerSettings) -> None:
+    def __init__(self, cluster: CoordinatorShard[ClusterRecord], settings: BrokerSettings) -> None:
         self._cluster = cluster
         self._settings = settings
 

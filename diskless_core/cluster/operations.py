@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskless_core.cluster.machine import CLUSTER, CLUSTER_ID, NEXT_PRODUCER_ID, ONLY_ROW, TOPIC_IDS, TOPICS
 from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
@@ -18,7 +17,8 @@ from diskless_core.cluster.records import (
     TopicRemoved,
 )
 from diskless_core.cluster.spreading import place
-from diskless_core.coordinator.machine import Command
+from diskless_core.cluster.state_machine import CLUSTER, CLUSTER_ID, NEXT_PRODUCER_ID, ONLY_ROW, TOPIC_IDS, TOPICS
+from diskless_core.coordinator.state_machine import Command
 from diskless_core.protocol.errors import ErrorCode
 
 ClusterCommand = Command[ClusterRecord]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from diskless_core.cluster.machine import PLACEMENTS
 from diskless_core.cluster.records import ClusterRecord
-from diskless_core.coordinator.runtime import Shard
+from diskless_core.cluster.state_machine import PLACEMENTS
+from diskless_core.coordinator.shard import CoordinatorShard
 
 
-async def shards_in_use(cluster: Shard[ClusterRecord]) -> set[int]:
+async def shards_in_use(cluster: CoordinatorShard[ClusterRecord]) -> set[int]:
     """Indexes of the shards that have partitions, strictly: those of all topics created before the call are included.
 
     Raises:

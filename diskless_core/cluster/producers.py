@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from diskless_core.coordinator import producer_state
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.schema import PRODUCERS
+from diskless_core.diskless import producer_state
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import PRODUCERS
 
 
 class Producer(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from diskless_core.cluster.machine import PLACEMENTS
 from diskless_core.cluster.records import ClusterRecord
-from diskless_core.coordinator.machine import Command
+from diskless_core.cluster.state_machine import PLACEMENTS
+from diskless_core.coordinator.state_machine import Command
 
 
 def shards_of_new_partitions(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from diskless_core.cluster.config_model import ConfigType
-from diskless_core.coordinator.commands import TimestampType
+from diskless_core.diskless.commands import TimestampType
 from diskless_core.produce.validation import TopicRules
 
 MAX_INT = 2**31 - 1

@@ -16,16 +16,16 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.cluster import operations, topic_configs
 from diskless_core.cluster.configs import Configs
-from diskless_core.cluster.machine import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
 from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
-from diskless_core.coordinator.api import DisklessCoordinator
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.cluster.state_machine import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
-from diskless_core.coordinator.machine import Command
-from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Writes
+from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.produce.validation import TopicRules
 
 REPAIR_INTERVAL_S = 0.5
@@ -65,7 +65,7 @@ class Topics:
 
     def __init__(
         self,
-        cluster: Shard[ClusterRecord],
+        cluster: CoordinatorShard[ClusterRecord],
         replicas: Mapping[int, DisklessShard],
         coordinators: Mapping[int, DisklessCoordinator],
         configs: Configs,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diskless_core.coordinator.machine import StateMachine
+from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol import messages, record_batch, record_frames

@@ -71,7 +71,7 @@ class Leader:
         """Put an entry on its way, and return when it was read back and accepted.
 
         Raises:
-            NotCoordinatorError, CoordinatorLoadingError, OutcomeUnknownError: as `Shard.submit`.
+            NotCoordinatorError, CoordinatorLoadingError, OutcomeUnknownError: as `CoordinatorShard.submit`.
         """
         term = self.require()
         sequence = self.pipeline.next_sequence

@@ -14,11 +14,11 @@ import structlog
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.machine import RecordT, StateMachine
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
 from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
+from diskless_core.coordinator.state_machine import RecordT, StateMachine
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
 from diskless_core.plugin.coordinator_log import LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
@@ -175,7 +175,7 @@ class Replica(Generic[RecordT]):
     # --- the store -----------------------------------------------------------------------------------------------
 
     async def with_store(self, work: Callable[[ShardStore], R]) -> R:
-        """Run `work` with the store; errors as `Shard.with_store`."""
+        """Run `work` with the store; errors as `CoordinatorShard.with_store`."""
         self.flusher.require_store()
         return await self.store.read(work)
 

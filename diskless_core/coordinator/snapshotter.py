@@ -14,7 +14,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.meter import SnapshotMark
-from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
@@ -42,7 +42,12 @@ class Snapshotter:
     """One shard's."""
 
     def __init__(
-        self, shard: Shard[Any], log: CoordinatorLog, snapshots: Snapshots, rules: SnapshotRules, clock: Clock
+        self,
+        shard: CoordinatorShard[Any],
+        log: CoordinatorLog,
+        snapshots: Snapshots,
+        rules: SnapshotRules,
+        clock: Clock,
     ) -> None:
         self._shard = shard
         self._log = log

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from diskless_core.coordinator.entries import ACCEPTANCE
-from diskless_core.coordinator.file_stages import Stage, count_ending
-from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.schema import LIVE_FILES, PARTITIONS
+from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.diskless.file_stages import Stage, count_ending
+from diskless_core.diskless.tables import LIVE_FILES, PARTITIONS
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import Key, StoreView, TableSpec
 
@@ -63,7 +63,7 @@ class ShardStatus:
     objects: Mapping[str, int] | None
 
 
-async def shard_status(shard: Shard[Any], log: CoordinatorLog, *, count: bool) -> ShardStatus:
+async def shard_status(shard: CoordinatorShard[Any], log: CoordinatorLog, *, count: bool) -> ShardStatus:
     """Look at a shard; with `count` also count what only its store has, which takes time but holds nothing up.
 
     Raises:
@@ -96,7 +96,7 @@ async def shard_status(shard: Shard[Any], log: CoordinatorLog, *, count: bool) -
     )
 
 
-def _data_bytes(shard: Shard[Any]) -> int | None:
+def _data_bytes(shard: CoordinatorShard[Any]) -> int | None:
     if PARTITIONS not in shard.state.tables:
         return None
     return sum(head.size_bytes for _, head in shard.state.rows(PARTITIONS))
@@ -112,7 +112,7 @@ def count_rows(view: StoreView, table: TableSpec) -> int:
     return counted
 
 
-async def _count_stored(shard: Shard[Any]) -> tuple[Mapping[str, int], Mapping[str, int] | None]:
+async def _count_stored(shard: CoordinatorShard[Any]) -> tuple[Mapping[str, int], Mapping[str, int] | None]:
     """Rows and objects of a snapshot that has all that was committed before; counted off the store's own thread."""
     stored = [table for table in shard.state.tables if not table.resident]
     await shard.flush()

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
-from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 
 PATIENCE_S = 10.0
@@ -20,7 +20,7 @@ PATIENCE_S = 10.0
 _LOOK_S = 0.02
 
 
-async def catch_up(shards: Iterable[Shard[Any]], log: CoordinatorLog) -> None:
+async def catch_up(shards: Iterable[CoordinatorShard[Any]], log: CoordinatorLog) -> None:
     """Return when the replicas of these shards have everything that was committed before the call.
 
     Raises:
@@ -30,7 +30,7 @@ async def catch_up(shards: Iterable[Shard[Any]], log: CoordinatorLog) -> None:
     await asyncio.gather(*(_catch_up(shard, log) for shard in shards))
 
 
-async def _catch_up(shard: Shard[Any], log: CoordinatorLog) -> None:
+async def _catch_up(shard: CoordinatorShard[Any], log: CoordinatorLog) -> None:
     end = (await log.bounds(shard.id)).end
     try:
         async with asyncio.timeout(PATIENCE_S):

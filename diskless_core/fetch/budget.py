@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diskless_core.coordinator.commands import FoundRuns, Run
+from diskless_core.diskless.commands import FoundRuns, Run
 from diskless_core.fetch.query import FetchQuery
 from diskless_core.protocol.errors import ErrorCode
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import FoundRuns, PartitionKey, Run
+from diskless_core.diskless.commands import FoundRuns, PartitionKey, Run
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch import planner
+from diskless_core.fetch.batch_slicing import cut, sound_prefix, within
 from diskless_core.fetch.budget import choose
-from diskless_core.fetch.completer import cut, sound_prefix, within
 from diskless_core.fetch.object_reader import ObjectReader, ReadError, ReadRun
-from diskless_core.fetch.positions import Positions
-from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery, is_enough
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.fetch.segments import FromSegment, NoSegments, SegmentPart, SegmentSource
@@ -46,7 +46,7 @@ class Fetcher:
     def __init__(
         self,
         shard_for: ShardFor,
-        positions: Positions,
+        positions: OffsetRangeCheck,
         reader: ObjectReader,
         read_ahead: ReadAhead,
         purgatory: Purgatory,

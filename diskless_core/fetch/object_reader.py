@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diskless_core.coordinator.commands import Run, TimestampType
+from diskless_core.diskless.commands import Run, TimestampType
 from diskless_core.fetch import planner
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.fetch.planner import ObjectRange

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import ListedOffset, PartitionKey, Run
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.diskless.commands import ListedOffset, PartitionKey, Run
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorageError

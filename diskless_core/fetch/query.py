@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from diskless_core.coordinator.commands import NO_OFFSET, FoundRuns, PartitionKey
+from diskless_core.diskless.commands import NO_OFFSET, FoundRuns, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 
 

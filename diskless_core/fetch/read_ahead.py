@@ -10,9 +10,9 @@ import asyncio
 
 import structlog
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 

@@ -12,11 +12,11 @@ from typing import Protocol
 
 import structlog
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.fetch.completer import cut, sound_prefix
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.fetch.batch_slicing import cut, sound_prefix
 from diskless_core.fetch.object_reader import ObjectReader, ReadError
-from diskless_core.fetch.positions import Positions
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.query import FetchPartition
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
@@ -73,7 +73,7 @@ class SegmentFetcher:
         self,
         reader: SegmentReader,
         objects: ObjectReader,
-        positions: Positions,
+        positions: OffsetRangeCheck,
         *,
         max_wait_ms: int,
         metrics: Metrics,

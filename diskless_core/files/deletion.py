@@ -16,13 +16,13 @@ from functools import partial
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.api import DisklessCoordinator
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.file_stages import ENDING_STAGES, EndingFile, Stage, ending_files
-from diskless_core.coordinator.schema import DEAD_FILES, HORIZON, RECEIVED_FILES, THE_HORIZON
 from diskless_core.coordinator.tables import Writes
-from diskless_core.files.ending import Moment, Plan, can_be_forgotten, horizon_over, plan
+from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.file_stages import ENDING_STAGES, EndingFile, Stage, ending_files
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import DEAD_FILES, HORIZON, RECEIVED_FILES, THE_HORIZON
+from diskless_core.files.deletion_plan import Moment, Plan, can_be_forgotten, horizon_over, plan
 from diskless_core.files.hand_overs import HandOvers
 from diskless_core.files.retries import back_off_s
 from diskless_core.metrics import Metrics

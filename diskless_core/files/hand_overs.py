@@ -14,10 +14,10 @@ from typing import NamedTuple
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.api import DisklessCoordinator
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import HandOver
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.commands import HandOver
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.files.retries import back_off_s
 
 PAGE_FILES = 500

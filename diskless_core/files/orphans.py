@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.api import DisklessCoordinator
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionError, OrphanSearch
 from diskless_core.plugin.wal_object_store import ObjectInfo, WalObjectStore, WalObjectStoreError

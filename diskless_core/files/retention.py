@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from diskless_core.coordinator.commands import Run
+from diskless_core.diskless.commands import Run
 from diskless_core.remote_log.tiered import TieredSegment
 
 OFF = -1

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import PartitionHead
 from diskless_core.files.retention import Piece, RetentionRules, expired, piece_of_run, piece_of_segment
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode

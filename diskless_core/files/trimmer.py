@@ -12,10 +12,10 @@ from functools import partial
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.schema import TRIMS
 from diskless_core.coordinator.tables import Writes
-from diskless_core.coordinator.trimming import trim_page
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import TRIMS
+from diskless_core.diskless.trimming import trim_page
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 
 PAUSE_S = 1.0

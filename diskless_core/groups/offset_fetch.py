@@ -9,12 +9,12 @@ from itertools import groupby
 from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.groups.consumer.offset_checks import check_fetch
-from diskless_core.groups.machine import GroupsRecord
 from diskless_core.groups.model import NO_LEADER_EPOCH, CommittedOffset
 from diskless_core.groups.offsets import TopicPartition
 from diskless_core.groups.registry import GroupRegistry
+from diskless_core.groups.state_machine import GroupsRecord
 from diskless_core.groups.topics import TOPIC_IDS_SINCE, TopicCatalog, resolve
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
@@ -41,7 +41,7 @@ class _Topic:
 class OffsetFetcher:
     """Answers OffsetFetch."""
 
-    def __init__(self, shard: Shard[GroupsRecord], registry: GroupRegistry) -> None:
+    def __init__(self, shard: CoordinatorShard[GroupsRecord], registry: GroupRegistry) -> None:
         self._shard = shard
         self._registry = registry
 

@@ -11,8 +11,8 @@ from typing import Any
 import structlog
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
-from diskless_core.coordinator.machine import Command
-from diskless_core.coordinator.runtime import Shard
+from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.classic import ClassicGroup
 from diskless_core.groups.consumer.model import ConsumerGroup
 from diskless_core.groups.effects import (
@@ -26,9 +26,9 @@ from diskless_core.groups.effects import (
     SyncAnswer,
     Timer,
 )
-from diskless_core.groups.machine import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord
 from diskless_core.groups.offsets import OffsetIndex
 from diskless_core.groups.settings import GroupSettings
+from diskless_core.groups.state_machine import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord
 from diskless_core.groups.timers import GroupTimers
 from diskless_core.protocol.errors import ErrorCode
 
@@ -45,7 +45,7 @@ class GroupRegistry:
         offsets: all committed offsets.
     """
 
-    def __init__(self, shard: Shard[GroupsRecord], settings: GroupSettings) -> None:
+    def __init__(self, shard: CoordinatorShard[GroupsRecord], settings: GroupSettings) -> None:
         self.offsets = OffsetIndex()
         self._shard = shard
         self._settings = settings

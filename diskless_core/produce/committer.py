@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.api import DisklessCoordinator
-from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.metrics import Metrics
-from diskless_core.produce.active_file import SealedFile
+from diskless_core.produce.accumulator import SealedFile
 from diskless_core.protocol.errors import ErrorCode
 
 RETRY_BASE_S = 0.02
@@ -39,10 +39,10 @@ class CommitterServices:
     shard_of: ShardOf
 
 
-class Turn:
+class CommitTicket:
     """An object's place in the order of its partitions. Made at rotation, in rotation order."""
 
-    def __init__(self, tails: dict[PartitionKey, Turn], partitions: Sequence[PartitionKey]) -> None:
+    def __init__(self, tails: dict[PartitionKey, CommitTicket], partitions: Sequence[PartitionKey]) -> None:
         self._tails = tails
         self._partitions = partitions
         self._over = asyncio.Event()
@@ -73,11 +73,11 @@ class Committer:
 
     def __init__(self, services: CommitterServices) -> None:
         self._services = services
-        self._tails: dict[PartitionKey, Turn] = {}
+        self._tails: dict[PartitionKey, CommitTicket] = {}
 
-    def take_turn(self, sealed: SealedFile) -> Turn:
+    def take_ticket(self, sealed: SealedFile) -> CommitTicket:
         """Reserve the object's place; call it in rotation order."""
-        return Turn(self._tails, sealed.partitions)
+        return CommitTicket(self._tails, sealed.partitions)
 
     async def commit(self, key: str, sealed: SealedFile) -> list[BatchResult]:
         """Commit an uploaded object with every shard that it has batches of; a result for each batch, in order.

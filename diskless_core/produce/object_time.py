@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.commands import NO_TIMESTAMP, BatchResult
+from diskless_core.diskless.commands import NO_TIMESTAMP, BatchResult
 from diskless_core.metrics import Metrics
 from diskless_core.protocol.errors import ErrorCode
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from diskless_core.coordinator import producer_state
-from diskless_core.coordinator.commands import TimestampType
+from diskless_core.diskless import producer_state
+from diskless_core.diskless.commands import TimestampType
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, TornBatchError

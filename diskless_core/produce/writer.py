@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.commands import BatchResult
+from diskless_core.diskless.commands import BatchResult
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.produce.active_file import ActiveFile, SealedFile, Submission
-from diskless_core.produce.committer import Committer, Turn
+from diskless_core.produce.accumulator import Accumulator, SealedFile, Submission
+from diskless_core.produce.committer import Committer, CommitTicket
 from diskless_core.produce.object_time import ObjectTime
 from diskless_core.produce.uploader import Uploader
 from diskless_core.protocol.errors import ErrorCode
@@ -93,9 +93,9 @@ class WalWriter:
         self._on_uploaded = on_uploaded
         self._metrics = metrics
         self._buffers = PagePool(_MAX_IDLE_BYTES)
-        self._active = ActiveFile()
+        self._active = Accumulator()
         self._lingered = False
-        self._waiting: set[Turn] = set()
+        self._waiting: set[CommitTicket] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.backlog = Backlog(settings.inflight_max_bytes, metrics)
@@ -122,8 +122,8 @@ class WalWriter:
             return
         appended_bytes = self._active.size_bytes
         sealed = self._active.seal(self._buffers.take)
-        self._active = ActiveFile()
-        task = asyncio.create_task(self._deliver(sealed, self._committer.take_turn(sealed), appended_bytes))
+        self._active = Accumulator()
+        task = asyncio.create_task(self._deliver(sealed, self._committer.take_ticket(sealed), appended_bytes))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -168,7 +168,7 @@ class WalWriter:
         partitions = self._active.partitions
         return any(turn.shares(partitions) for turn in self._waiting)
 
-    async def _deliver(self, sealed: SealedFile, turn: Turn, appended_bytes: int) -> None:
+    async def _deliver(self, sealed: SealedFile, turn: CommitTicket, appended_bytes: int) -> None:
         created_ms = self._object_time.now_ms()
         key = wal_format.object_key(self._settings.object_prefix, created_ms, self._clock.new_uuid())
         try:
@@ -197,7 +197,7 @@ class WalWriter:
         self._metrics.produce_records.inc(sum(batch.record_count for batch in accepted))
         self._metrics.produce_bytes.inc(sum(batch.size for batch in accepted))
 
-    async def _outcome(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult] | Exception:
+    async def _outcome(self, key: str, sealed: SealedFile, turn: CommitTicket) -> Sequence[BatchResult] | Exception:
         try:
             return await self._upload_and_commit(key, sealed, turn)
         except WalObjectStoreError as error:
@@ -207,7 +207,7 @@ class WalWriter:
             _log.exception("a defect kept an object from being committed; its producers are told", object=key)
             return error
 
-    async def _upload_and_commit(self, key: str, sealed: SealedFile, turn: Turn) -> Sequence[BatchResult]:
+    async def _upload_and_commit(self, key: str, sealed: SealedFile, turn: CommitTicket) -> Sequence[BatchResult]:
         try:
             await self._uploader.upload(key, sealed.data)
             self._on_uploaded(key, sealed.data)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import PartitionHead
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.metadata import (

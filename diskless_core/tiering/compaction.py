@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import structlog
 
 from diskless_core.clock import uuid_text
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.schema import TOPICS
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import TOPICS
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
@@ -23,7 +23,7 @@ from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering.copies import Copies, CopyServices, key_of
 from diskless_core.tiering.job import PartitionWork, TieringJob, planned
 from diskless_core.tiering.lent_job import JobNotRunningError, LentJob
-from diskless_core.tiering.planning import Pause, Rest, SegmentRules
+from diskless_core.tiering.planning import NotDue, Pause, SegmentRules
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
 from diskless_core.tiering.retrying import MeteredObjects, MeteredRemoteStorage
 
@@ -101,7 +101,7 @@ class Compactor:
         self._turn = asyncio.Lock()
         self._reports: dict[str, JobReport] = {}
         self._lent: dict[str, LentJob] = {}
-        self._waits: dict[PartitionKey, Rest | Pause] = {}
+        self._waits: dict[PartitionKey, NotDue | Pause] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.schema import TOPICS
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import TOPICS
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log.metadata import (
     RemotePartitionDeleteMetadata,

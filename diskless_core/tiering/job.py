@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log import producer_snapshot
 from diskless_core.log.producer_snapshot import CorruptSnapshotError, ProducerState
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
@@ -25,7 +25,7 @@ from diskless_core.plugin.segment_compaction import BackendSources, CompactionJo
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.copies import Copies, key_of
-from diskless_core.tiering.planning import Rest, SegmentPlanner, SegmentRules, batch_range
+from diskless_core.tiering.planning import NotDue, SegmentPlanner, SegmentRules, batch_range
 from diskless_core.tiering.report import JobReport
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class PartitionWork:
     rules: SegmentRules
     everything: bool = False
     expected: int = 0
-    rest: Rest | None = None
+    rest: NotDue | None = None
     swapped: bool = False
     is_planned: bool = False
     unfinished: int = 0

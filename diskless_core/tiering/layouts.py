@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.runtime import Shard
-from diskless_core.coordinator.schema import TOPICS, PartitionHead, Topic
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.strict_reads import catch_up
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import TOPICS, PartitionHead, Topic
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.layout_codec import LayoutEncoder
@@ -53,7 +53,7 @@ class TopicNames(Protocol):
 class LayoutServices:
     """What layouts are made from. `cluster` is the shard that has the topics."""
 
-    cluster: Shard[Any]
+    cluster: CoordinatorShard[Any]
     shards: Mapping[int, DisklessShard]
     log: CoordinatorLog
     topics: TopicNames

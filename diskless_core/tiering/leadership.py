@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import structlog
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.schema import TOPICS, Topic
 from diskless_core.coordinator.tables import Key, Writes
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import TOPICS, Topic
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering.retries import Retries

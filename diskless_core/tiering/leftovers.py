@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from diskless_core.coordinator.commands import Run
+from diskless_core.diskless.commands import Run
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 GRACE_MS = 24 * 3600 * 1000

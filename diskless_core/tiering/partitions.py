@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.schema import TOPICS
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import TOPICS
 from diskless_core.remote_log.metadata import TopicIdPartition
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from diskless_core.coordinator.commands import NO_TIMESTAMP, Run
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.diskless.commands import NO_TIMESTAMP, Run
+from diskless_core.diskless.tables import PartitionHead
 from diskless_core.log.segment_indexer import MAX_OFFSETS
 from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange, SegmentPlan
 from diskless_core.remote_log.metadata import TopicIdPartition
@@ -41,7 +41,7 @@ class SegmentRules:
     local_retention_bytes: int = OFF
 
 
-class Rest(NamedTuple):
+class NotDue(NamedTuple):
     """The batches at the end of a partition that make no segment yet, and what would have to happen.
 
     Attributes:
@@ -87,7 +87,7 @@ class Pause(NamedTuple):
         return not 0 <= now_ms - self.begun_at_ms < self.length_ms
 
     @classmethod
-    def after(cls, before: Rest | Pause | None, now_ms: int) -> Pause:
+    def after(cls, before: NotDue | Pause | None, now_ms: int) -> Pause:
         """The pause after one more failure: twice as long as the pause before, up to a limit."""
         doubled_ms = 2 * before.length_ms if isinstance(before, Pause) else FIRST_PAUSE_MS
         return cls(now_ms, min(doubled_ms, MAX_PAUSE_MS))
@@ -148,18 +148,18 @@ class SegmentPlanner:
         )
         return self._take() if self._ranges and is_due else None
 
-    def rest(self, head: PartitionHead) -> Rest:
+    def rest(self, head: PartitionHead) -> NotDue:
         """What is left when `last` found that it is too early, of a partition with this head."""
         rules = self._rules
         if not self._ranges:
-            return Rest(head.local_start_offset, head.next_offset, head.max_timestamp, NEVER, NEVER, NEVER, 1, rules)
+            return NotDue(head.local_start_offset, head.next_offset, head.max_timestamp, NEVER, NEVER, NEVER, 1, rules)
         due_at_ms = self._first_append_ms + rules.segment_ms + 1
         if rules.local_retention_ms != OFF:
             due_at_ms = min(due_at_ms, self._last_append_ms + rules.local_retention_ms + 1)
         due_bytes = rules.segment_bytes
         if rules.local_retention_bytes != OFF:
             due_bytes = min(due_bytes, rules.local_retention_bytes + 1)
-        return Rest(
+        return NotDue(
             start_offset=head.local_start_offset,
             next_offset=head.next_offset,
             max_timestamp=head.max_timestamp,

@@ -15,11 +15,11 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.config.tiering import TieringConfig
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.remote_segments import REMOTE_DELETIONS
-from diskless_core.coordinator.schema import TIERED
 from diskless_core.coordinator.tables import Writes
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.remote_segments import REMOTE_DELETIONS
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import TIERED
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log import offset_index
 from diskless_core.log.offset_index import CorruptIndexError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import ListedOffset, PartitionKey
+from diskless_core.diskless.commands import ListedOffset, PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log import time_index
 from diskless_core.protocol import record_batch
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata

@@ -22,11 +22,11 @@ import structlog
 
 from diskless_core.broker.memory import keep_freed_memory, settle_garbage_collector
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.plugin.coordinator_store import TableChanges
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_sqlite.statements import TableStatements, create_table

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator import time_index
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import CommitFile, PartitionKey, Run
 from diskless_core.coordinator.entries import ACCEPTANCE
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.producer_state import NO_PRODUCER
-from diskless_core.coordinator.runtime import Shard, ShardServices
-from diskless_core.coordinator.schema import BATCHES, BLOCKS, PARTITIONS, PartitionHead
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.diskless import time_index
+from diskless_core.diskless.commands import CommitFile, PartitionKey, Run
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.producer_state import NO_PRODUCER
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.state_machine import DisklessMachine
+from diskless_core.diskless.tables import BATCHES, BLOCKS, PARTITIONS, PartitionHead
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore, TableChanges, TableSpec
 from diskless_core.plugin.shard import ShardId, ShardKind
@@ -89,7 +89,7 @@ async def running_shard(
         store=store or SqliteCoordinatorStore(folder / "store"),
         snapshots=snapshots or NoSnapshots(),
     )
-    shard = Shard(SHARD_ID, DisklessMachine(), services)
+    shard = CoordinatorShard(SHARD_ID, DisklessMachine(), services)
     rules = CommitRules(
         assignment=SequentialAssignment(context, SequentialSettings()), producer_id_expiration_ms=EXPIRATION_MS
     )

@@ -20,7 +20,7 @@ from crc32c import crc32c
 from pydantic import SecretStr
 
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator.schema import DEAD_FILES, FILES, GONE_FILES, LIVE_FILES, RECEIVED_FILES
+from diskless_core.diskless.tables import DEAD_FILES, FILES, GONE_FILES, LIVE_FILES, RECEIVED_FILES
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.orphan_detection import OrphanSearch
 from diskless_core.protocol import record_batch

@@ -19,8 +19,8 @@ from statistics import median, quantiles
 from crc32c import crc32c
 
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.remote_storage import IndexType

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator.ledger import CoordinatorLedger
+from diskless_core.diskless.ledger import CoordinatorLedger
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_log_metadata import (
     IllegalTransitionError,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.coordinator.commands import BatchResult, PartitionKey
+from diskless_core.diskless.commands import BatchResult, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.batches import batch_of, read_values

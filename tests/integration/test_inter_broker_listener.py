@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator.operations import HORIZON_AGE_MS
+from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal.format import object_key

@@ -39,7 +39,7 @@ SETTINGS = {
     "remote.log.storage.system.enable": "true",
 }
 STORAGE = "diskless_fsspec.remote_storage:FsspecRemoteStorage"
-SHARD = "diskless_core.coordinator.client:DisklessShard"
+SHARD = "diskless_core.diskless.shard:DisklessShard"
 CRASH_POINTS = {
     "before a segment is copied": CrashPoint(f"{STORAGE}.copy", 3, is_async=True),
     "after a segment was copied, before that is noted": CrashPoint(f"{STORAGE}.copy", 3, after=True, is_async=True),

@@ -15,10 +15,10 @@ from unittest import mock
 import pytest
 from hypothesis import settings
 
-from diskless_core.coordinator import trimming
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import BatchResult, HandOver, PartitionKey
-from diskless_core.coordinator.schema import FILES
+from diskless_core.diskless import trimming
+from diskless_core.diskless.commands import BatchResult, HandOver, PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import FILES
 from diskless_core.protocol.errors import ErrorCode
 from tests.simulation.processes import ProcessLoop
 from tests.support.commit_model import CommitModel

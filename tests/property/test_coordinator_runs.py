@@ -9,14 +9,14 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskless_core.coordinator import client as client_module
-from diskless_core.coordinator import runs as runs_module
-from diskless_core.coordinator.coalescing import MAX_RUN_BYTES, coalesce
-from diskless_core.coordinator.commands import CommitBatch, PartitionKey, Run
-from diskless_core.coordinator.runs import RecentRuns, within_budget
-from diskless_core.coordinator.schema import BATCHES
-from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.tables import State
+from diskless_core.diskless import runs as runs_module
+from diskless_core.diskless import shard as client_module
+from diskless_core.diskless.coalescing import MAX_RUN_BYTES, coalesce
+from diskless_core.diskless.commands import CommitBatch, PartitionKey, Run
+from diskless_core.diskless.runs import RecentRuns, within_budget
+from diskless_core.diskless.state_machine import DisklessMachine
+from diskless_core.diskless.tables import BATCHES
 from diskless_core.protocol.file_committed import CommittedBatch
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.commit_model import Appended, assert_runs_are

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, rule
 
-from diskless_core.coordinator.client import DisklessShard
+from diskless_core.diskless.shard import DisklessShard
 from tests.support.shard_checks import (
     assert_found_by_time,
     assert_heads_are,

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from diskless_core.coordinator.commands import BatchResult, CommitFile
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.operations import HORIZON_AGE_MS
-from diskless_core.files.ending import ANSWERS_KEPT_MS
+from diskless_core.diskless.commands import BatchResult, CommitFile
+from diskless_core.diskless.operations import HORIZON_AGE_MS
+from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.plugin.wal_object_store import WalObjectStoreError

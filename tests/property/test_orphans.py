@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diskless_core.coordinator import operations
-from diskless_core.coordinator.client import DisklessShard
+from diskless_core.diskless import operations
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.files import orphans
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.testing.fakes.log import AppendFault

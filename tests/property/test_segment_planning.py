@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskless_core.coordinator.commands import Run
+from diskless_core.diskless.commands import Run
 from diskless_core.log.segment_indexer import MAX_OFFSETS
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import SegmentPlan

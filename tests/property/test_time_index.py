@@ -11,11 +11,11 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskless_core.coordinator import time_index, trimming
-from diskless_core.coordinator.commands import ListedOffset, Run, TimestampType
-from diskless_core.coordinator.schema import BATCHES, BLOCKS
-from diskless_core.coordinator.time_index import LEVELS, Block, RunCount, first_at_or_after, greatest_timestamp
-from diskless_core.coordinator.trimming import trim_page
+from diskless_core.diskless import time_index, trimming
+from diskless_core.diskless.commands import ListedOffset, Run, TimestampType
+from diskless_core.diskless.tables import BATCHES, BLOCKS
+from diskless_core.diskless.time_index import LEVELS, Block, RunCount, first_at_or_after, greatest_timestamp
+from diskless_core.diskless.trimming import trim_page
 from diskless_core.fetch.offsets import OffsetLookup, SpecialTimestamp
 from diskless_core.plugin.coordinator_store import ShardStore
 from diskless_core.protocol import record_batch

@@ -8,22 +8,22 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from functools import cache
 from typing import Protocol
 
-from diskless_core.broker.coordinator_service import CoordinatorService
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import BatchResult, DeletedRecords, PartitionKey
-from diskless_core.coordinator.directory import Directory
-from diskless_core.coordinator.operations import CommitRules
 from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerMap, PeerRequest, PeerUnavailableError
-from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.diskless.clients import CoordinatorClients
+from diskless_core.diskless.commands import BatchResult, DeletedRecords, PartitionKey
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.service import CoordinatorService
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
-from diskless_core.fetch.positions import Positions
-from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.files.deletion import DeletionServices
@@ -34,7 +34,7 @@ from diskless_core.files.service import FileMaintenance
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
 from diskless_core.plugin.shard import ShardId, ShardKind
-from diskless_core.produce.active_file import Submission
+from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.validation import validate
@@ -136,7 +136,9 @@ class Broker:
         )
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=WEEK_MS)
         self.shards = {
-            index: DisklessShard(Shard(ShardId(ShardKind.DISKLESS, index), DisklessMachine(), services), rules)
+            index: DisklessShard(
+                CoordinatorShard(ShardId(ShardKind.DISKLESS, index), DisklessMachine(), services), rules
+            )
             for index in range(world.shards)
         }
         reader = ObjectReader(objects, ObjectCache(CACHE_BYTES, metrics), metrics)
@@ -149,10 +151,10 @@ class Broker:
         for other in world.node_ids:
             peers.learn(other, PeerAddress(f"broker-{other}", PORT))
         self.service = CoordinatorService(node_id, self.shards, peers, purgatory, self.clock)
-        self.coordinators = Directory(node_id, self.shards, _Transport(world, node_id), peers).coordinators
+        self.coordinators = CoordinatorClients(node_id, self.shards, _Transport(world, node_id), peers).coordinators
         self._fetcher = Fetcher(
             self._shard_for,
-            Positions(lambda key: self.coordinators[world.shard_of(key)]),
+            OffsetRangeCheck(lambda key: self.coordinators[world.shard_of(key)]),
             reader,
             ReadAhead(reader, CACHE_BYTES // 4),
             purgatory,

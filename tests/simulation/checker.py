@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.tables import PartitionHead
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.wal.format import created_ms_of

@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from diskless_core.coordinator.commands import BatchResult, PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.commands import BatchResult, PartitionKey
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol import record_batch

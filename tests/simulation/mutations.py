@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from diskless_core.coordinator import operations, producer_state
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.entries import Acceptance
-from diskless_core.coordinator.file_stages import Stage
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.pipeline import Pipeline
 from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.coordinator.snapshotter import Snapshotter
-from diskless_core.fetch.positions import Positions
-from diskless_core.files import ending
+from diskless_core.diskless import operations, producer_state
+from diskless_core.diskless.file_stages import Stage
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
+from diskless_core.files import deletion_plan as ending
 from diskless_core.files.orphans import OrphanScanner
 from diskless_core.files.trimmer import Trimmer
-from diskless_core.produce.committer import Turn
+from diskless_core.produce.committer import CommitTicket
 from tests.simulation.scenario import Scenario
 
 WEAK_GRACE_MS = 10_000
@@ -60,10 +60,10 @@ def deposed_leaders_stay(patch: pytest.MonkeyPatch) -> None:
 def no_turns(patch: pytest.MonkeyPatch) -> None:
     """Objects of one broker are committed in the order in which their uploads end."""
 
-    async def come(self: Turn) -> None:
+    async def come(self: CommitTicket) -> None:
         return None
 
-    patch.setattr(Turn, "come", come)
+    patch.setattr(CommitTicket, "come", come)
 
 
 def forgets_answers(patch: pytest.MonkeyPatch) -> None:
@@ -171,10 +171,10 @@ def store_claims_too_much(patch: pytest.MonkeyPatch) -> None:
 def trusts_its_replica(patch: pytest.MonkeyPatch) -> None:
     """A position that a lagging replica does not know is called out of range."""
 
-    async def checked(self: Positions, partition: Any, offset: int, found: Any) -> Any:
+    async def checked(self: OffsetRangeCheck, partition: Any, offset: int, found: Any) -> Any:
         return found
 
-    patch.setattr(Positions, "checked", checked)
+    patch.setattr(OffsetRangeCheck, "checked", checked)
 
 
 def reads_without_proof(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def reads_without_proof(patch: pytest.MonkeyPatch) -> None:
     async def barrier(self: Any) -> None:
         await asyncio.sleep(0)
 
-    patch.setattr("diskless_core.coordinator.runtime.Shard.barrier", barrier)
+    patch.setattr("diskless_core.coordinator.shard.Shard.barrier", barrier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from unittest import mock
 
 import structlog
 
-from diskless_core.coordinator import entries, operations, records
-from diskless_core.files import ending
+from diskless_core.coordinator import entries
+from diskless_core.diskless import operations, records
+from diskless_core.files import deletion_plan as ending
 from tests.simulation.history import History, Violation
 from tests.simulation.processes import ProcessLoop
 from tests.simulation.scenario import Scenario, draw

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.schema import (
+from diskless_core.coordinator.tables import Table
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.tables import (
     BATCHES,
     BLOCKS,
     DEAD_FILES,
@@ -21,7 +22,6 @@ from diskless_core.coordinator.schema import (
     RECEIVED_FILES,
     TRIMS,
 )
-from diskless_core.coordinator.tables import Table
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from tests.simulation.broker import Broker, Disk

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.commands import BatchResult, CommitFile, PartitionKey
 from diskless_core.coordinator.entries import Acceptance, Claim
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.commands import BatchResult, CommitFile, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import AppendFault, SharedLog
 from tests.support.commit_model import Appended, assert_runs_are

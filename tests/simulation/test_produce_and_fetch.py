@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.produce.active_file import Submission
+from diskless_core.produce.accumulator import Submission
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import AppendFault
 from diskless_core.testing.fakes.objects import Operation, access_denied

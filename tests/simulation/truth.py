@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from diskless_core.coordinator import entries, records
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
-from diskless_core.coordinator.records import PartitionCreated, RecordsDeleted, TopicDeleted
+from diskless_core.diskless import records
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.records import PartitionCreated, RecordsDeleted, TopicDeleted
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.file_committed import FileCommitted

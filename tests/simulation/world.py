@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from diskless_core.clock import draw_uuid
-from diskless_core.coordinator.commands import BatchResult, PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.commands import BatchResult, PartitionKey
 from diskless_core.files.retention import RetentionRules
 from diskless_core.protocol.errors import ErrorCode
 from tests.simulation import scenario as scenarios

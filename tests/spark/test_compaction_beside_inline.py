@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from diskless_core.clock import SystemClock, uuid_text
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.log import producer_snapshot
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import IndexType

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
-from diskless_core.coordinator.commands import HandOver
 from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.diskless.commands import HandOver
 from diskless_core.files.orphans import OrphanScanner, OrphanServices
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.context import PluginContext

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from diskless_core.config.tiering import TieringConfig
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log import leader_epochs, producer_snapshot
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.context import PluginContext

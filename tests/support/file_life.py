@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.file_stages import Stage, ending_files, stage_of
-from diskless_core.coordinator.operations import HORIZON_AGE_MS
-from diskless_core.coordinator.runs import PAGE_RUNS
-from diskless_core.coordinator.schema import DEAD_FILES, FILES, LIVE_FILES
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
+from diskless_core.diskless.file_stages import Stage, ending_files, stage_of
+from diskless_core.diskless.operations import HORIZON_AGE_MS
+from diskless_core.diskless.runs import PAGE_RUNS
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.state_machine import DisklessMachine
+from diskless_core.diskless.tables import DEAD_FILES, FILES, LIVE_FILES
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule

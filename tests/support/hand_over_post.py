@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import HandOver
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.diskless.commands import HandOver
+from diskless_core.diskless.shard import DisklessShard
 
 LeaderOf = Callable[[int], DisklessShard | None]
 

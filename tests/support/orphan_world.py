@@ -12,12 +12,12 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
-from diskless_core.coordinator import operations
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import BatchResult, CommitFile, HandOver, PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.diskless import operations
+from diskless_core.diskless.commands import BatchResult, CommitFile, HandOver, PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.files.deletion import DeletionServices
-from diskless_core.files.ending import ANSWERS_KEPT_MS
+from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.files.orphans import OrphanScanner, OrphanServices
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.files.service import FileMaintenance
@@ -25,7 +25,7 @@ from diskless_core.files.trimmer import Trimmer
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
-from diskless_core.produce.active_file import Submission
+from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.validation import validate

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from diskless_core.broker.coordinator_service import CoordinatorService
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import ListedOffset, PartitionKey
-from diskless_core.coordinator.directory import Directory
 from diskless_core.coordinator.peers import (
     AnswerLostError,
     PeerAddress,
@@ -17,7 +13,11 @@ from diskless_core.coordinator.peers import (
     PeerRequest,
     PeerUnavailableError,
 )
-from diskless_core.fetch.purgatory import Purgatory
+from diskless_core.diskless.clients import CoordinatorClients
+from diskless_core.diskless.commands import ListedOffset, PartitionKey
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.service import CoordinatorService
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
@@ -46,7 +46,7 @@ class NetworkNode:
         self._clock = clock
         self.shards: dict[int, DisklessShard] = {}
         self.service: CoordinatorService
-        self.directory: Directory
+        self.directory: CoordinatorClients
 
     async def start(self) -> None:
         purgatory = Purgatory()
@@ -55,7 +55,7 @@ class NetworkNode:
             shard.find_offsets_with(latest)
             shard.on_commit(purgatory.wake)
         self.service = CoordinatorService(self.node_id, self.shards, self.peers, purgatory, self._clock)
-        self.directory = Directory(self.node_id, self.shards, self._network, self.peers)
+        self.directory = CoordinatorClients(self.node_id, self.shards, self._network, self.peers)
 
     async def stop(self) -> None:
         await self.directory.stop()

@@ -7,18 +7,18 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diskless_core.coordinator.commands import BatchResult, PartitionKey, TimestampType
+from diskless_core.diskless.commands import BatchResult, PartitionKey, TimestampType
+from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
-from diskless_core.fetch.positions import Positions
-from diskless_core.fetch.purgatory import Purgatory
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
-from diskless_core.produce.active_file import Submission
+from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.validation import TopicRules, validate
@@ -78,7 +78,7 @@ class ProducePath:
         self.purgatory = Purgatory()
         self.fetcher = Fetcher(
             lambda key: self.node.shard if key.topic_id == TOPIC else None,
-            Positions(lambda _: self.node.shard),
+            OffsetRangeCheck(lambda _: self.node.shard),
             self.reader,
             ReadAhead(self.reader, cache_bytes // 4),
             self.purgatory,

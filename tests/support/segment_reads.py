@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.protocol import record_batch
 from tests.support.produce_path import batch_of, key_of
 from tests.support.tiered_path import TieredPath

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import FoundRuns, PartitionKey, Run
 from diskless_core.coordinator.entries import ACCEPTANCE
-from diskless_core.coordinator.schema import (
+from diskless_core.diskless.commands import FoundRuns, PartitionKey, Run
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import (
     BATCHES,
     DEAD_FILES,
     FILES,

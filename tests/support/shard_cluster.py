@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, NotCoordinatorError
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
-from diskless_core.coordinator.trimming import trim_page
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.trimming import trim_page
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError

@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import BatchResult, CommitFile, HandOver, PartitionKey, Run
-from diskless_core.coordinator.operations import HORIZON_AGE_MS
-from diskless_core.coordinator.schema import FILES, GONE_FILES
+from diskless_core.diskless.commands import BatchResult, CommitFile, HandOver, PartitionKey, Run
+from diskless_core.diskless.operations import HORIZON_AGE_MS
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import FILES, GONE_FILES
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.log import AppendFault

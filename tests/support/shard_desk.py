@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from diskless_core.coordinator import operations, records
-from diskless_core.coordinator.commands import BatchResult, CommitFile, PartitionKey
-from diskless_core.coordinator.machine import Command
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.records import DisklessRecord
-from diskless_core.coordinator.schema import PARTITIONS
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import State, Transaction
+from diskless_core.diskless import operations, records
+from diskless_core.diskless.commands import BatchResult, CommitFile, PartitionKey
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.records import DisklessRecord
+from diskless_core.diskless.state_machine import DisklessMachine
+from diskless_core.diskless.tables import PARTITIONS
 from tests.support.shards import TOPIC, Sequential, commit_of
 
 NOW_MS = 1000

@@ -12,8 +12,8 @@ from unittest import mock
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
-from diskless_core.coordinator import trimming
-from diskless_core.coordinator.client import DisklessShard
+from diskless_core.diskless import trimming
+from diskless_core.diskless.shard import DisklessShard
 from tests.simulation.processes import ProcessLoop
 from tests.support.commit_model import CommitModel
 from tests.support.shard_cluster import Answered, ReplicaNode, ShardCluster

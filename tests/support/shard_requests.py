@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from diskless_core.coordinator.commands import CommitBatch, CommitFile
+from diskless_core.diskless.commands import CommitBatch, CommitFile
 from diskless_core.wal.format import object_key
 from tests.support.commit_model import SEQUENCES, CommitModel
 from tests.support.shards import batch, commit_of

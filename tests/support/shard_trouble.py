@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.client import DisklessShard
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.records import PartitionCreated, encode
+from diskless_core.diskless.records import PartitionCreated, encode
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from diskless_core.testing.fakes.log import AppendFault
 from diskless_core.testing.fakes.objects import Operation

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.producer_state import NO_PRODUCER, last_sequence
-from diskless_core.coordinator.runtime import Shard, ShardServices
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
-from diskless_core.coordinator.state import DisklessMachine
 from diskless_core.coordinator.tables import Key, Table, V
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.producer_state import NO_PRODUCER, last_sequence
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.shard import ShardId, ShardKind
@@ -82,7 +82,7 @@ class ShardNode:
             metrics=self.metrics,
             may_lead=lambda _: self.candidate,
         )
-        self.shard = DisklessShard(Shard(self.shard_id, DisklessMachine(), services), self.rules)
+        self.shard = DisklessShard(CoordinatorShard(self.shard_id, DisklessMachine(), services), self.rules)
         await self.shard.shard.start()
         if lead:
             await self.shard.shard.until_leading()

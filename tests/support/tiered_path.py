@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from diskless_core.fetch.fetcher import Fetcher
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
-from diskless_core.fetch.positions import Positions
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.fetch.segments import SegmentFetcher
 from diskless_core.log import leader_epochs, producer_snapshot
@@ -55,7 +55,7 @@ class TieredPath(ProducePath):
         self.segments = SegmentReader(
             self.metadata, self.reads, IndexCache(self.reads, index_cache_bytes), chunk_cache_bytes
         )
-        positions = Positions(lambda _: self.node.shard)
+        positions = OffsetRangeCheck(lambda _: self.node.shard)
         self.fetcher = Fetcher(
             lambda key: self.node.shard if self.node.shard.head(key) is not None else None,
             positions,

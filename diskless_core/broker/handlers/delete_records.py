@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.coordinator.commands import DeletedRecords
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.commands import DeletedRecords
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DeleteRecordsResponse
 

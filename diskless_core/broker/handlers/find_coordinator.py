@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
-from diskless_core.broker.coordinator_service import Leader
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.diskless.service import Leader
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import FindCoordinatorResponse
 

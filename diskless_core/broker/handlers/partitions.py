@@ -12,8 +12,8 @@ from diskless_core.cluster import operations, producers
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.producers import Producer
 from diskless_core.cluster.topics import Topics
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     CreatePartitionsResponse,

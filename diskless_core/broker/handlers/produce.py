@@ -10,9 +10,9 @@ from diskless_core.broker.connection import CloseConnectionError
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers import topic_ids
 from diskless_core.broker.handlers.topic_ids import RequestedTopic
-from diskless_core.coordinator.commands import BatchResult, PartitionKey, TimestampType
-from diskless_core.coordinator.schema import PartitionHead
-from diskless_core.produce.active_file import Submission
+from diskless_core.diskless.commands import BatchResult, PartitionKey, TimestampType
+from diskless_core.diskless.tables import PartitionHead
+from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import InvalidBatchError, ValidBatch, validate
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.produce_response import PartitionAnswer, ProduceAnswer, TopicAnswer

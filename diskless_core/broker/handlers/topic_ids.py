@@ -6,7 +6,7 @@ import uuid
 from typing import NamedTuple, Protocol
 
 from diskless_core.cluster.topics import TopicInfo
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 
 TOPIC_IDS_SINCE = 13

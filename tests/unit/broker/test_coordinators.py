@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from diskless_core.broker.coordinators import GROUPS_SHARD, Coordinators
 from diskless_core.broker.errors import StartError
 from diskless_core.config.placement import may_lead, parse_placement
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.runtime import ShardServices
+from diskless_core.coordinator.shard import ShardServices
+from diskless_core.diskless.operations import CommitRules
 from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore

@@ -12,7 +12,7 @@ import pytest
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.list_offsets import PARALLEL_LOOKUPS, list_offsets
 from diskless_core.config.tiering import TieringConfig
-from diskless_core.coordinator.commands import ListedOffset, PartitionKey
+from diskless_core.diskless.commands import ListedOffset, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ListOffsetsRequest
 from tests.support.guarantees import guarantee

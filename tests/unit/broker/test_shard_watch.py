@@ -11,8 +11,8 @@ import pytest
 
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.shard_watch import LOOK_S, ShardWatch
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.runtime import ShardServices
+from diskless_core.coordinator.shard import ShardServices
+from diskless_core.diskless.operations import CommitRules
 from diskless_core.metrics import Metrics
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore

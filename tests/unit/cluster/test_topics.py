@@ -12,18 +12,18 @@ import pytest
 
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
-from diskless_core.cluster.machine import ClusterMachine
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.records import ClusterRecord
+from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.cluster.topics import TopicInfo, Topics
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.operations import CommitRules
-from diskless_core.coordinator.runtime import Shard, ShardServices
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import AppendFault, SharedLog
@@ -45,8 +45,8 @@ class ClusterNode:
         self.log = log
         services = ShardServices(node_id=node_id, clock=self.clock, log=log, store=MemoryCoordinatorStore())
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        self.cluster: Shard[ClusterRecord] = Shard(CLUSTER, ClusterMachine(), services)
-        self.diskless = DisklessShard(Shard(DISKLESS, DisklessMachine(), services), rules)
+        self.cluster: CoordinatorShard[ClusterRecord] = CoordinatorShard(CLUSTER, ClusterMachine(), services)
+        self.diskless = DisklessShard(CoordinatorShard(DISKLESS, DisklessMachine(), services), rules)
         configs = Configs(self.cluster, BrokerSettings.of(BrokerConfig()))
         self.topics = Topics(self.cluster, {0: self.diskless}, {0: self.diskless}, configs, self.clock)
         self.topics.on_deletion(self._hear)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.schema import FILES
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.tables import FILES
 from diskless_core.plugin.coordinator_log import LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, TableSpec
 from diskless_core.plugin.guarded import guarded

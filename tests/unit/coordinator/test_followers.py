@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
-from diskless_core.coordinator.schema import PARTITIONS, TOPICS
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.tables import Writes
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.tables import PARTITIONS, TOPICS
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.shard import ShardId

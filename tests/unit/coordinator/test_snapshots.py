@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import RETRY_S, SnapshotRules, Snapshotter
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.snapshot.format import SnapshotError
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX

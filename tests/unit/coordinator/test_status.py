@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.meter import SnapshotMark
 from diskless_core.coordinator.status import COUNT_PAGE_ROWS, count_rows, shard_status
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableChanges, TableSpec
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore

@@ -6,8 +6,8 @@ import pytest
 
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.runtime import Shard, ShardServices
-from diskless_core.coordinator.state import DisklessMachine
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
@@ -22,7 +22,7 @@ async def test_a_shard_whose_log_holds_something_else_refuses_to_lead_and_names_
     await log.start()
     await log.append(SHARD, [record_batch.build([RecordData(key=None, value=b"no entry")], timestamp_ms=0)])
     services = ShardServices(node_id=1, clock=SystemClock(seed=1), log=log, store=MemoryCoordinatorStore())
-    shard = Shard(SHARD, DisklessMachine(), services)
+    shard = CoordinatorShard(SHARD, DisklessMachine(), services)
     await shard.start()
     try:
         with pytest.raises(CoordinatorError, match="log offset 0"):

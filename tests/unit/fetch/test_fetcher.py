@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.guarantees import guarantee

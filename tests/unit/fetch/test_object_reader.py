@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.coordinator.commands import Run, TimestampType
+from diskless_core.diskless.commands import Run, TimestampType
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.coordinator.commands import Run
+from diskless_core.diskless.commands import Run
 from diskless_core.fetch import planner
-from diskless_core.fetch.completer import cut
+from diskless_core.fetch.batch_slicing import cut
 from diskless_core.protocol import record_batch
 from tests.support.produce_path import batch_of
 

@@ -7,7 +7,7 @@ import asyncio
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
-from diskless_core.fetch.positions import Positions
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.testing.fakes.objects import Operation
@@ -23,7 +23,7 @@ class LateConsumer:
     def __init__(self, path: ProducePath, ahead_bytes: int = 1 << 20) -> None:
         reader = ObjectReader(path.objects, ObjectCache(1 << 20, path.metrics), path.metrics)
         self.ahead = ReadAhead(reader, ahead_bytes)
-        positions = Positions(lambda _: path.node.shard)
+        positions = OffsetRangeCheck(lambda _: path.node.shard)
         self.fetcher = Fetcher(
             lambda _: path.node.shard, positions, reader, self.ahead, path.purgatory, path.clock, path.metrics
         )

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from diskless_core.coordinator.commands import ListedOffset, PartitionKey
-from diskless_core.coordinator.trimming import trim_page
+from diskless_core.diskless.commands import ListedOffset, PartitionKey
+from diskless_core.diskless.trimming import trim_page
 from diskless_core.fetch.offsets import OffsetLookup, SpecialTimestamp
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol.errors import ErrorCode

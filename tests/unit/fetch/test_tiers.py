@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.fetch.positions import Positions
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.fetch.segments import SegmentFetcher, SegmentPart
 from diskless_core.log.segment_indexer import SegmentIndexer
@@ -352,7 +352,7 @@ def test_a_batch_larger_than_the_budget_is_granted_once() -> None:
     run(main)
 
 
-class Knowing(Positions):
+class Knowing(OffsetRangeCheck):
     """Says whether an offset is deleted by what the coordinator knows, which a replica may not know yet."""
 
     def __init__(self, *, is_deleted: bool) -> None:

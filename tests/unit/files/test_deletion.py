@@ -9,7 +9,7 @@ import pytest
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.files import deletion
-from diskless_core.files.ending import ANSWERS_KEPT_MS
+from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation, access_denied, slow_down

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from diskless_core.coordinator.commands import HandOver
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.file_stages import Stage
+from diskless_core.diskless.commands import HandOver
+from diskless_core.diskless.file_stages import Stage
 from diskless_core.files import hand_overs
-from diskless_core.files.ending import ANSWERS_KEPT_MS
+from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.file_life import DELAY_MS, FileLife

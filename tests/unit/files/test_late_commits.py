@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from diskless_core.coordinator.commands import BatchResult
-from diskless_core.coordinator.operations import HORIZON_AGE_MS
-from diskless_core.files.ending import ANSWERS_KEPT_MS
+from diskless_core.diskless.commands import BatchResult
+from diskless_core.diskless.operations import HORIZON_AGE_MS
+from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal.format import object_key
 from tests.support.file_life import DELAY_MS, FileLife

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import ClockSkewError, CoordinatorError
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.files import orphans
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, threshold_ms
 from diskless_core.metrics import Metrics

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from diskless_core.coordinator.file_stages import Stage
-from diskless_core.files.ending import ANSWERS_KEPT_MS
+from diskless_core.diskless.file_stages import Stage
+from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal.format import object_key
 from tests.support.file_life import DELAY_MS, FileLife

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.coordinator.commands import Run
+from diskless_core.diskless.commands import Run
 from diskless_core.files.retention import OFF, Piece, RetentionRules, expired, piece_of_run, piece_of_segment
 from diskless_core.remote_log.tiered import TieredSegment
 from tests.support.guarantees import guarantee

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from diskless_core.coordinator.client import DisklessShard
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.coordinator.runs import PAGE_RUNS
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.runs import PAGE_RUNS
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import PartitionHead
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import PARALLEL_PARTITIONS, RetentionSchedule
 from tests.support.file_life import FileLife

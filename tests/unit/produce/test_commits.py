@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from diskless_core.coordinator.commands import BatchResult, CommitBatch, CommitFile
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile
 from diskless_core.metrics import Metrics
-from diskless_core.produce.active_file import SealedFile
+from diskless_core.produce.accumulator import SealedFile
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.shards import batch, commit_of

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.coordinator.commands import PartitionKey
-from diskless_core.produce.committer import Turn
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.produce.committer import CommitTicket
 
-Tails = dict[PartitionKey, Turn]
+Tails = dict[PartitionKey, CommitTicket]
 
 
 def partitions(names: str) -> set[PartitionKey]:
     return {PartitionKey(b"T" * 16, ord(name)) for name in names}
 
 
-async def coming(turn: Turn) -> asyncio.Task[None]:
+async def coming(turn: CommitTicket) -> asyncio.Task[None]:
     task = asyncio.create_task(turn.come())
     await settle()
     return task
@@ -31,7 +31,7 @@ async def settle() -> None:
 
 async def test_an_object_waits_for_all_before_it_that_share_a_partition() -> None:
     tails: Tails = {}
-    a, b, both, other = (Turn(tails, partitions(names)) for names in ("a", "b", "ab", "c"))
+    a, b, both, other = (CommitTicket(tails, partitions(names)) for names in ("a", "b", "ab", "c"))
     waiting = await coming(both)
     assert (await coming(other)).done()
     a.end()
@@ -44,7 +44,7 @@ async def test_an_object_waits_for_all_before_it_that_share_a_partition() -> Non
 
 async def test_nothing_is_kept_of_objects_that_are_over() -> None:
     tails: Tails = {}
-    first, second = Turn(tails, partitions("ab")), Turn(tails, partitions("b"))
+    first, second = CommitTicket(tails, partitions("ab")), CommitTicket(tails, partitions("b"))
     first.end()
     assert set(tails) == partitions("b")
     second.end()
@@ -54,10 +54,10 @@ async def test_nothing_is_kept_of_objects_that_are_over() -> None:
 @pytest.mark.parametrize("times", [1, 2])
 async def test_the_end_may_come_before_the_turn_and_more_than_once(times: int) -> None:
     tails: Tails = {}
-    first = Turn(tails, partitions("a"))
+    first = CommitTicket(tails, partitions("a"))
     for _ in range(times):
         first.end()
-    assert (await coming(Turn(tails, partitions("a")))).done()
+    assert (await coming(CommitTicket(tails, partitions("a")))).done()
 
 
 @given(
@@ -70,13 +70,13 @@ def test_each_partition_sees_its_objects_in_the_order_of_rotation(objects: list[
         committed: list[int] = []
         release = [asyncio.Event() for _ in objects]
 
-        async def deliver(number: int, turn: Turn) -> None:
+        async def deliver(number: int, turn: CommitTicket) -> None:
             await release[number].wait()
             await turn.come()
             committed.append(number)
             turn.end()
 
-        turns = [Turn(tails, partitions("".join(names))) for names in objects]
+        turns = [CommitTicket(tails, partitions("".join(names))) for names in objects]
         tasks = [asyncio.create_task(deliver(number, turn)) for number, turn in enumerate(turns)]
         for event in order.sample(release, len(release)):
             event.set()

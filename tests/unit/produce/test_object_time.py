@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from diskless_core.coordinator.commands import BatchResult
+from diskless_core.diskless.commands import BatchResult
 from diskless_core.metrics import Metrics
 from diskless_core.produce.object_time import TOLERANCE_MS, ObjectTime
 from diskless_core.protocol.errors import ErrorCode

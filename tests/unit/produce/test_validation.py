@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.coordinator.commands import TimestampType
+from diskless_core.diskless.commands import TimestampType
 from diskless_core.produce.validation import InvalidBatchError, TopicRules, ValidBatch, validate
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.batches import NOW_MS, batch_of, with_header

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from diskless_core.coordinator.commands import HandOver
 from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.diskless.commands import HandOver
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, SnapshotError

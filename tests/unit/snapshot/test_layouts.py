@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from diskless_core.coordinator import remote_segments
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.coordinator.trimming import trim_page
+from diskless_core.diskless import remote_segments
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.trimming import trim_page
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,

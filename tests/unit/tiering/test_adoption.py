@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from diskless_core.coordinator.commands import PartitionKey
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.plugin.remote_storage import IndexType, LogSegmentData
 from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompaction
 from diskless_core.remote_log.metadata import (

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from dataclasses import replace
 
-from diskless_core.coordinator.commands import PartitionKey
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.testing.fakes.remote_log_metadata import Operation
 from diskless_core.testing.fakes.remote_storage import Operation as RemoteOperation
 from diskless_core.tiering.compaction import PARTITIONS_AT_ONCE, Compactor, TopicTiering

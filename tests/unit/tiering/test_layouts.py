@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.coordinator import client, runs
 from diskless_core.coordinator.errors import CoordinatorLoadingError
+from diskless_core.diskless import runs
+from diskless_core.diskless import shard as client
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.layout_codec import LayoutFormatError, decode_layouts
 from diskless_core.remote_log.metadata import RemoteLogSegmentState, TopicIdPartition

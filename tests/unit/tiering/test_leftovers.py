@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.coordinator.commands import Run
+from diskless_core.diskless.commands import Run
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

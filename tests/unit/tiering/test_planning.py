@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.coordinator.schema import PartitionHead
+from diskless_core.diskless.tables import PartitionHead
 from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering import planning
@@ -22,7 +22,7 @@ def range_at(offset: int, *, time_ms: int = 50, size: int = 100) -> BatchRange:
     return BatchRange(offset, offset, "o", 0, size, time_ms, time_ms, 0)
 
 
-def rest_of(*ranges: BatchRange, rules: SegmentRules = RULES) -> planning.Rest:
+def rest_of(*ranges: BatchRange, rules: SegmentRules = RULES) -> planning.NotDue:
     planner = SegmentPlanner(PARTITION, 10, rules)
     assert [planner.add(one) for one in ranges] == [None] * len(ranges)
     assert planner.last(51) is None

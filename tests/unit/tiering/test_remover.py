@@ -12,7 +12,7 @@ import pytest
 
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.ledger import CoordinatorLedger
+from diskless_core.diskless.ledger import CoordinatorLedger
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataServices
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.metadata import (

@@ -1,0 +1,380 @@
+"""One shard on one node: its replica, which the log brings forward, and the leader's side, around a state machine.
+
+A command runs as check (against state with everything pending applied) -> records -> one atomic log entry -> read back
+at the high watermark -> applied -> answered (KIP-1164, "How operations are performed").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator import entries
+from diskless_core.coordinator.entries import Claim
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
+from diskless_core.coordinator.readers import Prefetched
+from diskless_core.coordinator.replica import Replica
+from diskless_core.coordinator.shard_store import REOPEN_AFTER
+from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
+from diskless_core.coordinator.state_machine import Command, RecordT, StateMachine
+from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
+from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
+from diskless_core.plugin.shard import ShardId
+from diskless_core.snapshot.format import Manifest
+
+R = TypeVar("R")
+Operation = Callable[[Command[RecordT]], R]
+"""A pure function: reads and emits through the command, returns the answer that it will get once committed."""
+
+RESTORE_RETRY_S = 2.0
+"""Base of the back-off, with jitter, while the object store does not give a snapshot."""
+
+_logger = structlog.get_logger(__name__)
+
+
+def _anybody(_: ShardId) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardServices:
+    """What all shards of a node share. `may_lead` says of which shards this node is a candidate for their leader."""
+
+    node_id: int
+    clock: Clock
+    log: CoordinatorLog
+    store: CoordinatorStore
+    snapshots: SnapshotSource = field(default_factory=NoSnapshots)
+    metrics: Metrics = field(default_factory=Metrics)
+    may_lead: Callable[[ShardId], bool] = _anybody
+
+
+class CoordinatorShard(Generic[RecordT]):
+    """A coordinator: one log partition, one state machine, one store.
+
+    Attributes:
+        applied_bytes: of the log, since this process follows it.
+        failure: why the shard's work on this node is over, if it is.
+        snapshot: the newest one that this node knows of.
+    """
+
+    def __init__(self, shard_id: ShardId, machine: StateMachine[RecordT], services: ShardServices) -> None:
+        self.id = shard_id
+        self.machine = machine
+        self.applied_bytes = 0
+        self.failure: str | None = None
+        self.snapshot: SnapshotMark | None = None
+        self.meter = ShardMeter(services.metrics, shard_id)
+        self._services = services
+        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter)
+        self._leader = Leader(
+            shard_id,
+            self._replica.state,
+            services.log,
+            services.clock,
+            node_id=services.node_id,
+            candidate=services.may_lead(shard_id),
+        )
+        self._end_at_start = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load what the store has, then follow the log from there. Leading begins by itself when the log hints so.
+
+        Raises:
+            CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
+        """
+        bounds = await self._services.log.bounds(self.id)
+        await self._replica.open(bounds)
+        self._end_at_start = bounds.end
+        loops = (
+            self._follow_log,
+            self._leader.follow_hints,
+            self._leader.append_entries,
+            self._replica.flusher.run,
+        )
+        self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
+
+    async def stop(self) -> None:
+        """Stop following, give the store the rest. Commands under way fail with a retriable error."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._leader.step_down("the shard stops", expected=True)
+        await self._replica.close()
+
+    async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop; a defect in it ends the shard's work here, for without one of its loops commands would hang."""
+        try:
+            await loop()
+        except Exception as error:
+            self.failure = f"{self.id} stands still from log offset {self.next_offset} on: {error!r}"
+            self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
+            for task in self._tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
+            self._leader.step_down(self.failure)
+
+    async def until_leading(self) -> None:
+        """Wait until this node leads the shard.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
+        while not self.leading:
+            await self._until_leadership_changes()
+
+    async def until_serving(self) -> None:
+        """Wait until nothing is in the way: see `obstacle`.
+
+        Raises:
+            CoordinatorError: something always will be: its log or its store cannot be used.
+        """
+        while self.obstacle is not None:
+            await self._until_leadership_changes()
+
+    async def _until_leadership_changes(self) -> None:
+        if self.failure is not None:
+            raise CoordinatorError(self.failure)
+        self._leader.leadership.changed.clear()
+        await self._leader.leadership.changed.wait()
+
+    async def until_term_changes(self, term: int | None) -> int | None:
+        """Wait until the term that this node leads in is another than `term`, and return it: None while not leading.
+
+        Whoever keeps state beside the shard's tables drops it then: what was lost in between is not known.
+        """
+        while self.term == term:
+            self._leader.leadership.changed.clear()
+            await self._leader.leadership.changed.wait()
+        return self.term
+
+    async def until_led_elsewhere(self, node_id: int) -> None:
+        """Wait until the log hints at a leader that it does not hint at now, and that is not `node_id`."""
+        hint = self.leader_hint
+        while self.leader_hint in (None, node_id, hint):
+            self._leader.leadership.changed.clear()
+            await self._leader.leadership.changed.wait()
+
+    def on_commit(self, listener: Callable[[Writes], None]) -> None:
+        """Call `listener` with the writes of each entry right after they were applied. It must be quick.
+
+        When a snapshot took the place of entries, it is told of all rows of resident tables that differ.
+        """
+        self._replica.on_commit(listener)
+
+    def on_restore(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when a snapshot took the place of entries; it must be quick.
+
+        Whoever keeps what it learnt of tables that are not resident has to drop it.
+        """
+        self._replica.on_restore(listener)
+
+    # --- how it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self._replica.state
+
+    @property
+    def leading(self) -> bool:
+        return self.term is not None
+
+    @property
+    def term(self) -> int | None:
+        """The term that this node leads in. It never has the same one twice."""
+        return self._leader.leadership.term
+
+    @property
+    def leader_hint(self) -> int | None:
+        """The node that the log says should lead, and that may."""
+        return self._leader.leadership.hint
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this node can neither answer for the shard nor follow whoever does; None when it can.
+
+        A follower has to have applied what was committed when it started, and to know who leads.
+        """
+        if self.failure is not None:
+            return self.failure
+        if self.leading:
+            return None
+        if self._replica.restoring:
+            return f"{self.id} is being restored from a snapshot"
+        if self.leader_hint is None:
+            return f"nobody is known to lead {self.id}"
+        if self.leader_hint == self._services.node_id:
+            return f"{self.id} is not led by this node yet"
+        if self.next_offset < self._end_at_start:
+            return f"the log of {self.id} is being read"
+        return None
+
+    @property
+    def next_offset(self) -> int:
+        """Everything in the log below this offset has been applied."""
+        return self._replica.next_offset
+
+    @property
+    def pending_commands(self) -> int:
+        return len(self._leader.pipeline)
+
+    @property
+    def stored_offset(self) -> int:
+        """Everything in the log below this offset is in the store."""
+        return self._replica.flusher.stored_offset
+
+    @property
+    def unflushed_rows(self) -> int:
+        """Rows that are applied and not in the store yet."""
+        return self.state.unstored_rows
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        """Bytes of the log that this process has applied since `snapshot`, or since it follows the log."""
+        return self.applied_bytes - (self.snapshot.applied_bytes if self.snapshot is not None else 0)
+
+    @property
+    def snapshot_taken_at(self) -> int:
+        """When `snapshot` was taken, in milliseconds since the epoch; 0 without one."""
+        return self.snapshot.taken_at if self.snapshot is not None else 0
+
+    # --- commands and reads --------------------------------------------------------------------------------------
+
+    async def submit(self, operation: Operation[RecordT, R], prefetch: Sequence[tuple[Table[Any], Key]] = ()) -> R:
+        """Run an operation and return its answer when its records, or those that it relied on, have committed.
+
+        Args:
+            operation: called once, synchronously; commands take effect in the order in which this happens.
+            prefetch: rows of non-resident tables that it wants to read.
+
+        Raises:
+            NotCoordinatorError: this node does not lead; nothing happened.
+            OutcomeUnknownError: it may or may not have happened, or may yet.
+            CoordinatorError: the store failed to prefetch; nothing happened.
+        """
+        begun = self._services.clock.monotonic()
+        self._leader.require()
+        base: State | Prefetched = self.state
+        if prefetch:
+            base = Prefetched(self.state, await self._prefetch(prefetch))
+            self._leader.require()
+        command = Command(machine=self.machine, tx=Transaction(base), now_ms=self._services.clock.now_ms())
+        answer = operation(command)
+        if command.records:
+            await self._leader.enqueue([self.machine.encode(record) for record in command.records], command.tx.writes)
+        elif (last := self._leader.pipeline.last) is not None:
+            await asyncio.shield(last.done)
+        self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
+        return answer
+
+    async def _prefetch(self, wanted: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
+        try:
+            return await self._replica.flusher.prefetch(wanted)
+        except CoordinatorStoreError as error:
+            raise CoordinatorError(f"the store of {self.id} failed: {error}") from error
+
+    async def barrier(self) -> None:
+        """Return when this node has proved to lead still, and all that was committed before the call is applied.
+
+        Raises:
+            CoordinatorError: as `submit`.
+        """
+        self._leader.require()
+        queued = self._leader.pipeline.last_queued
+        if queued is not None:
+            await asyncio.shield(queued.done)
+        else:
+            await self._leader.enqueue([entries.NO_OP], {})
+
+    async def flush(self) -> None:
+        """Give the store everything that is committed.
+
+        Raises:
+            CoordinatorStoreError: it did not take it; it is tried again by itself.
+        """
+        await self._replica.flusher.flush()
+
+    async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
+        """Take a snapshot of what the store has; errors as `Snapshots.take`."""
+        with self._replica.store.lent():
+            return await self._replica.take_snapshot(snapshots)
+
+    async def with_store(self, work: Callable[[ShardStore], R]) -> R:
+        """Run `work` with the store, which may lag behind memory: see `State.in_memory`.
+
+        Of rows it may change those that are nowhere in memory and never put there again.
+
+        Raises:
+            CoordinatorStoreError: the store failed, or is being filled from a snapshot.
+        """
+        return await self._replica.with_store(work)
+
+    # --- the log -------------------------------------------------------------------------------------------------
+
+    async def _follow_log(self) -> None:
+        while True:
+            try:
+                async for batches in self._services.log.read(self.id, self.next_offset):
+                    for batch in batches:
+                        self._take(batch)
+                return
+            except LogOffsetPrunedError as error:
+                await self._restore(error)
+            except CoordinatorLogError as error:
+                self._leader.step_down(f"reading the log failed: {error}")
+                await self._leader.back_off()
+
+    def _take(self, batch: LogBatch) -> None:
+        self.applied_bytes += len(batch.data)
+        was_reading = self.next_offset < self._end_at_start
+        own = self._leader.read_back(batch.data, self._replica.acceptance)
+        if own is not None:
+            self._replica.apply(own.writes, batch.next_offset, own.sequence)
+            self._leader.pipeline.read_back()
+            if not own.done.done():
+                own.done.set_result(None)
+        else:
+            self._take_foreign(batch)
+        if was_reading and self.next_offset >= self._end_at_start:
+            self._leader.leadership.changed.set()
+
+    def _take_foreign(self, batch: LogBatch) -> None:
+        entry = entries.decode(batch.data)
+        if isinstance(entry, Claim):
+            self._replica.claimed(batch.offset, batch.next_offset)
+            self._leader.claimed(entry, batch.offset)
+        elif self._replica.acceptance.accepts(entry):
+            self._replica.apply(self._replica.replayed(entry), batch.next_offset)
+        else:
+            self._replica.next_offset = batch.next_offset
+
+    async def _restore(self, reason: LogOffsetPrunedError) -> None:
+        """The log was pruned beyond what is applied here: a snapshot covers it."""
+        self._leader.hold_back(f"the log was pruned: {reason}")
+        self._log.warning("this node has fallen behind the start of the log", applied=self.next_offset)
+        store_failures = 0
+        while True:
+            try:
+                if store_failures >= REOPEN_AFTER:
+                    await self._replica.store.reopen(least_offset=0)
+                await self._replica.restore(await self._services.log.bounds(self.id))
+                break
+            except (CoordinatorError, CoordinatorLogError, CoordinatorStoreError) as error:
+                store_failures += isinstance(error, CoordinatorStoreError)
+                self._log.error("the shard could not be restored; it is tried again", error=str(error))
+                await asyncio.sleep(RESTORE_RETRY_S * (0.5 + self._services.clock.random().random()))
+        self._leader.may_claim()
+        self._leader.leadership.changed.set()

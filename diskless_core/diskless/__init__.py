@@ -1,0 +1,1 @@
+"""Diskless partitions: one kind of coordinator shard (KIP-1164)."""

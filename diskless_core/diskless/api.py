@@ -1,0 +1,74 @@
+"""What is asked of a Diskless coordinator, wherever it is led (KIP-1164, "Diskless coordinator API").
+
+`DisklessShard` answers from this node, `RemoteCoordinator` asks another one, `CoordinatorClient` whichever leads.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Protocol
+
+from diskless_core.diskless.commands import (
+    BatchResult,
+    CommitFile,
+    DeletedRecords,
+    FoundRuns,
+    HandOver,
+    ListedOffset,
+    PartitionKey,
+)
+from diskless_core.protocol.errors import ErrorCode
+
+
+class DisklessCoordinator(Protocol):
+    """One Diskless coordinator, wherever it is led.
+
+    All methods raise a CoordinatorError when there is no answer: NotCoordinatorError and CoordinatorLoadingError when
+    nothing happened, OutcomeUnknownError and CoordinatorError itself when it may have. Every command can be sent
+    again as it is.
+    """
+
+    async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
+        """DisklessCreatePartitions: those that exist already stay as they are."""
+        ...
+
+    async def delete_topic(self, topic_id: uuid.UUID) -> ErrorCode:
+        """DisklessDeleteTopics: UNKNOWN_TOPIC_ID when the coordinator has nothing of it."""
+        ...
+
+    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+        """DisklessCommitFile: a result for each batch, in order. The same request again gets its first answer."""
+        ...
+
+    async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:
+        """DisklessDeleteRecords: the partition begins at `offset` now, -1 standing for the high watermark."""
+        ...
+
+    async def list_offsets(self, partition: PartitionKey, timestamp: int) -> ListedOffset:
+        """DisklessListOffsets, strictly: it reflects all that was committed before the call.
+
+        Args:
+            timestamp: in milliseconds since the epoch, or one of Kafka's special ones, which are negative.
+        """
+        ...
+
+    async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
+        """DisklessFindBatches, maybe stale: runs from the one that contains `offset` on, about `max_bytes` of them."""
+        ...
+
+    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
+        """DisklessDescribeFiles, strictly: those that are committed here, those about to be included."""
+        ...
+
+    async def oldest_file_ms(self) -> int | None:
+        """When the oldest object with live batches here was created, by its key, in milliseconds since the epoch."""
+        ...
+
+    async def raise_horizon(self, horizon_ms: int) -> None:
+        """From now on no object is committed whose key says that it was created before. It never goes back."""
+        ...
+
+    async def hand_over(self, files: Sequence[HandOver]) -> None:
+        """When it returns, the coordinator owns these objects, or had them and is through with them."""
+        ...

@@ -1,0 +1,186 @@
+"""The Diskless coordinators of the cluster, each asked where it is led (KIP-1164, "Leadership and deployment").
+
+The local replica answers while it leads; else the node that the log hints at, or that a peer names when it refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from diskless_core.coordinator.calls import PeerCalls
+from diskless_core.coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    OutcomeUnknownError,
+)
+from diskless_core.coordinator.peers import PeerAddress, Peers, PeerTransport
+from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE, LeaderGuess, whom_to_ask_for_the_leader
+from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.commands import (
+    BatchResult,
+    CommitFile,
+    DeletedRecords,
+    FoundRuns,
+    HandOver,
+    ListedOffset,
+    PartitionKey,
+)
+from diskless_core.diskless.commit_bundles import CommitBundles
+from diskless_core.diskless.remote import RemoteCoordinator
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import FindCoordinatorRequest
+
+R = TypeVar("R")
+Question = Callable[[DisklessCoordinator], Awaitable[R]]
+
+MOVED_S = 1.0
+"""How long the answer of a node is waited for once the log hints that another one leads."""
+
+FIND_COORDINATOR_VERSION = 4
+
+
+class CoordinatorClients:
+    """All Diskless coordinators by index, as this node reaches them."""
+
+    def __init__(
+        self, node_id: int, replicas: Mapping[int, DisklessShard], transport: PeerTransport, peers: Peers
+    ) -> None:
+        self.node_id = node_id
+        self.peers = peers
+        self.calls = PeerCalls(transport)
+        self.commits = CommitBundles(self.calls)
+        self.coordinators: Mapping[int, DisklessCoordinator] = {
+            index: CoordinatorClient(index, replica, self) for index, replica in replicas.items()
+        }
+
+    async def stop(self) -> None:
+        """Give up what is under way with other nodes."""
+        await self.commits.stop()
+
+    async def find_leader(self, shard: int, refused_by: int | None) -> int | None:
+        """Ask the peers who leads; None when none of them knows. It learns the address of a node new to it."""
+        for peer in whom_to_ask_for_the_leader(refused_by, self.node_id, self.peers.node_ids()):
+            request = FindCoordinatorRequest(key_type=FIND_COORDINATOR_KEY_TYPE, coordinator_keys=[str(shard)])
+            try:
+                response = await self.calls.call(peer, request, FIND_COORDINATOR_VERSION)
+            except CoordinatorError:
+                continue
+            for found in response.coordinators:
+                if found.error_code == ErrorCode.NONE:
+                    node_id = int(found.node_id)
+                    if node_id != self.node_id and self.peers.address_of(node_id) is None:
+                        self.peers.learn(node_id, PeerAddress(found.host, found.port))
+                    return node_id
+        return None
+
+
+class CoordinatorClient:
+    """One Diskless coordinator, wherever it is led: a `DisklessCoordinator`."""
+
+    def __init__(self, index: int, replica: DisklessShard, directory: CoordinatorClients) -> None:
+        self._index = index
+        self._replica = replica
+        self._directory = directory
+        self._guess = LeaderGuess()
+
+    async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
+        await self._ask(lambda coordinator: coordinator.create_partitions(topic_id, name, partitions))
+
+    async def delete_topic(self, topic_id: uuid.UUID) -> ErrorCode:
+        return await self._ask(lambda coordinator: coordinator.delete_topic(topic_id))
+
+    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+        return await self._ask(lambda coordinator: coordinator.commit_file(request))
+
+    async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:
+        return await self._ask(lambda coordinator: coordinator.delete_records(partition, offset))
+
+    async def list_offsets(self, partition: PartitionKey, timestamp: int) -> ListedOffset:
+        return await self._ask(lambda coordinator: coordinator.list_offsets(partition, timestamp))
+
+    async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
+        return await self._ask(lambda coordinator: coordinator.find(partition, offset, max_bytes))
+
+    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
+        return await self._ask(lambda coordinator: coordinator.describe_files(object_keys))
+
+    async def oldest_file_ms(self) -> int | None:
+        return await self._ask(lambda coordinator: coordinator.oldest_file_ms())
+
+    async def raise_horizon(self, horizon_ms: int) -> None:
+        await self._ask(lambda coordinator: coordinator.raise_horizon(horizon_ms))
+
+    async def hand_over(self, files: Sequence[HandOver]) -> None:
+        await self._ask(lambda coordinator: coordinator.hand_over(files))
+
+    # --- routing -------------------------------------------------------------------------------------------------
+
+    async def _ask(self, question: Question[R]) -> R:
+        """Put the question where the coordinator is led; once more elsewhere if that turns out to be wrong.
+
+        Until the first refusal it awaits nothing but the answer, so that commits of one object go together.
+        """
+        asked = self._leader()
+        if asked is None:
+            asked = await self._found_leader(None)
+        try:
+            return await self._put_to(asked, question)
+        except NotCoordinatorError:
+            self._guess.doubt(asked)
+            other = await self._found_leader(asked)
+            if other == asked:
+                raise
+        except CoordinatorError:
+            self._guess.doubt(asked)
+            raise
+        return await self._put_to(other, question)
+
+    async def _put_to(self, node_id: int, question: Question[R]) -> R:
+        """Ask one node. It has to answer soon once the log says that another one leads: it may be out of reach."""
+        if node_id == self._directory.node_id:
+            return await question(self._local())
+        remote = RemoteCoordinator(self._index, node_id, self._directory.calls, self._directory.commits)
+        answer = asyncio.ensure_future(question(remote))
+        moved = asyncio.create_task(self._until_moved(node_id))
+        try:
+            await asyncio.wait((answer, moved), return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            raise OutcomeUnknownError(f"node {node_id} does not answer, and the log says that another one leads")
+        finally:
+            answer.cancel()
+            moved.cancel()
+
+    async def _until_moved(self, node_id: int) -> None:
+        await self._replica.shard.until_led_elsewhere(node_id)
+        await asyncio.sleep(MOVED_S)
+
+    def _leader(self) -> int | None:
+        if self._replica.shard.leading:
+            return self._directory.node_id
+        return self._guess.node(self._replica.shard.leader_hint)
+
+    async def _found_leader(self, refused_by: int | None) -> int:
+        """Who leads, by what this node has learned meanwhile, or by its peers.
+
+        Raises:
+            NotCoordinatorError: nobody knows.
+        """
+        known = self._leader()
+        if known is not None and known != refused_by:
+            return known
+        found = await self._directory.find_leader(self._index, refused_by)
+        if found is None:
+            raise NotCoordinatorError(f"nobody is known to lead the Diskless coordinator {self._index}")
+        self._guess.tell(found)
+        return found
+
+    def _local(self) -> DisklessCoordinator:
+        if not self._replica.shard.leading:
+            raise CoordinatorLoadingError(f"{self._replica.shard.id} is about to be led by this node")
+        return self._replica

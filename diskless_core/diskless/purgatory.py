@@ -1,0 +1,81 @@
+"""Fetches that wait for more data: woken as soon as a commit to one of their partitions is known to the node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from diskless_core.diskless.commands import PartitionKey
+
+
+class Purgatory:
+    """Waiters by partition."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[PartitionKey, dict[Watch, None]] = {}  # in order: a set's would change from run to run
+        self._closed = False
+
+    def wake(self, partitions: Iterable[PartitionKey]) -> None:
+        """Something changed in these partitions."""
+        for partition in partitions:
+            for watch in self._waiters.get(partition, ()):
+                watch.notice()
+
+    def close(self) -> None:
+        """Let everybody go who waits, now and from now on."""
+        self._closed = True
+        for watches in self._waiters.values():
+            for watch in watches:
+                watch.notice()
+
+    def watch(self, partitions: Sequence[PartitionKey]) -> Watch:
+        """Begin to watch partitions; use it as a context manager. What happens from now on is not missed."""
+        return Watch(self, partitions)
+
+    def add(self, watch: Watch, partitions: Sequence[PartitionKey]) -> None:
+        for partition in partitions:
+            self._waiters.setdefault(partition, {})[watch] = None
+
+    def remove(self, watch: Watch, partitions: Sequence[PartitionKey]) -> None:
+        for partition in partitions:
+            watches = self._waiters.get(partition)
+            if watches is not None:
+                watches.pop(watch, None)
+                if not watches:
+                    del self._waiters[partition]
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+
+class Watch:
+    """One waiter's interest in some partitions."""
+
+    def __init__(self, purgatory: Purgatory, partitions: Sequence[PartitionKey]) -> None:
+        self._purgatory = purgatory
+        self._partitions = partitions
+        self._event = asyncio.Event()
+
+    def __enter__(self) -> Watch:
+        self._purgatory.add(self, self._partitions)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._purgatory.remove(self, self._partitions)
+
+    def notice(self) -> None:
+        """Something changed."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a change since the last call, or since the watch began; False when the time is over."""
+        if self._purgatory.is_closed:
+            return False
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True

@@ -1,0 +1,165 @@
+"""A Diskless coordinator that another node leads (KIP-1164, "Diskless coordinator API", over the wire)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from diskless_core.coordinator.calls import PeerCalls, require_answer, require_success
+from diskless_core.coordinator.errors import OutcomeUnknownError
+from diskless_core.diskless.commands import (
+    BatchResult,
+    CommitFile,
+    DeletedRecords,
+    FoundRuns,
+    HandOver,
+    ListedOffset,
+    PartitionKey,
+    Run,
+)
+from diskless_core.diskless.commit_bundles import CommitBundles
+from diskless_core.diskless.runs import PAGE_RUNS
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import (
+    DisklessCreatePartitionsRequest,
+    DisklessDeleteRecordsRequest,
+    DisklessDeleteTopicsRequest,
+    DisklessDescribeFilesRequest,
+    DisklessFindBatchesRequest,
+    DisklessHandOverFilesRequest,
+    DisklessListOffsetsRequest,
+    DisklessRaiseHorizonRequest,
+)
+
+_MAX_BYTES = 2**31 - 1
+
+
+class RemoteCoordinator:
+    """The coordinator with the index `shard`, asked at the node `node_id`, whether it leads or not.
+
+    It is a `DisklessCoordinator`: NotCoordinatorError where the node does not lead it.
+    """
+
+    def __init__(self, shard: int, node_id: int, calls: PeerCalls, commits: CommitBundles) -> None:
+        self._shard = shard
+        self._node_id = node_id
+        self._calls = calls
+        self._commits = commits
+
+    async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
+        topic = DisklessCreatePartitionsRequest.DisklessCreatablePartitions(
+            topic_id=topic_id, name=name, num_partitions=len(partitions), partition_indexes=list(partitions)
+        )
+        response = await self._call(DisklessCreatePartitionsRequest(topics=[topic], **self._common()))
+        result = _only(response.topics)
+        require_success(result.error_code, result.error_message)
+
+    async def delete_topic(self, topic_id: uuid.UUID) -> ErrorCode:
+        topic = DisklessDeleteTopicsRequest.DisklessDeletableTopicState(topic_id=topic_id)
+        response = await self._call(DisklessDeleteTopicsRequest(topics=[topic], **self._common()))
+        result = _only(response.responses)
+        return require_answer(result.error_code, result.error_message)
+
+    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+        return await self._commits.commit(self._node_id, self._shard, request)
+
+    async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:
+        topic_class = DisklessDeleteRecordsRequest.DisklessDeleteRecordsTopic
+        asked = topic_class.DisklessDeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+        topic = topic_class(topic_id=uuid.UUID(bytes=partition.topic_id), partitions=[asked])
+        response = await self._call(DisklessDeleteRecordsRequest(topics=[topic], **self._common()))
+        result = _only(_only(response.topics).partitions)
+        return DeletedRecords(require_answer(result.error_code, result.error_message), result.low_watermark)
+
+    async def list_offsets(self, partition: PartitionKey, timestamp: int) -> ListedOffset:
+        topic_class = DisklessListOffsetsRequest.DisklessListOffsetsTopic
+        asked = topic_class.DisklessListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+        topic = topic_class(topic_id=uuid.UUID(bytes=partition.topic_id), partitions=[asked])
+        response = await self._call(DisklessListOffsetsRequest(topics=[topic], **self._common()))
+        result = _only(_only(response.topics).partitions)
+        error = require_answer(result.error_code, result.error_message)
+        return ListedOffset(error, result.timestamp, result.offset)
+
+    async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
+        topic_class = DisklessFindBatchesRequest.DisklessFindBatchesTopic
+        max_bytes = min(max_bytes, _MAX_BYTES)
+        asked = topic_class.DisklessFindBatchesPartition(
+            partition_index=partition.partition, offset=offset, max_partition_fetch_bytes=max_bytes
+        )
+        topic = topic_class(topic_id=uuid.UUID(bytes=partition.topic_id), partitions=[asked])
+        request = DisklessFindBatchesRequest(
+            fetch_max_bytes=max_bytes, max_batches_per_partition=PAGE_RUNS, topics=[topic], **self._common()
+        )
+        response = await self._call(request)
+        result = _only(_only(response.topics).partitions)
+        error = require_answer(result.error_code)
+        return FoundRuns(
+            error,
+            result.log_start_offset,
+            result.high_watermark,
+            list(map(_run, result.batches)),
+            result.local_start_offset,
+        )
+
+    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
+        files = [DisklessDescribeFilesRequest.DisklessDescribeFileEntry(object_key=key) for key in object_keys]
+        response = await self._describe(files, include_oldest=False)
+        for result in response.files:
+            require_success(result.error_code, result.error_message)
+        if [result.object_key for result in response.files] != list(object_keys):
+            raise OutcomeUnknownError(f"node {self._node_id} answered for other objects than it was asked about")
+        return [result.object_key for result in response.files if result.has_live_batches]
+
+    async def oldest_file_ms(self) -> int | None:
+        response = await self._describe([], include_oldest=True)
+        return response.oldest_file if response.oldest_file >= 0 else None
+
+    async def _describe(self, files: list[Any], *, include_oldest: bool) -> Any:
+        response = await self._call(
+            DisklessDescribeFilesRequest(files=files, include_oldest=include_oldest, **self._common())
+        )
+        require_success(response.error_code)
+        return response
+
+    async def raise_horizon(self, horizon_ms: int) -> None:
+        response = await self._call(DisklessRaiseHorizonRequest(horizon=horizon_ms, **self._common()))
+        require_success(response.error_code, response.error_message)
+
+    async def hand_over(self, files: Sequence[HandOver]) -> None:
+        handed_over = [
+            DisklessHandOverFilesRequest.DisklessHandedOverFile(
+                object_key=file.object_key,
+                owner_ids=list(file.owner_ids),
+                committed_at=file.committed_at,
+                dead_at=file.dead_at,
+            )
+            for file in files
+        ]
+        response = await self._call(DisklessHandOverFilesRequest(files=handed_over, **self._common()))
+        require_success(response.error_code, response.error_message)
+
+    def _common(self) -> dict[str, int]:
+        return {"timeout_ms": self._calls.timeout_ms, "shard": self._shard}
+
+    async def _call(self, request: Any) -> Any:
+        return await self._calls.call(self._node_id, request)
+
+
+def _only(answers: Sequence[Any]) -> Any:
+    if len(answers) != 1:
+        raise OutcomeUnknownError(f"a coordinator gave {len(answers)} answers to one question")
+    return answers[0]
+
+
+def _run(batch: Any) -> Run:
+    return Run(
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        object_key=batch.object_key,
+        byte_offset=batch.byte_offset,
+        byte_size=batch.byte_size,
+        append_time=batch.log_append_timestamp,
+        max_timestamp=batch.batch_max_timestamp,
+        timestamp_type=batch.timestamp_type,
+    )

@@ -1,0 +1,245 @@
+"""Answers the Diskless coordinator's requests from this node's shards (KIP-1164, "Diskless coordinator API").
+
+It knows no connection: the broker's inter-broker listener and a simulated network put their requests to it alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.peers import PeerRequest, Peers
+from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.diskless.attempts import Attempt, RefusedAttempts, ShardAttempts
+from diskless_core.diskless.commands import DeletedRecords, HandOver
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.service_commits import commit_file
+from diskless_core.diskless.service_reads import CoordinatorReads, key_of
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.framing import decode_request, encode_body
+from diskless_core.protocol.messages import (
+    REQUESTS,
+    DisklessCommitFileRequest,
+    DisklessCreatePartitionsRequest,
+    DisklessCreatePartitionsResponse,
+    DisklessDeleteRecordsRequest,
+    DisklessDeleteRecordsResponse,
+    DisklessDeleteTopicsRequest,
+    DisklessDeleteTopicsResponse,
+    DisklessDescribeFilesRequest,
+    DisklessDescribeFilesResponse,
+    DisklessFindBatchesRequest,
+    DisklessHandOverFilesRequest,
+    DisklessHandOverFilesResponse,
+    DisklessListOffsetsRequest,
+    DisklessRaiseHorizonRequest,
+    DisklessRaiseHorizonResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+R = TypeVar("R")
+
+NO_OLDEST_FILE = -1
+
+MAX_UNNAMED_PARTITIONS = 10_000
+"""Partitions that a request may ask for by their number alone, as of CreateTopics. Names it has to bring along."""
+
+CreatedTopic = DisklessCreatePartitionsResponse.DisklessCreatablePartitionsResult
+DeletedTopic = DisklessDeleteTopicsResponse.DisklessDeletableTopicResult
+RecordsTopic = DisklessDeleteRecordsResponse.DisklessDeleteRecordsTopicResult
+RecordsPartition = RecordsTopic.DisklessDeleteRecordsPartitionResult
+DescribedFile = DisklessDescribeFilesResponse.DisklessDescribeFileResult
+FoundCoordinator = FindCoordinatorResponse.Coordinator
+
+
+class Leader(NamedTuple):
+    """Where a coordinator is led; ids and port are -1 with an error."""
+
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+class CoordinatorService:
+    """The Diskless coordinators of one node, for other nodes.
+
+    Args:
+        peers: know this node's own address, too.
+        refused_with: the error of every answer, of a service for somebody who may not ask.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        shards: Mapping[int, DisklessShard],
+        peers: Peers,
+        purgatory: Purgatory,
+        clock: Clock,
+        *,
+        refused_with: ErrorCode | None = None,
+    ) -> None:
+        self._node_id = node_id
+        self._shards = shards
+        self._peers = peers
+        self._attempts = RefusedAttempts(refused_with) if refused_with is not None else ShardAttempts(shards)
+        reads = CoordinatorReads(self._attempts, purgatory, clock)
+        self.refusing = (
+            CoordinatorService(
+                node_id, shards, peers, purgatory, clock, refused_with=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            )
+            if refused_with is None
+            else self
+        )
+        self._answers: dict[int, Callable[[Any], Awaitable[Any]]] = {
+            DisklessCreatePartitionsRequest.API_KEY: self._create_partitions,
+            DisklessDeleteTopicsRequest.API_KEY: self._delete_topics,
+            DisklessCommitFileRequest.API_KEY: lambda request: commit_file(self._attempts, request),
+            DisklessDeleteRecordsRequest.API_KEY: self._delete_records,
+            DisklessListOffsetsRequest.API_KEY: reads.list_offsets,
+            DisklessFindBatchesRequest.API_KEY: reads.find_batches,
+            DisklessHandOverFilesRequest.API_KEY: self._hand_over_files,
+            DisklessDescribeFilesRequest.API_KEY: self._describe_files,
+            DisklessRaiseHorizonRequest.API_KEY: self._raise_horizon,
+            FindCoordinatorRequest.API_KEY: self._find_coordinator,
+        }
+
+    async def answer(self, request: PeerRequest) -> bytes:
+        """The body of a response to the body of a request, as a `PeerTransport` carries them.
+
+        Raises:
+            FrameError: the request is malformed.
+        """
+        request_class = REQUESTS[request.api_key].request
+        message = decode_request(request_class, request.api_version, memoryview(request.body), 0)
+        response = await self.handle(request.api_key, message)
+        return b"".join(encode_body(response, request.api_version))
+
+    async def handle(self, api_key: int, request: Any) -> Any:
+        """The response to a request, each item of it by itself: one that fails has an error code, and fails no other.
+
+        Raises:
+            KeyError: the api key is none of a coordinator's.
+        """
+        return await self._answers[api_key](request)
+
+    def leader_of(self, key: str) -> Leader:
+        """FindCoordinator of a coordinator by its index as text: by the log's hint, which may be stale."""
+        if not (key.isascii() and key.isdecimal()) or int(key) not in self._shards:
+            return Leader(error=ErrorCode.INVALID_REQUEST, message=f"There is no Diskless coordinator {key!r}.")
+        shard = self._shards[int(key)].shard
+        node_id = self._node_id if shard.leading else shard.leader_hint
+        address = self._peers.address_of(node_id) if node_id is not None else None
+        if node_id is None or address is None:
+            message = f"Nobody is known to lead the Diskless coordinator {key}."
+            return Leader(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
+        return Leader(node_id, address.host, address.port)
+
+    async def _ask(self, request: Any, question: Callable[[DisklessShard], Awaitable[R]]) -> Attempt[R]:
+        return await self._attempts.ask(request.shard, question, request.timeout_ms)
+
+    async def _find_coordinator(self, request: Any) -> Any:
+        found = []
+        for key in request.coordinator_keys:
+            leader = Leader(error=ErrorCode.INVALID_REQUEST)
+            if request.key_type == FIND_COORDINATOR_KEY_TYPE:
+                leader = self.leader_of(key)
+            found.append(
+                FoundCoordinator(
+                    key=key,
+                    node_id=leader.node_id,
+                    host=leader.host,
+                    port=leader.port,
+                    error_code=int(leader.error),
+                    error_message=leader.message,
+                )
+            )
+        return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
+
+    async def _create_partitions(self, request: Any) -> Any:
+        topics = await asyncio.gather(*(self._create_topic(request, topic) for topic in request.topics))
+        return DisklessCreatePartitionsResponse(throttle_time_ms=0, topics=topics)
+
+    async def _create_topic(self, request: Any, topic: Any) -> Any:
+        if topic.topic_id is None or not _can_be_created(topic.num_partitions, topic.partition_indexes):
+            message = "The topic has no id, or its partitions are not as many as they are said to be, or too many."
+            return CreatedTopic(
+                topic_id=topic.topic_id, error_code=int(ErrorCode.INVALID_REQUEST), error_message=message
+            )
+        indexes: Sequence[int] = topic.partition_indexes or range(topic.num_partitions)
+        done = await self._ask(request, lambda shard: shard.create_partitions(topic.topic_id, topic.name, indexes))
+        return CreatedTopic(topic_id=topic.topic_id, error_code=int(done.error), error_message=done.message)
+
+    async def _delete_topics(self, request: Any) -> Any:
+        topics = await asyncio.gather(*(self._delete_topic(request, topic) for topic in request.topics))
+        return DisklessDeleteTopicsResponse(throttle_time_ms=0, responses=topics)
+
+    async def _delete_topic(self, request: Any, topic: Any) -> Any:
+        if topic.topic_id is None:
+            return DeletedTopic(topic_id=None, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))
+        done = await self._ask(request, lambda shard: shard.delete_topic(topic.topic_id))
+        error = done.error if done.answer is None else done.answer
+        return DeletedTopic(topic_id=topic.topic_id, error_code=int(error), error_message=done.message)
+
+    async def _delete_records(self, request: Any) -> Any:
+        topics = await asyncio.gather(*(self._delete_of_topic(request, topic) for topic in request.topics))
+        return DisklessDeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+
+    async def _delete_of_topic(self, request: Any, topic: Any) -> Any:
+        partitions = await asyncio.gather(*(self._delete(request, topic, asked) for asked in topic.partitions))
+        return RecordsTopic(topic_id=topic.topic_id, partitions=partitions)
+
+    async def _delete(self, request: Any, topic: Any, asked: Any) -> Any:
+        done = await self._ask(request, lambda shard: shard.delete_records(key_of(topic, asked), asked.offset))
+        deleted = done.answer or DeletedRecords(done.error)
+        return RecordsPartition(
+            partition_index=asked.partition_index,
+            low_watermark=deleted.log_start_offset,
+            error_code=int(deleted.error),
+            error_message=done.message,
+        )
+
+    async def _describe_files(self, request: Any) -> Any:
+        keys = [file.object_key for file in request.files]
+        known = await self._ask(request, lambda shard: shard.describe_files(keys))
+        live = set(known.answer or ())
+        files = [
+            DescribedFile(
+                object_key=key,
+                error_code=int(known.error),
+                error_message=known.message,
+                has_live_batches=key in live,
+            )
+            for key in keys
+        ]
+        if not request.include_oldest:
+            return DisklessDescribeFilesResponse(throttle_time_ms=0, files=files)
+        oldest = await self._ask(request, lambda shard: shard.oldest_file_ms())
+        return DisklessDescribeFilesResponse(
+            throttle_time_ms=0,
+            files=files,
+            oldest_file=NO_OLDEST_FILE if oldest.answer is None else oldest.answer,
+            error_code=int(oldest.error),
+        )
+
+    async def _hand_over_files(self, request: Any) -> Any:
+        files = [
+            HandOver(file.object_key, tuple(file.owner_ids), file.committed_at, file.dead_at) for file in request.files
+        ]
+        done = await self._ask(request, lambda shard: shard.hand_over(files))
+        return DisklessHandOverFilesResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
+
+    async def _raise_horizon(self, request: Any) -> Any:
+        done = await self._ask(request, lambda shard: shard.raise_horizon(request.horizon))
+        return DisklessRaiseHorizonResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
+
+
+def _can_be_created(count: int, indexes: Sequence[int]) -> bool:
+    if indexes:
+        return len(indexes) == count and min(indexes) >= 0
+    return 0 <= count <= MAX_UNNAMED_PARTITIONS

@@ -1,0 +1,131 @@
+"""Answers DisklessListOffsets, strictly, and DisklessFindBatches, from whatever this node knows.
+
+(KIP-1164, "Diskless coordinator API".)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from diskless_core.clock import Clock
+from diskless_core.diskless.attempts import Attempts
+from diskless_core.diskless.commands import FoundRuns, ListedOffset, PartitionKey, Run
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.fetch.offsets import SpecialTimestamp
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import DisklessFindBatchesResponse, DisklessListOffsetsResponse
+from diskless_core.protocol.record_batch import MAGIC
+
+_ZERO_ID = bytes(16)
+
+OffsetsTopic = DisklessListOffsetsResponse.DisklessListOffsetsTopicResponse
+OffsetsPartition = OffsetsTopic.DisklessListOffsetsPartitionResponse
+BatchesTopic = DisklessFindBatchesResponse.DisklessFindBatchesTopicResponse
+BatchesPartition = BatchesTopic.DisklessFindBatchesPartitionResponse
+BatchInfo = BatchesPartition.DisklessFindBatchesBatchInfo
+
+
+def key_of(topic: Any, asked: Any) -> PartitionKey:
+    """The partition that a request names. The zero id, which no topic has, is None in a message."""
+    return PartitionKey(topic.topic_id.bytes if topic.topic_id is not None else _ZERO_ID, asked.partition_index)
+
+
+class CoordinatorReads:
+    """The read-only operations that look into partitions."""
+
+    def __init__(self, attempts: Attempts, purgatory: Purgatory, clock: Clock) -> None:
+        self._attempts = attempts
+        self._purgatory = purgatory
+        self._clock = clock
+
+    async def list_offsets(self, request: Any) -> Any:
+        """DisklessListOffsets: all partitions at once, so that they share one proof of leadership."""
+        topics = await asyncio.gather(*(self._list_topic(request, topic) for topic in request.topics))
+        return DisklessListOffsetsResponse(throttle_time_ms=0, topics=topics)
+
+    async def _list_topic(self, request: Any, topic: Any) -> Any:
+        partitions = await asyncio.gather(*(self._list_one(request, topic, asked) for asked in topic.partitions))
+        return OffsetsTopic(topic_id=topic.topic_id, partitions=partitions)
+
+    async def _list_one(self, request: Any, topic: Any, asked: Any) -> Any:
+        if asked.timestamp < min(SpecialTimestamp):
+            error = ErrorCode.UNSUPPORTED_VERSION
+            return OffsetsPartition(partition_index=asked.partition_index, error_code=int(error))
+        done = await self._attempts.ask(
+            request.shard,
+            lambda shard: shard.list_offsets(key_of(topic, asked), asked.timestamp),
+            request.timeout_ms,
+        )
+        listed = done.answer or ListedOffset(done.error)
+        return OffsetsPartition(
+            partition_index=asked.partition_index,
+            error_code=int(listed.error),
+            error_message=done.message,
+            timestamp=listed.timestamp,
+            offset=listed.offset,
+        )
+
+    async def find_batches(self, request: Any) -> Any:
+        """DisklessFindBatches, by any replica, maybe stale. With MaxWaitMs it waits for something to be found."""
+        response, is_empty = await self._find(request)
+        if not is_empty or request.max_wait_ms <= 0:
+            return response
+        deadline = self._clock.monotonic() + min(request.max_wait_ms, request.timeout_ms) / 1000
+        keys = [key_of(topic, asked) for topic in request.topics for asked in topic.partitions]
+        with self._purgatory.watch(keys) as watch:
+            response, is_empty = await self._find(request)
+            while is_empty and await watch.wait(deadline - self._clock.monotonic()):
+                response, is_empty = await self._find(request)
+        return response
+
+    async def _find(self, request: Any) -> tuple[Any, bool]:
+        """The response, and whether it has neither batches nor an error."""
+        left = max(0, request.fetch_max_bytes)
+        is_empty = True
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for asked in topic.partitions:
+                max_bytes = min(left, max(0, asked.max_partition_fetch_bytes))
+                found = await self._find_one(request, topic, asked, max_bytes)
+                runs = found.runs[: max(0, request.max_batches_per_partition)]
+                left = max(0, left - sum(run.byte_size for run in runs))
+                is_empty = is_empty and not runs and found.error is ErrorCode.NONE
+                partitions.append(_found_partition(asked.partition_index, found, runs))
+            topics.append(BatchesTopic(topic_id=topic.topic_id, partitions=partitions))
+        return DisklessFindBatchesResponse(throttle_time_ms=0, topics=topics), is_empty
+
+    async def _find_one(self, request: Any, topic: Any, asked: Any, max_bytes: int) -> FoundRuns:
+        done = await self._attempts.ask(
+            request.shard,
+            lambda shard: shard.find(key_of(topic, asked), asked.offset, max_bytes),
+            request.timeout_ms,
+        )
+        return done.answer or FoundRuns(done.error)
+
+
+def _found_partition(index: int, found: FoundRuns, runs: Any) -> Any:
+    return BatchesPartition(
+        partition_index=index,
+        error_code=int(found.error),
+        log_start_offset=found.log_start_offset,
+        high_watermark=found.high_watermark,
+        local_start_offset=found.local_start_offset,
+        batches=[_batch_info(run) for run in runs],
+    )
+
+
+def _batch_info(run: Run) -> Any:
+    return BatchInfo(
+        batch_id=run.base_offset,
+        object_key=run.object_key,
+        magic=MAGIC,
+        byte_offset=run.byte_offset,
+        byte_size=run.byte_size,
+        base_offset=run.base_offset,
+        last_offset=run.last_offset,
+        log_append_timestamp=run.append_time,
+        batch_max_timestamp=run.max_timestamp,
+        timestamp_type=run.timestamp_type,
+    )

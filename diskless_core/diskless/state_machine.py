@@ -1,0 +1,278 @@
+"""The state of a diskless shard, and the only code that changes it: `replay` (KIP-1164, "Local state machine").
+
+Resident: topics, partition heads and producer windows. Batch runs and files live in the store, and so does what
+`trimming` has to do there: replay cannot read those rows, so it only notes which have become garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diskless_core.coordinator.tables import Key, Table, Transaction
+from diskless_core.diskless import producer_state, records, remote_segments, time_index
+from diskless_core.diskless.coalescing import coalesce
+from diskless_core.diskless.commands import (
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    PartitionKey,
+    pack_result,
+)
+from diskless_core.diskless.producer_state import NO_PRODUCER, WindowBatch
+from diskless_core.diskless.records import (
+    DisklessRecord,
+    FileDeleted,
+    FileForgotten,
+    FileHandedOver,
+    FileReceived,
+    HorizonRaised,
+    PartitionAdopted,
+    PartitionCreated,
+    RecordsDeleted,
+    RecordsTiered,
+    RemoteLogMetadataChanged,
+    TopicDeleted,
+)
+from diskless_core.diskless.tables import (
+    BATCHES,
+    BLOCKS,
+    DEAD_FILES,
+    DELETED,
+    FILES,
+    GONE_FILES,
+    HORIZON,
+    LIVE_FILES,
+    PARTITIONS,
+    PRODUCERS,
+    RECEIVED_FILES,
+    THE_HORIZON,
+    TIERED,
+    TOMBSTONE,
+    TOPICS,
+    TRIMS,
+    DeadFile,
+    FileState,
+    GoneFile,
+    LiveFile,
+    PartitionHead,
+    ReceivedFile,
+    Topic,
+)
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.file_committed import CommittedBatch, FileCommitted
+from diskless_core.protocol.record_batch import RecordData
+from diskless_core.remote_log import tiered
+
+
+class DisklessMachine:
+    """A shard of `__diskless_metadata`."""
+
+    tables: Sequence[Table[Any]] = (
+        TOPICS,
+        PARTITIONS,
+        PRODUCERS,
+        BATCHES,
+        BLOCKS,
+        FILES,
+        LIVE_FILES,
+        DEAD_FILES,
+        RECEIVED_FILES,
+        GONE_FILES,
+        TRIMS,
+        HORIZON,
+        TIERED,
+        *remote_segments.TABLES,
+    )
+
+    def encode(self, record: DisklessRecord) -> RecordData:
+        return records.encode(record)
+
+    def decode(self, data: RecordData) -> DisklessRecord:
+        return records.decode(data)
+
+    def replay(self, record: DisklessRecord, tx: Transaction) -> None:
+        match record:
+            case FileCommitted():
+                _file_committed(record, tx)
+            case PartitionCreated():
+                _partition_created(record, tx)
+            case TopicDeleted():
+                _topic_deleted(record, tx)
+            case RecordsDeleted():
+                _records_deleted(record, tx)
+            case RecordsTiered():
+                _records_tiered(record, tx)
+            case PartitionAdopted():
+                _partition_adopted(record, tx)
+            case RemoteLogMetadataChanged():
+                remote_segments.replay(record.event, tx)
+            case HorizonRaised():
+                tx.put(HORIZON, THE_HORIZON, max(record.horizon_ms, tx.get(HORIZON, THE_HORIZON) or 0))
+            case FileReceived():
+                _file_received(record, tx)
+            case FileHandedOver():
+                tx.put(GONE_FILES, (record.object_key,), GoneFile(record.next_owner))
+            case FileDeleted():
+                tx.put(GONE_FILES, (record.object_key,), GoneFile(DELETED))
+            case FileForgotten():
+                for table in _OF_FILES:
+                    tx.delete(table, (record.object_key,))
+
+
+_OF_FILES: Sequence[Table[Any]] = (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES)
+"""The tables with a row for an object. One that was forgotten may be live still, where trimming lags behind the log."""
+
+
+def _partition_created(record: PartitionCreated, tx: Transaction) -> None:
+    topic = tx.get(TOPICS, (record.topic_id,)) or Topic(record.name, ())
+    tx.put(TOPICS, (record.topic_id,), topic._replace(partitions=(*topic.partitions, record.partition)))
+    tx.put(PARTITIONS, PartitionKey(record.topic_id, record.partition), PartitionHead())
+
+
+def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
+    topic = tx.get(TOPICS, (record.topic_id,))
+    if topic is None:
+        return
+    tx.delete(TOPICS, (record.topic_id,))
+    for partition in topic.partitions:
+        key = PartitionKey(record.topic_id, partition)
+        head = tx.get(PARTITIONS, key)
+        if head is not None:
+            tx.put(TRIMS, key, head.next_offset)
+        tx.delete(PARTITIONS, key)
+        tx.delete(TIERED, key)
+    for producer in tx.keys(PRODUCERS, (record.topic_id,)):
+        tx.delete(PRODUCERS, producer)
+    remote_segments.topic_deleted(record.topic_id, tx)
+
+
+def _records_deleted(record: RecordsDeleted, tx: Transaction) -> None:
+    key = PartitionKey(record.topic_id, record.partition)
+    head = tx.get(PARTITIONS, key)
+    if head is None or record.log_start_offset <= head.log_start_offset:
+        return
+    head = head._replace(log_start_offset=record.log_start_offset, log_start_bytes=record.log_start_bytes)
+    if head.log_start_offset >= head.local_start_offset:
+        head = head._replace(local_start_offset=head.log_start_offset, local_start_bytes=head.log_start_bytes)
+        tx.put(TRIMS, key, head.log_start_offset)
+    tx.put(PARTITIONS, key, head)
+    log = tx.get(TIERED, key)
+    if log:
+        tx.put(TIERED, key, tiered.from_offset(log, record.log_start_offset))
+
+
+def _records_tiered(record: RecordsTiered, tx: Transaction) -> None:
+    key, segment = PartitionKey(record.topic_id, record.partition), record.segment
+    head = tx.get(PARTITIONS, key)
+    if head is None:
+        return
+    tx.put(TIERED, key, (*(tx.get(TIERED, key) or ()), segment))
+    end = segment.end_offset + 1
+    tx.put(
+        PARTITIONS,
+        key,
+        head._replace(local_start_offset=end, local_start_bytes=head.local_start_bytes + segment.size_bytes),
+    )
+    tx.put(TRIMS, key, end)
+
+
+def _partition_adopted(record: PartitionAdopted, tx: Transaction) -> None:
+    key = PartitionKey(record.topic_id, record.partition)
+    segments = tuple(record.segments)
+    end, size_bytes = segments[-1].end_offset + 1, tiered.size_from(segments, 0)
+    tx.put(TIERED, key, segments)
+    tx.put(
+        PARTITIONS,
+        key,
+        PartitionHead(
+            log_start_offset=record.log_start_offset,
+            next_offset=end,
+            max_timestamp=max(segment.max_timestamp for segment in segments),
+            appended_bytes=size_bytes,
+            local_start_offset=end,
+            local_start_bytes=size_bytes,
+        ),
+    )
+
+
+def _file_committed(record: FileCommitted, tx: Transaction) -> None:
+    live_runs = 0
+    for topic_id, partitions in record.topics:
+        for partition, batches in partitions:
+            live_runs += _append((topic_id, partition), record.object_key, batches, tx)
+    key, owner_ids = (record.object_key,), tuple(record.owner_ids)
+    tx.put(FILES, key, _file_state(record))
+    if live_runs:
+        tx.put(LIVE_FILES, key, LiveFile(live_runs, record.committed_at, owner_ids))
+    else:
+        tx.put(DEAD_FILES, key, DeadFile(record.committed_at, record.committed_at, owner_ids))
+
+
+def _file_received(record: FileReceived, tx: Transaction) -> None:
+    key, owner_ids = (record.object_key,), tuple(record.owner_ids)
+    tx.put(RECEIVED_FILES, key, ReceivedFile(record.dead_at, record.was_unknown))
+    if record.was_unknown:
+        tx.put(FILES, key, TOMBSTONE)
+        tx.put(DEAD_FILES, key, DeadFile(record.dead_at, record.committed_at, owner_ids))
+
+
+def _append(key: Key, object_key: str, batches: Sequence[CommittedBatch], tx: Transaction) -> int:
+    """Append one partition's batches; the number of runs that they make."""
+    head = tx.get(PARTITIONS, key)
+    if head is None:
+        return 0
+    runs = coalesce(object_key, batches, head.appended_bytes)
+    run_count, full_blocks = time_index.count(head.run_count, runs)
+    max_timestamp, rows = head.max_timestamp, tx.of(BATCHES)
+    for run in runs:
+        rows[*key, run.base_offset] = run
+        if run.max_timestamp > max_timestamp:
+            max_timestamp = run.max_timestamp
+    for level, block in full_blocks:
+        tx.put(BLOCKS, (*key, level, block.base_offset), block)
+    last = runs[-1]
+    appended_bytes = last.bytes_before + last.byte_size
+    tx.of(PARTITIONS)[key] = PartitionHead(
+        head.log_start_offset,
+        last.last_offset + 1,
+        max_timestamp,
+        head.log_start_bytes,
+        appended_bytes,
+        head.local_start_offset,
+        head.local_start_bytes,
+        run_count,
+    )
+    for batch in batches:
+        if batch.producer_id != NO_PRODUCER:
+            _extend_window((*key, batch.producer_id), batch, tx)
+    return len(runs)
+
+
+def _extend_window(key: Key, batch: CommittedBatch, tx: Transaction) -> None:
+    remembered = WindowBatch(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.log_append_timestamp)
+    tx.put(PRODUCERS, key, producer_state.extend(tx.get(PRODUCERS, key), batch.producer_epoch, remembered))
+
+
+def _file_state(record: FileCommitted) -> FileState:
+    return FileState(
+        object_format=record.object_format,
+        size=record.file_size,
+        uploader_id=record.uploader_broker_id,
+        owner_ids=tuple(record.owner_ids),
+        committed_at=record.committed_at,
+        digest=record.content_digest,
+        results=_packed_results(record),
+    )
+
+
+def _packed_results(record: FileCommitted) -> bytes:
+    """The answer to the CommitFile that wrote this record, in the order of its batches."""
+    results = [b""] * (len(record.batch_order) + len(record.refused) + len(record.duplicates))
+    accepted = [batch for _, partitions in record.topics for _, batches in partitions for batch in batches]
+    for index, batch in zip(record.batch_order, accepted, strict=True):
+        results[index] = pack_result(ErrorCode.NONE, batch.base_offset, batch.log_append_timestamp, False)
+    for index, error_code in record.refused:
+        results[index] = pack_result(error_code, NO_OFFSET, NO_TIMESTAMP, False)
+    for index, base_offset, log_append_time in record.duplicates:
+        results[index] = pack_result(ErrorCode.NONE, base_offset, log_append_time, True)
+    return b"".join(results)

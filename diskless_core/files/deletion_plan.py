@@ -1,0 +1,133 @@
+"""What has to be done with a shard's dead objects now, and when to look again (KIP-1164, "WAL file management"). Pure.
+
+Nothing here is remembered: each decision follows from the rows, so that another leader goes on where this one was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from diskless_core.diskless import operations
+from diskless_core.diskless.commands import HandOver
+from diskless_core.diskless.file_stages import EndingFile, Stage, next_owner, stage_of
+from diskless_core.wal.format import WalFormatError, created_ms_of, is_older
+
+ANSWERS_KEPT_MS = 600_000
+"""A shard remembers what it answered to a CommitFile for at least so long, and since it was last elected: until then
+the same one may be sent again, and must not be taken for a new one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What decisions depend on besides the rows. Times are in milliseconds since the epoch.
+
+    Attributes:
+        led_since_ms: when this node was elected.
+        horizon_ms: the shard's horizon, 0 before there was one.
+    """
+
+    shard_index: int
+    now_ms: int
+    delete_delay_ms: int
+    led_since_ms: int
+    horizon_ms: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is due now.
+
+    Attributes:
+        hand_over: what to give to which owner.
+        remind: what to tell the first of its owners of, who may never have heard of it.
+        delete: what to delete from the object store.
+        forget: what nobody will ask for any more.
+        next_due_ms: when the first of those is due for which it is too early; None when there is none.
+        stages: how many objects are in which stage.
+    """
+
+    hand_over: list[tuple[int, HandOver]] = field(default_factory=list)
+    remind: list[tuple[int, HandOver]] = field(default_factory=list)
+    delete: list[EndingFile] = field(default_factory=list)
+    forget: list[str] = field(default_factory=list)
+    next_due_ms: int | None = None
+    stages: Counter[Stage] = field(default_factory=Counter)
+
+
+def plan(files: Sequence[EndingFile], moment: Moment) -> Plan:
+    """Sort objects by what has to be done with them."""
+    made = Plan()
+    for file in files:
+        stage = stage_of(moment.shard_index, file)
+        made.stages[stage] += 1
+        due_ms = _due_ms(stage, file, moment)
+        if due_ms is None:
+            continue
+        if due_ms <= moment.now_ms:
+            _add(made, stage, file, moment)
+        elif made.next_due_ms is None or due_ms < made.next_due_ms:
+            made.next_due_ms = due_ms
+    return made
+
+
+def can_be_forgotten(file: EndingFile, moment: Moment) -> bool:
+    """Whether no CommitFile of this object can come any more, once the shard is through with it."""
+    due_ms = _forgettable_ms(file, moment)
+    return due_ms is not None and due_ms <= moment.now_ms
+
+
+def horizon_over(object_keys: Sequence[str]) -> int:
+    """The horizon that keeps a CommitFile of any of these out, once the shard has forgotten that it was answered.
+
+    However long its answer was under way, it must not be taken for a new one: what it speaks of is gone.
+    """
+    horizon_ms = 0
+    for object_key in object_keys:
+        with suppress(WalFormatError):
+            horizon_ms = max(horizon_ms, created_ms_of(object_key) + 1)
+    return horizon_ms
+
+
+def _add(made: Plan, stage: Stage, file: EndingFile, moment: Moment) -> None:
+    match stage:
+        case Stage.WAITING:
+            made.remind.append((file.dead.owner_ids[0], file.hand_over()))
+        case Stage.TO_HAND_OVER:
+            made.hand_over.append((next_owner(moment.shard_index, file.dead.owner_ids), file.hand_over()))
+        case Stage.TO_DELETE:
+            made.delete.append(file)
+        case Stage.GONE:
+            made.forget.append(file.object_key)
+
+
+def _due_ms(stage: Stage, file: EndingFile, moment: Moment) -> int | None:
+    """When the object has to be touched next; None when that does not depend on time alone."""
+    match stage:
+        case Stage.WAITING:
+            return _reminder_ms(file, moment)
+        case Stage.TO_HAND_OVER:
+            # Of an object this young the next owner's CommitFile may be on its way, and would be refused.
+            return file.dead.committed_at + moment.delete_delay_ms
+        case Stage.TO_DELETE:
+            return file.dead_at + moment.delete_delay_ms
+        case Stage.GONE:
+            return _forgettable_ms(file, moment)
+        case Stage.LIVE:
+            return None
+
+
+def _reminder_ms(file: EndingFile, moment: Moment) -> int | None:
+    """An object below the horizon can't be committed with its first owner any more: if that one does not have it by
+    now, it never will, and would never hand it over."""
+    return moment.now_ms if is_older(file.object_key, moment.horizon_ms) else None
+
+
+def _forgettable_ms(file: EndingFile, moment: Moment) -> int | None:
+    """A tombstone stays until the horizon stands in for it; an answer, until nobody asks for it again."""
+    if file.is_tombstone and not is_older(file.object_key, moment.horizon_ms):
+        return None
+    covered_ms = horizon_over([file.object_key]) + operations.HORIZON_AGE_MS
+    return max(file.dead.committed_at + ANSWERS_KEPT_MS, moment.led_since_ms + ANSWERS_KEPT_MS, covered_ms)

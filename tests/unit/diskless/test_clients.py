@@ -1,0 +1,415 @@
+"""Coordinators that other nodes lead: the answers are those of the shard itself, and no failure is taken for one."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from diskless_core.coordinator.errors import (
+    ClockSkewError,
+    CoordinatorError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    OutcomeUnknownError,
+)
+from diskless_core.coordinator.peers import PeerAddress, PeerMap
+from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.commands import BatchResult, FoundRuns, HandOver, ListedOffset, PartitionKey
+from diskless_core.diskless.operations import HORIZON_AGE_MS
+from diskless_core.diskless.remote import RemoteCoordinator
+from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import (
+    DISKLESS_APIS,
+    DisklessCommitFileRequest,
+    DisklessListOffsetsRequest,
+    FindCoordinatorRequest,
+)
+from diskless_core.wal.format import object_key
+from tests.support.peer_network import Network
+from tests.support.shards import TOPIC, batch, commit_of
+from tests.support.virtual_time import VirtualClock, run
+
+TOPIC_ID = uuid.UUID(bytes=TOPIC)
+KEY = PartitionKey(TOPIC, 0)
+SHARD_0 = ShardId(ShardKind.DISKLESS, 0)
+COMMIT = DisklessCommitFileRequest.API_KEY
+FIND = FindCoordinatorRequest.API_KEY
+LIST = DisklessListOffsetsRequest.API_KEY
+
+Ask = Callable[[DisklessCoordinator], Awaitable[object]]
+
+
+def on_network(
+    test: Callable[[Network], Awaitable[None]],
+    leaders: dict[int, int] | None = None,
+    node_ids: tuple[int, ...] = (1, 2),
+) -> None:
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        async with Network(clock, leaders or {0: 1}, node_ids) as network:
+            await test(network)
+
+    run(main)
+
+
+def remote(network: Network, shard: int = 0, *, asker: int = 2, asked: int = 1) -> RemoteCoordinator:
+    directory = network.nodes[asker].directory
+    return RemoteCoordinator(shard, asked, directory.calls, directory.commits)
+
+
+async def commit_parts(network: Network, key: str, shards: list[int]) -> list[list[BatchResult]]:
+    """Commit one object with several coordinators at once, as node 2 does."""
+    whole = replace(commit_of(key, *map(batch, shards)), owner_ids=tuple(shards))
+    parts = [replace(whole, batches=[one]) for one in whole.batches]
+    coordinators = [as_seen_by(network, 2, shard) for shard in shards]
+    return await asyncio.gather(
+        *(coordinator.commit_file(part) for coordinator, part in zip(coordinators, parts, strict=True))
+    )
+
+
+def as_seen_by(network: Network, node_id: int, shard: int = 0) -> DisklessCoordinator:
+    return network.nodes[node_id].directory.coordinators[shard]
+
+
+def test_every_operation_is_answered_as_by_the_shard_itself() -> None:
+    async def test(network: Network) -> None:
+        coordinator, shard = remote(network), network.nodes[1].shards[0]
+        await coordinator.create_partitions(TOPIC_ID, "t", [0, 3])
+        assert set(shard.heads()) == {KEY, PartitionKey(TOPIC, 3)}
+
+        clock = network.nodes[1].replicas[0].clock
+        key = object_key("wal", clock.now_ms(), clock.new_uuid())
+        request = commit_of(key, batch(count=3, max_timestamp=5), batch(9), batch(producer=(7, 0, 0)))
+        results = await coordinator.commit_file(request)
+        assert [(one.error, one.base_offset) for one in results] == [
+            (ErrorCode.NONE, 0),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            (ErrorCode.NONE, 3),
+        ]
+        assert results == await shard.commit_file(request)
+
+        found = await shard.find(KEY, 0, 1 << 20)
+        assert await coordinator.find(KEY, 0, 1 << 20) == found._replace(
+            runs=[one._replace(bytes_before=0) for one in found.runs]
+        )
+        assert await coordinator.find(KEY, 9, 1) == FoundRuns(ErrorCode.OFFSET_OUT_OF_RANGE, 0, 4, [], 0)
+        assert await coordinator.list_offsets(KEY, 77) == ListedOffset(timestamp=77, offset=4)
+        assert await coordinator.describe_files([key, "unknown"]) == [key]
+        assert await coordinator.oldest_file_ms() == await shard.oldest_file_ms() is not None
+        assert await coordinator.delete_records(KEY, 4) == (ErrorCode.NONE, 4)
+        assert await coordinator.delete_records(KEY, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        await coordinator.hand_over([HandOver("late", (1, 0), 1, 2)])
+        [late] = await coordinator.commit_file(commit_of("late", batch()))
+        assert late.error is not ErrorCode.NONE
+        assert await coordinator.delete_topic(TOPIC_ID) is ErrorCode.NONE
+        assert await coordinator.delete_topic(TOPIC_ID) is ErrorCode.UNKNOWN_TOPIC_ID
+        await coordinator.raise_horizon(clock.now_ms() - HORIZON_AGE_MS)
+        with pytest.raises(ClockSkewError):
+            await coordinator.raise_horizon(clock.now_ms())
+
+    on_network(test)
+
+
+QUESTIONS: dict[str, Ask] = {
+    "create partitions": lambda coordinator: coordinator.create_partitions(TOPIC_ID, "t", [0]),
+    "delete a topic": lambda coordinator: coordinator.delete_topic(TOPIC_ID),
+    "commit a file": lambda coordinator: coordinator.commit_file(commit_of("f", batch())),
+    "delete records": lambda coordinator: coordinator.delete_records(KEY, 0),
+    "list offsets": lambda coordinator: coordinator.list_offsets(KEY, -1),
+    "describe files": lambda coordinator: coordinator.describe_files(["f"]),
+    "the oldest file": lambda coordinator: coordinator.oldest_file_ms(),
+    "raise the horizon": lambda coordinator: coordinator.raise_horizon(1),
+    "hand over": lambda coordinator: coordinator.hand_over([HandOver("f", (0,), 1, 2)]),
+}
+each_question = pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
+
+
+@each_question
+def test_a_node_that_does_not_lead_says_so(ask: Ask) -> None:
+    async def test(network: Network) -> None:
+        with pytest.raises(NotCoordinatorError):
+            await ask(remote(network, asker=1, asked=2))
+
+    on_network(test)
+
+
+@each_question
+def test_a_node_that_is_about_to_lead_says_so(ask: Ask) -> None:
+    async def test(network: Network) -> None:
+        network.shared.pause_reads(2)
+        network.shared.set_leader(SHARD_0, 2)
+        await asyncio.sleep(1)
+        with pytest.raises(CoordinatorLoadingError):
+            await ask(remote(network, asker=1, asked=2))
+
+    on_network(test)
+
+
+@each_question
+def test_an_answer_that_is_lost_leaves_the_outcome_open(
+    ask: Ask,
+) -> None:
+    async def test(network: Network) -> None:
+        network.losing.add(1)
+        with pytest.raises(OutcomeUnknownError):
+            await ask(as_seen_by(network, 2))
+
+    on_network(test)
+
+
+@each_question
+def test_a_node_that_cannot_be_reached_gives_no_answer(ask: Ask) -> None:
+    async def test(network: Network) -> None:
+        network.down.add(1)
+        with pytest.raises(CoordinatorError):
+            await ask(as_seen_by(network, 2))
+
+    on_network(test)
+
+
+@each_question
+def test_a_log_that_hangs_is_given_up_in_time_and_the_outcome_is_open(
+    ask: Ask,
+) -> None:
+    async def test(network: Network) -> None:
+        network.shared.hold_high_watermark(SHARD_0)
+        pending = asyncio.create_task(network.nodes[1].shards[0].create_partitions(TOPIC_ID, "t", [1]))
+        await asyncio.sleep(0)
+        with pytest.raises(OutcomeUnknownError):
+            await asyncio.wait_for(ask(as_seen_by(network, 2)), 30)
+        network.shared.release_high_watermark(SHARD_0)
+        await pending
+
+    on_network(test)
+
+
+@each_question
+def test_somebody_who_may_not_ask_changes_nothing(ask: Ask) -> None:
+    async def test(network: Network) -> None:
+        node = network.nodes[1]
+        node.service = node.service.refusing
+        before = len(network.shared.content(SHARD_0))
+        with pytest.raises(CoordinatorError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await ask(as_seen_by(network, 2))
+        assert len(network.shared.content(SHARD_0)) == before
+
+    on_network(test)
+
+
+def test_every_api_has_an_answer_for_somebody_who_may_not_ask() -> None:
+    async def test(network: Network) -> None:
+        for api_key, api in DISKLESS_APIS.items():
+            if api_key != COMMIT:
+                assert await network.nodes[1].service.refusing.handle(api_key, api.request()) is not None
+
+    on_network(test)
+
+
+def test_a_commit_whose_answer_was_lost_gets_its_first_answer_when_it_comes_again() -> None:
+    async def test(network: Network) -> None:
+        coordinator = as_seen_by(network, 2)
+        await coordinator.create_partitions(TOPIC_ID, "t", [0])
+        network.losing.add(1)
+        with pytest.raises(OutcomeUnknownError):
+            await coordinator.commit_file(commit_of("f", batch(count=2)))
+        network.losing.clear()
+        [result] = await coordinator.commit_file(commit_of("f", batch(count=2)))
+        assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
+        assert await coordinator.list_offsets(KEY, -1) == ListedOffset(timestamp=-1, offset=2)
+
+    on_network(test)
+
+
+def test_a_defect_in_one_shard_is_no_other_shards_business() -> None:
+    async def test(network: Network) -> None:
+        for shard in (0, 1):
+            await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
+        network.nodes[1].shards[0].commit_file = broken
+        [first], [second] = await commit_parts(network, "f", [0, 1])
+        assert first.error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert second.error is ErrorCode.NONE
+
+    async def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    on_network(test, {0: 1, 1: 1})
+
+
+# --- who is asked -----------------------------------------------------------------------------------------------------
+
+
+def test_a_coordinator_that_this_node_leads_is_asked_without_any_wire() -> None:
+    async def test(network: Network) -> None:
+        await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
+        assert network.sent == []
+        await as_seen_by(network, 2).create_partitions(TOPIC_ID, "t", [1])
+        assert [node_id for node_id, _ in network.sent] == [1]
+
+    on_network(test)
+
+
+def test_the_question_follows_the_log_to_a_new_leader() -> None:
+    async def test(network: Network) -> None:
+        await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
+        network.shared.set_leader(SHARD_0, 2)
+        await network.nodes[2].shards[0].shard.until_leading()
+        for node_id in (1, 2):
+            assert await as_seen_by(network, node_id).list_offsets(KEY, -1) == ListedOffset(timestamp=-1, offset=0)
+        assert network.sent == [(2, LIST)]
+
+    on_network(test)
+
+
+def test_a_leader_that_only_another_node_knows_of_is_found_and_remembered() -> None:
+    async def test(network: Network) -> None:
+        await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
+        network.shared.set_leader(SHARD_0, 2, seen_by=[1, 2])
+        await network.nodes[2].shards[0].shard.until_leading()
+        for _ in range(2):
+            assert (await as_seen_by(network, 3).list_offsets(KEY, -1)).offset == 0
+        assert network.sent == [(1, LIST), (1, FIND), (2, LIST), (2, LIST)]
+
+    on_network(test, node_ids=(1, 2, 3))
+
+
+def test_without_any_hint_of_the_log_the_peers_are_asked() -> None:
+    async def test(network: Network) -> None:
+        await as_seen_by(network, 2).create_partitions(TOPIC_ID, "t", [0])
+        network.shared.set_leader(SHARD_0, None, seen_by=[3])
+        await asyncio.sleep(1)
+        network.sent.clear()
+        network.down.add(1)
+        assert (await as_seen_by(network, 3).list_offsets(KEY, -1)).offset == 0
+        assert network.sent == [(2, FIND), (2, LIST)]
+
+    on_network(test, {0: 2}, node_ids=(1, 2, 3))
+
+
+def test_where_nobody_leads_nobody_answers() -> None:
+    async def test(network: Network) -> None:
+        network.shared.set_leader(SHARD_0, None)
+        await asyncio.sleep(1)
+        for node_id in (1, 2):
+            with pytest.raises(NotCoordinatorError):
+                await as_seen_by(network, node_id).describe_files(["f"])
+
+    on_network(test)
+
+
+def test_a_leader_of_unknown_address_is_asked_at_the_one_that_a_peer_knows() -> None:
+    async def test(network: Network) -> None:
+        await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
+        network.shared.set_leader(SHARD_0, 2, seen_by=[1, 2])
+        await network.nodes[2].shards[0].shard.until_leading()
+        peers = network.nodes[3].peers = network.nodes[3].directory.peers = PeerMap(3)
+        peers.learn(1, PeerAddress("node-1", 9001))
+        assert (await as_seen_by(network, 3).list_offsets(KEY, -1)).offset == 0
+        assert peers.address_of(2) == PeerAddress("node-2", 9002)
+
+    on_network(test, node_ids=(1, 2, 3))
+
+
+# --- bundles ----------------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_an_object_for_one_node_are_one_request() -> None:
+    async def test(network: Network) -> None:
+        for shard in range(4):
+            await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
+        network.sent.clear()
+        results = await commit_parts(network, "f", [0, 1, 2, 3])
+        assert [(one.error, one.base_offset) for [one] in results] == [(ErrorCode.NONE, 0)] * 4
+        assert sorted(network.sent) == [(1, COMMIT), (3, COMMIT)], "shard 1 is led by the node that asks"
+
+    on_network(test, {0: 1, 1: 2, 2: 1, 3: 3}, node_ids=(1, 2, 3))
+
+
+def test_of_two_objects_each_is_a_request_of_its_own() -> None:
+    async def test(network: Network) -> None:
+        for shard in range(2):
+            await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
+        network.sent.clear()
+        await asyncio.gather(commit_parts(network, "f", [0, 1]), commit_parts(network, "g", [0, 1]))
+        assert network.sent == [(1, COMMIT)] * 2
+
+    on_network(test, {0: 1, 1: 1})
+
+
+def test_a_part_whose_coordinator_has_moved_goes_there_and_the_others_are_not_repeated() -> None:
+    async def test(network: Network) -> None:
+        for shard in range(2):
+            await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
+        network.shared.set_leader(ShardId(ShardKind.DISKLESS, 1), 3, seen_by=[1, 3])
+        await network.nodes[3].shards[1].shard.until_leading()
+        network.sent.clear()
+        results = await commit_parts(network, "f", [0, 1])
+        assert [one.error for [one] in results] == [ErrorCode.NONE] * 2
+        assert network.sent == [(1, COMMIT), (1, FIND), (3, COMMIT)]
+
+    on_network(test, {0: 1, 1: 1}, node_ids=(1, 2, 3))
+
+
+def test_a_bundle_whose_answer_is_lost_leaves_the_outcome_of_each_part_open() -> None:
+    async def test(network: Network) -> None:
+        for shard in range(2):
+            await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
+        network.losing.add(1)
+        parts = [replace(commit_of("f", batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
+        outcomes = await asyncio.gather(
+            *(as_seen_by(network, 2, shard).commit_file(part) for shard, part in enumerate(parts)),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError] * 2
+
+    on_network(test, {0: 1, 1: 1})
+
+
+def test_who_gives_up_his_part_takes_nothing_from_the_others() -> None:
+    async def test(network: Network) -> None:
+        for shard in range(2):
+            await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
+        parts = [replace(commit_of("f", batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
+        first, second = (
+            asyncio.create_task(as_seen_by(network, 2, shard).commit_file(part)) for shard, part in enumerate(parts)
+        )
+        await asyncio.sleep(0)
+        first.cancel()
+        assert [one.error for one in await second] == [ErrorCode.NONE]
+
+    on_network(test, {0: 1, 1: 1})
+
+
+def test_stopping_leaves_the_outcome_of_what_is_under_way_open() -> None:
+    async def test(network: Network) -> None:
+        await as_seen_by(network, 2).create_partitions(TOPIC_ID, "t", [0])
+        network.shared.hold_high_watermark(SHARD_0)
+        commit = asyncio.create_task(as_seen_by(network, 2).commit_file(commit_of("f", batch())))
+        await asyncio.sleep(1)
+        await network.nodes[2].directory.stop()
+        with pytest.raises(OutcomeUnknownError):
+            await commit
+        network.shared.release_high_watermark(SHARD_0)
+
+    on_network(test)
+
+
+def test_a_leader_out_of_reach_is_not_waited_for_once_another_one_leads() -> None:
+    async def test(network: Network) -> None:
+        await as_seen_by(network, 3).create_partitions(TOPIC_ID, "t", [0])
+        network.silent.add(1)
+        begun = asyncio.get_running_loop().time()
+        asked = asyncio.create_task(as_seen_by(network, 3).commit_file(commit_of("f", batch())))
+        await asyncio.sleep(1)
+        network.shared.set_leader(SHARD_0, 2)
+        with pytest.raises(OutcomeUnknownError):
+            await asked
+        assert asyncio.get_running_loop().time() - begun < 5
+        [result] = await as_seen_by(network, 3).commit_file(commit_of("f", batch()))
+        assert result.error is ErrorCode.NONE
+
+    on_network(test, node_ids=(1, 2, 3))
