@@ -6,87 +6,118 @@ Where other nodes can have the same log, this one may lead some of the shards, o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from diskless_core.broker.errors import StartError
-from diskless_core.cluster import operations
-from diskless_core.cluster.records import ClusterRecord
-from diskless_core.cluster.state_machine import CLUSTER, CLUSTER_ID, ClusterMachine
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.status import ShardStatus, shard_status
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.state_machine import DisklessMachine
-from diskless_core.groups.state_machine import GroupsMachine, GroupsRecord
+from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.state_machine import GroupsMachine
 from diskless_core.plugin.coordinator_log import CoordinatorLog
-from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
-
-GROUPS_SHARD = ShardId(ShardKind.GROUPS, 0)
+from diskless_core.plugin.shard import ShardId, ShardKind
 
 PATIENCE_S = 10.0
 """How long a start waits before it says what for, each time anew."""
 
-LOOK_S = 0.1
-"""How often a node looks for what another one is about to write."""
-
-
-def shard_machines(diskless_shards: int) -> Mapping[ShardId, StateMachine[Any]]:
-    """All shards of a node, of which so many are diskless ones, and what each of them is."""
-    return {
-        CLUSTER_SHARD: ClusterMachine(),
-        **{ShardId(ShardKind.DISKLESS, index): DisklessMachine() for index in range(diskless_shards)},
-        GROUPS_SHARD: GroupsMachine(),
-    }
-
+ShardT = TypeVar("ShardT", bound=CoordinatorShard[Any])
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSettings:
+    """What shards are told. `diskless_shards` is how many Diskless coordinators there are."""
+
+    diskless_shards: int
+    commit_rules: CommitRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRoom:
+    """One kind of shard.
+
+    Attributes:
+        machine: its state machine, for tools that need its tables and records alone.
+        build: makes a shard of it.
+        setting: the setting that says how many there are; None where there is one.
+    """
+
+    machine: type[StateMachine[Any]]
+    build: Callable[[ShardId, ShardServices, ShardSettings], CoordinatorShard[Any]]
+    setting: str | None = None
+
+
+SHARD_ROOMS: Mapping[ShardKind, ShardRoom] = {
+    ShardKind.CLUSTER: ShardRoom(
+        machine=ClusterMachine, build=lambda shard_id, services, _: ClusterShard(shard_id, services)
+    ),
+    ShardKind.DISKLESS: ShardRoom(
+        machine=DisklessMachine,
+        build=lambda shard_id, services, settings: DisklessShard(shard_id, services, settings.commit_rules),
+        setting="diskless_shards",
+    ),
+    ShardKind.GROUPS: ShardRoom(
+        machine=GroupsMachine, build=lambda shard_id, services, _: GroupsShard(shard_id, services)
+    ),
+}
+"""Every kind of shard. A new one is an entry here and a room with the files that the others have."""
+
+
+def shard_ids(diskless_shards: int) -> list[ShardId]:
+    """All shards of a node, of which so many are diskless ones."""
+    counts = {"diskless_shards": diskless_shards}
+    return [
+        ShardId(kind, index)
+        for kind, room in SHARD_ROOMS.items()
+        for index in range(1 if room.setting is None else counts[room.setting])
+    ]
+
+
 class Coordinators:
-    """The cluster shard, the diskless shards by index, and the groups shard."""
+    """All shards of a node. Nothing is started when it is made.
 
-    cluster: CoordinatorShard[ClusterRecord]
-    diskless: Mapping[int, DisklessShard]
-    groups: CoordinatorShard[GroupsRecord]
-    log: CoordinatorLog
+    Attributes:
+        cluster: the cluster shard.
+        diskless: the Diskless shards by index.
+        groups: the groups shard.
 
-    @classmethod
-    def build(cls, services: ShardServices, rules: CommitRules, diskless_shards: int) -> Coordinators:
-        """Make them; nothing is started.
+    Raises:
+        StartError: a shard may be led by other nodes only, and there are none.
+    """
 
-        Raises:
-            StartError: a shard may be led by other nodes only, and there are none.
-        """
-        machines = shard_machines(diskless_shards)
-        _require_candidate(services, machines)
-        shards = {shard_id: CoordinatorShard(shard_id, machine, services) for shard_id, machine in machines.items()}
-        return cls(
-            cluster=shards[CLUSTER_SHARD],
-            diskless={
-                shard_id.index: DisklessShard(shard, rules)
-                for shard_id, shard in shards.items()
-                if shard_id.kind is ShardKind.DISKLESS
-            },
-            groups=shards[GROUPS_SHARD],
-            log=services.log,
-        )
+    def __init__(self, services: ShardServices, settings: ShardSettings) -> None:
+        ids = shard_ids(settings.diskless_shards)
+        _require_candidate(services, ids)
+        self.log: CoordinatorLog = services.log
+        self._shards = {shard_id: SHARD_ROOMS[shard_id.kind].build(shard_id, services, settings) for shard_id in ids}
+        [self.cluster] = self._of(ClusterShard)
+        self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self._of(DisklessShard)}
+        [self.groups] = self._of(GroupsShard)
+
+    def _of(self, kind: type[ShardT]) -> list[ShardT]:
+        return [shard for shard in self._shards.values() if isinstance(shard, kind)]
 
     def all(self) -> list[CoordinatorShard[Any]]:
-        return [self.cluster, *(shard.shard for shard in self.diskless.values()), self.groups]
+        return list(self._shards.values())
 
     async def status(self, *, count: bool) -> Sequence[ShardStatus]:
         """How all shards are doing. Arguments and errors as `shard_status`."""
         return [await shard_status(shard, self.log, count=count) for shard in self.all()]
 
     async def start(self) -> None:
-        """Start all shards, and wait until this node leads each of them or follows whoever does: see `CoordinatorShard.obstacle`.
+        """Start all shards and wait until this node leads each of them or follows its leader.
+
+        See `CoordinatorShard.obstacle`.
 
         Raises:
             StartError: there are more diskless shards than are configured; nothing was started.
@@ -113,29 +144,6 @@ class Coordinators:
                 f"diskless.metadata.topic.num.partitions is {configured}, but the log has {existing} Diskless "
                 f"coordinators, and partitions stay with theirs. Set it to {existing} or more"
             )
-
-    async def cluster_id(self, wanted: str, check_new: Callable[[], Awaitable[None]]) -> str:
-        """The cluster's id, once it has one. While this node leads the cluster shard, that is `wanted` if need be.
-
-        Args:
-            check_new: called before a cluster gets its id, and so before anything is in its log. What it raises is
-                passed on.
-
-        Raises:
-            CoordinatorError: the cluster shard cannot be used on this node.
-        """
-        while True:
-            known = self.cluster.state.committed(CLUSTER, CLUSTER_ID)
-            if known is not None:
-                return known
-            await self.cluster.until_serving()
-            try:
-                await self.cluster.barrier()  # whoever does not lead may only not have heard of the id yet
-                if self.cluster.state.committed(CLUSTER, CLUSTER_ID) is None:
-                    await check_new()
-                return await self.cluster.submit(lambda command: operations.name_cluster(command, wanted))
-            except CoordinatorError:
-                await asyncio.sleep(LOOK_S)
 
     async def stop(self) -> None:
         await asyncio.gather(*(shard.stop() for shard in self.all()))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 
 import structlog
 
 from diskless_core.broker.contexts import plugin_contexts, shard_snapshots, snapshot_prefix
-from diskless_core.broker.coordinators import Coordinators
+from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
@@ -25,9 +24,7 @@ from diskless_core.clock import Clock, uuid_text
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
-from diskless_core.cluster.placements import shards_in_use
 from diskless_core.cluster.producer_ids import ProducerIds
-from diskless_core.cluster.state_machine import TOPICS
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.load import LoadedConfig
 from diskless_core.config.placement import may_lead
@@ -186,7 +183,10 @@ class Node:
             metrics=self.metrics,
             may_lead=lambda shard: may_lead(self.config.diskless_coordinator_placement, shard, self.config.node_id),
         )
-        coordinators = Coordinators.build(shard_services, rules, self.config.diskless_metadata_topic_num_partitions)
+        coordinators = Coordinators(
+            shard_services,
+            ShardSettings(diskless_shards=self.config.diskless_metadata_topic_num_partitions, commit_rules=rules),
+        )
         self._stack.push_async_callback(coordinators.stop)
         await coordinators.start()
         self._run_until_stopped(ShardWatch(coordinators, self.metrics).run, "figures of shards")
@@ -218,13 +218,13 @@ class Node:
         config, clock, metrics = self.config, self._clock, self.metrics
         wanted_id = config.cluster_id or uuid_text(clock.new_uuid())
         owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
-        cluster_id = self.cluster_id = await coordinators.cluster_id(wanted_id, owner.require_nobody)
+        cluster_id = self.cluster_id = await coordinators.cluster.cluster_id(wanted_id, owner.require_nobody)
         if config.cluster_id is not None and cluster_id != config.cluster_id:
             raise StartError(
                 f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
                 f"change cluster.id or log.dirs"
             )
-        await owner.require(cluster_id, has_topics=coordinators.cluster.state.row_count(TOPICS) > 0)
+        await owner.require(cluster_id, has_topics=coordinators.cluster.has_topics)
         configs = Configs(coordinators.cluster, BrokerSettings.of(config))
         quotas = QuotaManagers(quota_window(config), clock)
         topics = Topics(coordinators.cluster, coordinators.diskless, directory.coordinators, configs, clock)
@@ -236,7 +236,7 @@ class Node:
         tiered = await self._start_tiered_storage(cluster_id, coordinators, objects, topics, reader, positions)
         lookup = OffsetLookup(reader, tiered.reads.times, tiered.is_tiered)
         for shard in coordinators.diskless.values():
-            shard.on_commit(purgatory.wake)
+            shard.on_head_moved(purgatory.wake)
             shard.find_offsets_with(lookup.list)
         committer = Committer(
             CommitterServices(
@@ -314,7 +314,7 @@ class Node:
                 snapshot_prefix=snapshot_prefix(self.config),
                 detection=self._plugins.create(ORPHAN_DETECTION, self._loaded.plugins, self._context),
                 shards=directory.coordinators,
-                shards_in_use=partial(shards_in_use, coordinators.cluster),
+                shards_in_use=coordinators.cluster.shards_in_use,
                 scans_here=lambda: coordinators.cluster.leading,
                 grace_period_ms=self.config.diskless_coordinator_orphan_scan_grace_period_ms,
                 clock=self._clock,

@@ -28,16 +28,16 @@ class ShardWatch:
     def __init__(self, coordinators: Coordinators, metrics: Metrics) -> None:
         self._coordinators = coordinators
         self._metrics = metrics
-        self._censuses = [StageCounter(index, shard, metrics) for index, shard in coordinators.diskless.items()]
+        self._stage_counters = [StageCounter(index, shard, metrics) for index, shard in coordinators.diskless.items()]
         for shard in coordinators.all():
             metrics.watch_shard(str(shard.id), shard)
         for diskless in coordinators.diskless.values():
-            metrics.watch_producers(str(diskless.shard.id), partial(diskless.shard.state.row_count, PRODUCERS))
+            metrics.watch_producers(str(diskless.id), partial(diskless.state.row_count, PRODUCERS))
 
     async def run(self) -> None:
         """Ask for ever."""
         async with asyncio.TaskGroup() as loops:
-            for loop in (self._look_at_logs, *(census.run for census in self._censuses)):
+            for loop in (self._look_at_logs, *(counter.run for counter in self._stage_counters)):
                 loops.create_task(loop())
 
     async def _look_at_logs(self) -> None:

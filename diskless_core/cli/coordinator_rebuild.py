@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from diskless_core.broker.contexts import shard_snapshots
-from diskless_core.broker.coordinators import shard_machines
+from diskless_core.broker.coordinators import SHARD_ROOMS, shard_ids
 from diskless_core.cli.backends import Backends
 from diskless_core.coordinator.entries import tables_of
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBounds
@@ -36,8 +36,8 @@ async def rebuild_stores(backends: Backends) -> Sequence[tuple[ShardId, tuple[in
     lock.acquire()
     try:
         tables = {
-            shard: [table.spec for table in tables_of(machine)]
-            for shard, machine in shard_machines(backends.config.diskless_metadata_topic_num_partitions).items()
+            shard: [table.spec for table in tables_of(SHARD_ROOMS[shard.kind].machine())]
+            for shard in shard_ids(backends.config.diskless_metadata_topic_num_partitions)
         }
         replayed = await _replayable(backends, list(tables))
         store = backends.store()

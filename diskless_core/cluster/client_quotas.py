@@ -10,9 +10,8 @@ from diskless_core.cluster import quota_changes, quota_filters
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.quota_changes import QuotaAlteration
 from diskless_core.cluster.quota_filters import Component
-from diskless_core.cluster.records import ClusterRecord
-from diskless_core.cluster.state_machine import CLIENT_QUOTAS
-from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.tables import CLIENT_QUOTAS
 from diskless_core.coordinator.tables import Writes
 from diskless_core.quotas.entities import Quotas, decode_entity
 
@@ -22,7 +21,7 @@ _log = structlog.get_logger(__name__)
 class ClientQuotas:
     """All quotas that are set, from what this node knows now."""
 
-    def __init__(self, cluster: CoordinatorShard[ClusterRecord], apply: Callable[[Quotas], None]) -> None:
+    def __init__(self, cluster: ClusterShard, apply: Callable[[Quotas], None]) -> None:
         """`apply` is called with all quotas, now and whenever one of them has changed."""
         self._cluster = cluster
         self._apply = apply

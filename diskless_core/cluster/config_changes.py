@@ -13,7 +13,7 @@ from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.cluster.config_model import ConfigType
 from diskless_core.cluster.operations import ClusterCommand, Refusal, check_topic_name
 from diskless_core.cluster.records import ConfigSet, ResourceType
-from diskless_core.cluster.state_machine import CONFIGS, TOPIC_IDS
+from diskless_core.cluster.tables import CONFIGS, TOPIC_IDS
 from diskless_core.cluster.topic_configs import InvalidTopicConfigError, TopicConfig
 from diskless_core.protocol.errors import ErrorCode
 

@@ -12,9 +12,9 @@ from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, Broker
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings
 from diskless_core.cluster.config_model import ConfigEntry
 from diskless_core.cluster.operations import Refusal
-from diskless_core.cluster.records import ClusterRecord, ResourceType
-from diskless_core.cluster.state_machine import CONFIGS
-from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.cluster.records import ResourceType
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.tables import CONFIGS
 
 _log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 class Configs:
     """What each setting's value is and why, from what this node knows now."""
 
-    def __init__(self, cluster: CoordinatorShard[ClusterRecord], settings: BrokerSettings) -> None:
+    def __init__(self, cluster: ClusterShard, settings: BrokerSettings) -> None:
         self._cluster = cluster
         self._settings = settings
 

@@ -17,7 +17,7 @@ from diskless_core.cluster.records import (
     TopicRemoved,
 )
 from diskless_core.cluster.spreading import place
-from diskless_core.cluster.state_machine import CLUSTER, CLUSTER_ID, NEXT_PRODUCER_ID, ONLY_ROW, TOPIC_IDS, TOPICS
+from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, NEXT_PRODUCER_ID, ONLY_ROW, TOPIC_IDS, TOPICS
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.protocol.errors import ErrorCode
 

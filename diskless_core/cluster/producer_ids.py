@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Iterator
 
 from diskless_core.cluster import operations
-from diskless_core.cluster.records import ClusterRecord
-from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.cluster.shard import ClusterShard
 
 
 class ProducerIds:
     """One broker's supply. What is left of a block at a restart is never used."""
 
-    def __init__(self, cluster: CoordinatorShard[ClusterRecord], node_id: int) -> None:
+    def __init__(self, cluster: ClusterShard, node_id: int) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._block: Iterator[int] = iter(())

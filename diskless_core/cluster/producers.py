@@ -41,7 +41,7 @@ def describe(
             found[key] = []
             shards.add(shard)
     for shard in shards:
-        for (topic_id, partition, producer_id), window in shard.shard.state.rows(PRODUCERS):
+        for (topic_id, partition, producer_id), window in shard.state.rows(PRODUCERS):
             producers = found.get(PartitionKey(topic_id, partition))
             if producers is not None and producer_state.unless_expired(window, now_ms, expiration_ms) is not None:
                 last = window.batches[-1]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from diskless_core.cluster.operations import ClusterCommand, Refusal
 from diskless_core.cluster.records import QuotaSet
-from diskless_core.cluster.state_machine import CLIENT_QUOTAS
+from diskless_core.cluster.tables import CLIENT_QUOTAS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.quotas.entities import Entity, EntityType, QuotaKey, encode_entity, entity_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from diskless_core.cluster.records import ClusterRecord
-from diskless_core.cluster.state_machine import PLACEMENTS
+from diskless_core.cluster.tables import PLACEMENTS
 from diskless_core.coordinator.state_machine import Command
 
 

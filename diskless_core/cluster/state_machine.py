@@ -1,10 +1,9 @@
-"""The state of the cluster shard, all of it resident, and the code that changes it."""
+"""The state of the cluster shard, and the only code that changes it: `replay`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from diskless_core.cluster import records
 from diskless_core.cluster.records import (
@@ -18,78 +17,21 @@ from diskless_core.cluster.records import (
     TopicCreated,
     TopicRemoved,
 )
+from diskless_core.cluster.tables import (
+    CLIENT_QUOTAS,
+    CLUSTER,
+    CLUSTER_ID,
+    CONFIGS,
+    NEXT_PRODUCER_ID,
+    ONLY_ROW,
+    PLACEMENTS,
+    TOPIC_IDS,
+    TOPICS,
+    ClusterTopic,
+)
 from diskless_core.coordinator.tables import Table, Transaction
-from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.quotas.entities import encode_entity
-
-
-class ClusterTopic(NamedTuple):
-    """A topic. `partition_count` counts those placed so far."""
-
-    name: str
-    partition_count: int
-
-
-_TOPIC_ID = Column("topic_id", ColumnType.BLOB)
-_NAME = Column("name", ColumnType.TEXT)
-
-CLUSTER: Table[str] = Table(
-    spec=TableSpec(name="cluster", key=(_NAME,), values=(Column("value", ColumnType.TEXT),)),
-    encode=lambda value: (value,),
-    decode=lambda row: row[1],
-)
-CLUSTER_ID = ("cluster.id",)
-
-TOPICS: Table[ClusterTopic] = Table(
-    spec=TableSpec(name="topics", key=(_TOPIC_ID,), values=(_NAME, Column("partition_count", ColumnType.INTEGER))),
-    encode=lambda topic: topic,
-    decode=lambda row: ClusterTopic._make(row[1:]),
-)
-TOPIC_IDS: Table[bytes] = Table(
-    spec=TableSpec(name="topic_ids", key=(_NAME,), values=(_TOPIC_ID,)),
-    encode=lambda topic_id: (topic_id,),
-    decode=lambda row: row[1],
-)
-PLACEMENTS: Table[int] = Table(
-    spec=TableSpec(
-        name="placements",
-        key=(_TOPIC_ID, Column("partition", ColumnType.INTEGER)),
-        values=(Column("shard", ColumnType.INTEGER),),
-    ),
-    encode=lambda shard: (shard,),
-    decode=lambda row: row[2],
-)
-CONFIGS: Table[Mapping[str, str]] = Table(
-    spec=TableSpec(
-        name="configs",
-        key=(Column("resource_type", ColumnType.INTEGER), Column("resource_name", ColumnType.TEXT)),
-        values=(Column("settings", ColumnType.TEXT),),
-    ),
-    encode=lambda settings: (json.dumps(settings, sort_keys=True),),
-    decode=lambda row: json.loads(row[2]),
-)
-CLIENT_QUOTAS: Table[Mapping[str, float]] = Table(
-    spec=TableSpec(
-        name="client_quotas",
-        key=(Column("entity", ColumnType.TEXT),),
-        values=(Column("quotas", ColumnType.TEXT),),
-    ),
-    encode=lambda quotas: (json.dumps(quotas, sort_keys=True),),
-    decode=lambda row: json.loads(row[1]),
-)
-"""Keyed by `encode_entity`."""
-
-NEXT_PRODUCER_ID: Table[int] = Table(
-    spec=TableSpec(
-        name="next_producer_id",
-        key=(Column("id", ColumnType.INTEGER),),
-        values=(Column("next_producer_id", ColumnType.INTEGER),),
-    ),
-    encode=lambda value: (value,),
-    decode=lambda row: row[1],
-)
-ONLY_ROW = (0,)
 
 
 class ClusterMachine:

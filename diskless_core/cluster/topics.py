@@ -18,9 +18,9 @@ from diskless_core.cluster import operations, topic_configs
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
-from diskless_core.cluster.state_machine import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.tables import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.api import DisklessCoordinator
@@ -65,7 +65,7 @@ class Topics:
 
     def __init__(
         self,
-        cluster: CoordinatorShard[ClusterRecord],
+        cluster: ClusterShard,
         replicas: Mapping[int, DisklessShard],
         coordinators: Mapping[int, DisklessCoordinator],
         configs: Configs,

@@ -148,9 +148,7 @@ class Leader:
             await self._may_claim.wait()
             if self.leadership.term is None and self.leadership.claim is None:
                 await self._append_claim()
-            while self.leadership.term is not None or self.leadership.claim is not None:
-                self.leadership.changed.clear()
-                await self.leadership.changed.wait()
+            await self.leadership.wait_until(lambda: self.leadership.term is None and self.leadership.claim is None)
             await self.back_off()
 
     async def _append_claim(self) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diskless_core.coordinator.entries import Claim
@@ -13,9 +14,18 @@ from diskless_core.coordinator.entries import Claim
 
 @dataclass(slots=True)
 class Leadership:
-    """The log's hint, this node's claim under way, and the term that it won."""
+    """The log's hint, this node's claim under way, and the term that it won.
+
+    Whoever changes one of them sets `changed`.
+    """
 
     hint: int | None = None
     claim: Claim | None = None
     term: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Return when `condition` holds. It is looked at now, and after each change; what it raises is passed on."""
+        while not condition():
+            self.changed.clear()
+            await self.changed.wait()

@@ -168,6 +168,10 @@ class Replica(Generic[RecordT]):
         self.state.commit({ACCEPTANCE: {(0,): self.acceptance}})
         self.flusher.note()
 
+    def skip(self, next_offset: int) -> None:
+        """Take an entry that does not count: it was written under a term that is over, or out of sequence."""
+        self.next_offset = next_offset
+
     def _tell(self, writes: Writes) -> None:
         for listener in self._commit_listeners:
             listener(writes)

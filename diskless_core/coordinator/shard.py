@@ -7,7 +7,8 @@ at the high watermark -> applied -> answered (KIP-1164, "How operations are perf
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +28,7 @@ from diskless_core.coordinator.state_machine import Command, RecordT, StateMachi
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
-from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore
+from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
 from diskless_core.plugin.shard import ShardId
 from diskless_core.snapshot.format import Manifest
 
@@ -133,8 +134,7 @@ class CoordinatorShard(Generic[RecordT]):
         Raises:
             CoordinatorError: it never will: its log or its store cannot be used.
         """
-        while not self.leading:
-            await self._until_leadership_changes()
+        await self._wait_until(lambda: self.leading)
 
     async def until_serving(self) -> None:
         """Wait until nothing is in the way: see `obstacle`.
@@ -142,31 +142,29 @@ class CoordinatorShard(Generic[RecordT]):
         Raises:
             CoordinatorError: something always will be: its log or its store cannot be used.
         """
-        while self.obstacle is not None:
-            await self._until_leadership_changes()
+        await self._wait_until(lambda: self.obstacle is None)
 
-    async def _until_leadership_changes(self) -> None:
-        if self.failure is not None:
-            raise CoordinatorError(self.failure)
-        self._leader.leadership.changed.clear()
-        await self._leader.leadership.changed.wait()
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        def holds() -> bool:
+            held = condition()
+            if not held and self.failure is not None:
+                raise CoordinatorError(self.failure)
+            return held
+
+        await self._leader.leadership.wait_until(holds)
 
     async def until_term_changes(self, term: int | None) -> int | None:
         """Wait until the term that this node leads in is another than `term`, and return it: None while not leading.
 
         Whoever keeps state beside the shard's tables drops it then: what was lost in between is not known.
         """
-        while self.term == term:
-            self._leader.leadership.changed.clear()
-            await self._leader.leadership.changed.wait()
+        await self._leader.leadership.wait_until(lambda: self.term != term)
         return self.term
 
     async def until_led_elsewhere(self, node_id: int) -> None:
         """Wait until the log hints at a leader that it does not hint at now, and that is not `node_id`."""
         hint = self.leader_hint
-        while self.leader_hint in (None, node_id, hint):
-            self._leader.leadership.changed.clear()
-            await self._leader.leadership.changed.wait()
+        await self._leader.leadership.wait_until(lambda: self.leader_hint not in (None, node_id, hint))
 
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
@@ -281,10 +279,8 @@ class CoordinatorShard(Generic[RecordT]):
         return answer
 
     async def _prefetch(self, wanted: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
-        try:
+        with self.store_errors():
             return await self._replica.flusher.prefetch(wanted)
-        except CoordinatorStoreError as error:
-            raise CoordinatorError(f"the store of {self.id} failed: {error}") from error
 
     async def barrier(self) -> None:
         """Return when this node has proved to lead still, and all that was committed before the call is applied.
@@ -321,6 +317,30 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorStoreError: the store failed, or is being filled from a snapshot.
         """
         return await self._replica.with_store(work)
+
+    @contextmanager
+    def store_errors(self) -> Iterator[None]:
+        """Raise a CoordinatorError where the store fails, for callers that know of no store."""
+        try:
+            yield
+        except CoordinatorStoreError as error:
+            raise CoordinatorError(f"the store of {self.id} failed: {error}") from error
+
+    # --- what a kind of shard adds to its status -------------------------------------------------------------------
+
+    def data_bytes(self) -> int | None:
+        """Size of all batches that can be read; None in a kind of shard that has none."""
+        return None
+
+    def count_objects(self, stored: StoreView, rows: Mapping[str, int]) -> Mapping[str, int] | None:
+        """How many WAL objects the shard knows, by stage of life; None in a kind of shard that has none.
+
+        Args:
+            stored: what the store has. All of it may be read; it is called on a thread of its own.
+            rows: how many rows each table has that is not resident, by its name.
+        """
+        del stored, rows
+        return None
 
     # --- the log -------------------------------------------------------------------------------------------------
 
@@ -359,7 +379,7 @@ class CoordinatorShard(Generic[RecordT]):
         elif self._replica.acceptance.accepts(entry):
             self._replica.apply(self._replica.replayed(entry), batch.next_offset)
         else:
-            self._replica.next_offset = batch.next_offset
+            self._replica.skip(batch.next_offset)
 
     async def _restore(self, reason: LogOffsetPrunedError) -> None:
         """The log was pruned beyond what is applied here: a snapshot covers it."""

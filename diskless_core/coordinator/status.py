@@ -12,8 +12,6 @@ from typing import Any
 
 from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.shard import CoordinatorShard
-from diskless_core.diskless.file_stages import Stage, count_ending
-from diskless_core.diskless.tables import LIVE_FILES, PARTITIONS
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import Key, StoreView, TableSpec
 
@@ -41,7 +39,7 @@ class ShardStatus:
         failure: why the shard's work on this node is over; None while it goes on.
         rows: by table; the large tables, which are not held in memory, are there only when they were counted.
         data_bytes: size of all batches that can be read; None in a shard that has none.
-        objects: WAL objects that this shard knows by `file_stages.Stage`.
+        objects: WAL objects that this shard knows, by stage of life.
             None where they were not counted, or the shard has none.
     """
 
@@ -91,15 +89,9 @@ async def shard_status(shard: CoordinatorShard[Any], log: CoordinatorLog, *, cou
         bytes_since_snapshot=shard.bytes_since_snapshot,
         failure=shard.failure,
         rows=rows,
-        data_bytes=_data_bytes(shard),
+        data_bytes=shard.data_bytes(),
         objects=objects,
     )
-
-
-def _data_bytes(shard: CoordinatorShard[Any]) -> int | None:
-    if PARTITIONS not in shard.state.tables:
-        return None
-    return sum(head.size_bytes for _, head in shard.state.rows(PARTITIONS))
 
 
 def count_rows(view: StoreView, table: TableSpec) -> int:
@@ -121,11 +113,6 @@ async def _count_stored(shard: CoordinatorShard[Any]) -> tuple[Mapping[str, int]
     def count() -> tuple[Mapping[str, int], Mapping[str, int] | None]:
         with snapshot as view:
             rows = {table.name: count_rows(view, table.spec) for table in stored}
-            return rows, _objects(view, shard.id.index, rows) if LIVE_FILES in stored else None
+            return rows, shard.count_objects(view, rows)
 
     return await asyncio.to_thread(count)
-
-
-def _objects(view: StoreView, shard_index: int, rows: Mapping[str, int]) -> Mapping[str, int]:
-    counts = {Stage.LIVE: rows[LIVE_FILES.name], **count_ending(view, shard_index)}
-    return {stage.value: counts[stage] for stage in Stage}

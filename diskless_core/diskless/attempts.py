@@ -81,7 +81,5 @@ async def _attempt(
     except CoordinatorStoreError as error:
         return Attempt(None, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     except Exception as error:  # other items, of other shards, have nothing to do with it
-        _log.error(
-            "a request to a coordinator failed by a defect of the broker", shard=str(shard.shard.id), exc_info=True
-        )
+        _log.error("a request to a coordinator failed by a defect of the broker", shard=str(shard.id), exc_info=True)
         return Attempt(None, ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")

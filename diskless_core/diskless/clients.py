@@ -45,7 +45,7 @@ FIND_COORDINATOR_VERSION = 4
 
 
 class CoordinatorClients:
-    """All Diskless coordinators by index, as this node reaches them."""
+    """Clients of all Diskless coordinators, by index in `coordinators`."""
 
     def __init__(
         self, node_id: int, replicas: Mapping[int, DisklessShard], transport: PeerTransport, peers: Peers
@@ -82,10 +82,10 @@ class CoordinatorClients:
 class CoordinatorClient:
     """One Diskless coordinator, wherever it is led: a `DisklessCoordinator`."""
 
-    def __init__(self, index: int, replica: DisklessShard, directory: CoordinatorClients) -> None:
+    def __init__(self, index: int, replica: DisklessShard, clients: CoordinatorClients) -> None:
         self._index = index
         self._replica = replica
-        self._directory = directory
+        self._clients = clients
         self._guess = LeaderGuess()
 
     async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
@@ -142,9 +142,9 @@ class CoordinatorClient:
 
     async def _put_to(self, node_id: int, question: Question[R]) -> R:
         """Ask one node. It has to answer soon once the log says that another one leads: it may be out of reach."""
-        if node_id == self._directory.node_id:
+        if node_id == self._clients.node_id:
             return await question(self._local())
-        remote = RemoteCoordinator(self._index, node_id, self._directory.calls, self._directory.commits)
+        remote = RemoteCoordinator(self._index, node_id, self._clients.calls, self._clients.commits)
         answer = asyncio.ensure_future(question(remote))
         moved = asyncio.create_task(self._until_moved(node_id))
         try:
@@ -157,13 +157,13 @@ class CoordinatorClient:
             moved.cancel()
 
     async def _until_moved(self, node_id: int) -> None:
-        await self._replica.shard.until_led_elsewhere(node_id)
+        await self._replica.until_led_elsewhere(node_id)
         await asyncio.sleep(MOVED_S)
 
     def _leader(self) -> int | None:
-        if self._replica.shard.leading:
-            return self._directory.node_id
-        return self._guess.node(self._replica.shard.leader_hint)
+        if self._replica.leading:
+            return self._clients.node_id
+        return self._guess.node(self._replica.leader_hint)
 
     async def _found_leader(self, refused_by: int | None) -> int:
         """Who leads, by what this node has learned meanwhile, or by its peers.
@@ -174,13 +174,13 @@ class CoordinatorClient:
         known = self._leader()
         if known is not None and known != refused_by:
             return known
-        found = await self._directory.find_leader(self._index, refused_by)
+        found = await self._clients.find_leader(self._index, refused_by)
         if found is None:
             raise NotCoordinatorError(f"nobody is known to lead the Diskless coordinator {self._index}")
         self._guess.tell(found)
         return found
 
     def _local(self) -> DisklessCoordinator:
-        if not self._replica.shard.leading:
-            raise CoordinatorLoadingError(f"{self._replica.shard.id} is about to be led by this node")
+        if not self._replica.leading:
+            raise CoordinatorLoadingError(f"{self._replica.id} is about to be led by this node")
         return self._replica

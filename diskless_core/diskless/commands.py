@@ -31,6 +31,17 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+class SpecialTimestamp(IntEnum):
+    """What negative timestamps of ListOffsets ask for."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
 class PartitionKey(NamedTuple):
     """A partition by topic id, also the beginning of its keys in the coordinator's tables."""
 

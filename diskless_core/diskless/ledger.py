@@ -42,16 +42,16 @@ class CoordinatorLedger:
         self._ids: dict[Key, RemoteLogSegmentId] = {}
         self._index_of: dict[Key, int] = {}
         for index, shard in shards.items():
-            known = shard.shard.state.rows(REMOTE_SEGMENTS)
+            known = shard.state.rows(REMOTE_SEGMENTS)
             self._learn(index, known)
-            shard.shard.on_commit(partial(self._committed, index))
+            shard.on_commit(partial(self._committed, index))
 
     async def append(self, event: RemoteLogMetadataEvent) -> None:
         shard = self._shards.get(self._coordinator_of(partition_of(event)))
         if shard is None:
             raise RemoteLogMetadataError(f"no coordinator has the partition {partition_of(event)}", retriable=False)
         try:
-            await shard.shard.submit(lambda command: remote_segments.append(command, event))
+            await shard.submit(lambda command: remote_segments.append(command, event))
         except RemoteLogStateError as error:
             raise IllegalTransitionError(str(error)) from error
         except CoordinatorError as error:
@@ -61,7 +61,7 @@ class CoordinatorLedger:
         return self._logs.get(remote_segments.key_of(partition), _EMPTY)
 
     def delete_states(self) -> Sequence[RemotePartitionDeleteMetadata]:
-        return [deletion for shard in self._shards.values() for _, deletion in shard.shard.state.rows(REMOTE_DELETIONS)]
+        return [deletion for shard in self._shards.values() for _, deletion in shard.state.rows(REMOTE_DELETIONS)]
 
     def leads(self, partition: TopicIdPartition) -> bool:
         """Whether this node sees to the segments of a partition that is deleted.
@@ -70,7 +70,7 @@ class CoordinatorLedger:
         """
         index = self._coordinator_of(partition)
         shard = self._shards.get(_FIRST_SHARD if index == _NO_SHARD else index)
-        return shard is not None and shard.shard.leading
+        return shard is not None and shard.leading
 
     def _coordinator_of(self, partition: TopicIdPartition) -> int:
         """The one that has segments of it, or their deletion: when the topic is gone, it is known by nothing else."""
@@ -82,7 +82,7 @@ class CoordinatorLedger:
             deleting = (
                 index
                 for index, shard in self._shards.items()
-                if shard.shard.state.committed(REMOTE_DELETIONS, key) is not None
+                if shard.state.committed(REMOTE_DELETIONS, key) is not None
             )
             known = next(deleting, _NO_SHARD)
         return known

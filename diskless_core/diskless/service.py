@@ -132,7 +132,7 @@ class CoordinatorService:
         """FindCoordinator of a coordinator by its index as text: by the log's hint, which may be stale."""
         if not (key.isascii() and key.isdecimal()) or int(key) not in self._shards:
             return Leader(error=ErrorCode.INVALID_REQUEST, message=f"There is no Diskless coordinator {key!r}.")
-        shard = self._shards[int(key)].shard
+        shard = self._shards[int(key)]
         node_id = self._node_id if shard.leading else shard.leader_hint
         address = self._peers.address_of(node_id) if node_id is not None else None
         if node_id is None or address is None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
-from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless import file_operations, operations, tiering_operations, time_index, time_lookup
 from diskless_core.diskless.commands import (
@@ -24,6 +24,7 @@ from diskless_core.diskless.commands import (
     Run,
     count_results,
 )
+from diskless_core.diskless.file_stages import Stage, count_ending
 from diskless_core.diskless.oldest_file import oldest_live_ms
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.records import DisklessRecord
@@ -35,16 +36,18 @@ from diskless_core.diskless.runs import (
     total_bytes,
     within_budget,
 )
-from diskless_core.diskless.tables import BATCHES, FILES, PARTITIONS, TIERED, TOPICS, PartitionHead
+from diskless_core.diskless.state_machine import DisklessMachine
+from diskless_core.diskless.tables import BATCHES, FILES, LIVE_FILES, PARTITIONS, TIERED, TOPICS, PartitionHead
 from diskless_core.diskless.time_lookup import PartitionRuns
-from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.coordinator_store import StoreView
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log import tiered
 from diskless_core.remote_log.tiered import TieredLog, TieredSegment
 
 T = TypeVar("T")
 
-CommitListener = Callable[[Sequence[PartitionKey]], None]
+HeadListener = Callable[[Sequence[PartitionKey]], None]
 
 OffsetFinder = Callable[["DisklessShard", PartitionKey, int], Awaitable[ListedOffset]]
 """Looks up an offset by timestamp in what the node knows of a partition; it may have to read the batches themselves."""
@@ -53,20 +56,20 @@ DeletionListener = Callable[[uuid.UUID], Awaitable[None]]
 """Sees to what else there is of a topic. It raises CoordinatorError where it could not; then it is called again."""
 
 
-class DisklessShard:
+class DisklessShard(CoordinatorShard[DisklessRecord]):
     """One Diskless coordinator that lives on this node."""
 
-    def __init__(self, shard: CoordinatorShard[DisklessRecord], rules: CommitRules) -> None:
-        self.shard = shard
+    def __init__(self, shard_id: ShardId, services: ShardServices, rules: CommitRules) -> None:
+        super().__init__(shard_id, DisklessMachine(), services)
         self._rules = rules
-        self._recent = RecentRuns(shard.state)
-        self._listeners: list[CommitListener] = []
+        self._recent = RecentRuns(self.state)
+        self._listeners: list[HeadListener] = []
         self._find_offset: OffsetFinder | None = None
         self._before_deletion: DeletionListener | None = None
-        shard.on_restore(self._recent.forget)
-        shard.on_commit(self._committed)
+        self.on_restore(self._recent.forget)
+        self.on_commit(self._committed)
 
-    def on_commit(self, listener: CommitListener) -> None:
+    def on_head_moved(self, listener: HeadListener) -> None:
         """Call `listener` with the partitions whose head moved, right after each commit that the node learns of."""
         self._listeners.append(listener)
 
@@ -89,20 +92,20 @@ class DisklessShard:
     def _count(self, writes: Writes) -> None:
         committed = [file for file in writes.get(FILES, {}).values() if file is not None and file.results]
         if committed:
-            meter = self.shard.meter
+            meter = self.meter
             meter.commits.inc(len(committed))
             meter.committed_batches.inc(sum(count_results(file.results) for file in committed))
             meter.committed_runs.inc(len(writes.get(BATCHES, ())))
 
     async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
         """DisklessCreatePartitions: those that exist already stay as they are."""
-        await self.shard.submit(lambda command: operations.create_partitions(command, topic_id.bytes, name, partitions))
+        await self.submit(lambda command: operations.create_partitions(command, topic_id.bytes, name, partitions))
 
     async def delete_topic(self, topic_id: uuid.UUID) -> ErrorCode:
         """DisklessDeleteTopics: UNKNOWN_TOPIC_ID when this shard has nothing of it."""
         if self._before_deletion is not None:
             await self._before_deletion(topic_id)
-        return await self.shard.submit(lambda command: operations.delete_topic(command, topic_id.bytes))
+        return await self.submit(lambda command: operations.delete_topic(command, topic_id.bytes))
 
     async def commit_file(self, request: CommitFile) -> list[BatchResult]:
         """DisklessCommitFile: a result for each batch, in order; INVALID_REQUEST for all when the owners make no sense.
@@ -110,9 +113,9 @@ class DisklessShard:
         Raises:
             CoordinatorError: no answer; the same request can be sent again and will be answered as the first time.
         """
-        if not request.is_owned_by(self.shard.id.index):
+        if not request.is_owned_by(self.id.index):
             return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
-        return await self.shard.submit(
+        return await self.submit(
             lambda command: operations.commit_file(command, request, self._rules),
             prefetch=[(FILES, (request.object_key,))],
         )
@@ -127,9 +130,7 @@ class DisklessShard:
             CoordinatorError: no answer; it may have happened.
         """
         bytes_before = await self._bytes_before(partition, offset)
-        return await self.shard.submit(
-            lambda command: operations.delete_records(command, partition, offset, bytes_before)
-        )
+        return await self.submit(lambda command: operations.delete_records(command, partition, offset, bytes_before))
 
     async def _bytes_before(self, partition: PartitionKey, offset: int) -> int | None:
         head = self.head(partition)
@@ -141,10 +142,8 @@ class DisklessShard:
             return head.appended_bytes
         if offset < head.local_start_offset:
             return head.local_start_bytes - tiered.size_from(self.tiered(partition), offset)
-        try:
+        with self.store_errors():
             runs = await self.runs_from(partition, offset, 1)
-        except CoordinatorStoreError as error:
-            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
         return runs[0].bytes_before if runs else head.appended_bytes
 
     async def tier(self, partition: PartitionKey, segment: TieredSegment, *, expected: int) -> bool:
@@ -156,7 +155,7 @@ class DisklessShard:
         Raises:
             CoordinatorError: no answer; it may have happened, and has to be asked again.
         """
-        return await self.shard.submit(lambda command: tiering_operations.tier(command, partition, segment, expected))
+        return await self.submit(lambda command: tiering_operations.tier(command, partition, segment, expected))
 
     async def adopt(
         self, partition: PartitionKey, log_start_offset: int, segments: Sequence[TieredSegment]
@@ -166,7 +165,7 @@ class DisklessShard:
         Raises:
             CoordinatorError: no answer; it can be asked again.
         """
-        return await self.shard.submit(
+        return await self.submit(
             lambda command: tiering_operations.adopt(command, partition, log_start_offset, segments)
         )
 
@@ -178,11 +177,9 @@ class DisklessShard:
         """
         await self.barrier()
         if self._find_offset is None:
-            raise CoordinatorLoadingError(f"the node of {self.shard.id} is starting")
-        try:
+            raise CoordinatorLoadingError(f"the node of {self.id} is starting")
+        with self.store_errors():
             return await self._find_offset(self, partition, timestamp)
-        except CoordinatorStoreError as error:
-            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
 
     async def oldest_file_ms(self) -> int | None:
         """When the oldest object with live batches here was created, by its key, in milliseconds since the epoch.
@@ -191,11 +188,9 @@ class DisklessShard:
             CoordinatorError: no answer.
         """
         await self.barrier()
-        try:
-            await self.shard.flush()
-            return await self.shard.with_store(oldest_live_ms)
-        except CoordinatorStoreError as error:
-            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
+        with self.store_errors():
+            await self.flush()
+            return await self.with_store(oldest_live_ms)
 
     async def hand_over(self, files: Sequence[HandOver]) -> None:
         """Take over objects of which an owner before has no live batches; again, if need be: it changes nothing.
@@ -206,25 +201,25 @@ class DisklessShard:
         Raises:
             CoordinatorError: no answer, or one of them is none of this shard's.
         """
-        index = self.shard.id.index
+        index = self.id.index
         for file in files:
             if index not in file.owner_ids:
-                raise CoordinatorError(f"{self.shard.id} is none of the owners {file.owner_ids} of {file.object_key}")
-        await self.shard.submit(
+                raise CoordinatorError(f"{self.id} is none of the owners {file.owner_ids} of {file.object_key}")
+        await self.submit(
             lambda command: file_operations.receive_files(command, index, files),
             prefetch=file_operations.rows_to_receive(files),
         )
 
     async def files_handed_over(self, object_keys: Sequence[str], next_owner: int) -> None:
         """Note that `next_owner` has confirmed that it has these objects; errors as `forget_files`."""
-        await self.shard.submit(
+        await self.submit(
             lambda command: file_operations.files_handed_over(command, object_keys, next_owner),
             prefetch=file_operations.rows_to_leave(object_keys),
         )
 
     async def files_deleted(self, object_keys: Sequence[str]) -> None:
         """Note that the object store has confirmed that these objects are gone; errors as `forget_files`."""
-        await self.shard.submit(
+        await self.submit(
             lambda command: file_operations.files_deleted(command, object_keys),
             prefetch=file_operations.rows_to_leave(object_keys),
         )
@@ -235,7 +230,7 @@ class DisklessShard:
         Raises:
             CoordinatorError: no answer; it can be asked again.
         """
-        await self.shard.submit(
+        await self.submit(
             lambda command: file_operations.forget_files(command, object_keys),
             prefetch=file_operations.rows_to_forget(object_keys),
         )
@@ -247,7 +242,7 @@ class DisklessShard:
             ClockSkewError: it is less than `operations.HORIZON_AGE_MS` in the past by the leader's clock.
             CoordinatorError: no answer; it can be asked again.
         """
-        await self.shard.submit(lambda command: operations.raise_horizon(command, horizon_ms))
+        await self.submit(lambda command: operations.raise_horizon(command, horizon_ms))
 
     async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
         """DisklessDescribeFiles, strictly: those that are committed here, those about to be included.
@@ -257,31 +252,27 @@ class DisklessShard:
         Raises:
             CoordinatorError: no answer.
         """
-        await self.shard.barrier()
-        return await self.shard.submit(
+        await self.barrier()
+        return await self.submit(
             lambda command: operations.known_files(command, object_keys),
             prefetch=[(FILES, (object_key,)) for object_key in object_keys],
         )
 
     def head(self, partition: PartitionKey) -> PartitionHead | None:
         """What this node knows of a partition now; None when it is not there."""
-        return self.shard.state.committed(PARTITIONS, partition)
+        return self.state.committed(PARTITIONS, partition)
 
     def tiered(self, partition: PartitionKey) -> TieredLog:
         """The segments of a partition, down to its log start, as this node knows them."""
-        return self.shard.state.committed(TIERED, partition) or ()
+        return self.state.committed(TIERED, partition) or ()
 
     def heads(self) -> Mapping[PartitionKey, PartitionHead]:
         """All partitions of the shard."""
-        return {PartitionKey(*key): head for key, head in self.shard.state.rows(PARTITIONS)}
+        return {PartitionKey(*key): head for key, head in self.state.rows(PARTITIONS)}
 
     def topics(self) -> Mapping[uuid.UUID, str]:
         """The names of all topics that have partitions in the shard."""
-        return {uuid.UUID(bytes=topic_id): topic.name for (topic_id,), topic in self.shard.state.rows(TOPICS)}
-
-    async def barrier(self) -> None:
-        """Return when `head` reflects everything that was committed before this call (strict reads)."""
-        await self.shard.barrier()
+        return {uuid.UUID(bytes=topic_id): topic.name for (topic_id,), topic in self.state.rows(TOPICS)}
 
     def find_recent(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns | None:
         """FindBatches from memory alone; None when the store has to be asked.
@@ -314,6 +305,13 @@ class DisklessShard:
             return _found(head, ())
         return _found(head, within_budget(runs, max_bytes))
 
+    def data_bytes(self) -> int:
+        return sum(head.size_bytes for _, head in self.state.rows(PARTITIONS))
+
+    def count_objects(self, stored: StoreView, rows: Mapping[str, int]) -> Mapping[str, int]:
+        counts = {Stage.LIVE: rows[LIVE_FILES.name], **count_ending(stored, self.id.index)}
+        return {stage.value: counts[stage] for stage in Stage}
+
     async def runs_from(self, partition: PartitionKey, offset: int, max_bytes: int = UNLIMITED_BYTES) -> Sequence[Run]:
         """A page of runs from the one that contains `offset` on, or the next one, from store and memory.
 
@@ -323,7 +321,7 @@ class DisklessShard:
         if recent is not None:
             return recent
         newer = self._recent.after(partition, offset)
-        stored = await self.shard.with_store(lambda store: stored_runs(store, partition, offset, max_bytes))
+        stored = await self.with_store(lambda store: stored_runs(store, partition, offset, max_bytes))
         if total_bytes(stored) >= max_bytes:
             return stored
         reached = stored[-1].last_offset if stored else offset - 1
@@ -360,10 +358,8 @@ class DisklessShard:
 
     async def _by_time(self, partition: PartitionKey, look_up: Callable[[PartitionRuns], T]) -> T:
         newer = self._recent.of(partition)
-        try:
-            return await self.shard.with_store(lambda store: look_up(PartitionRuns(store, partition, newer)))
-        except CoordinatorStoreError as error:
-            raise CoordinatorError(f"the store of {self.shard.id} failed: {error}") from error
+        with self.store_errors():
+            return await self.with_store(lambda store: look_up(PartitionRuns(store, partition, newer)))
 
 
 def _found(head: PartitionHead, runs: Sequence[Run], error: ErrorCode = ErrorCode.NONE) -> FoundRuns:

@@ -219,5 +219,5 @@ async def _stored(shard: DisklessShard, wanted: FetchPartition, max_bytes: int) 
     try:
         return await shard.find(wanted.key, wanted.offset, max_bytes)
     except CoordinatorStoreError as error:
-        _log.warning("a coordinator store cannot be asked", shard=str(shard.shard.id), error=str(error))
+        _log.warning("a coordinator store cannot be asked", shard=str(shard.id), error=str(error))
         return FoundRuns(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
-from diskless_core.diskless.commands import FoundRuns, PartitionKey
-from diskless_core.fetch.offsets import SpecialTimestamp
+from diskless_core.diskless.commands import FoundRuns, PartitionKey, SpecialTimestamp
 from diskless_core.protocol.errors import ErrorCode
 
 CoordinatorFor = Callable[[PartitionKey], DisklessCoordinator | None]

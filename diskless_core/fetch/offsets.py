@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 
-from diskless_core.diskless.commands import ListedOffset, PartitionKey, Run
+from diskless_core.diskless.commands import ListedOffset, PartitionKey, Run, SpecialTimestamp
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
@@ -20,17 +19,6 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
 from diskless_core.tiering.remote_reads import ReaderBusyError
 from diskless_core.tiering.time_lookup import SegmentTimes
-
-
-class SpecialTimestamp(IntEnum):
-    """What negative timestamps ask for."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-    EARLIEST_PENDING_UPLOAD = -6
 
 
 def _never(_: PartitionKey) -> bool:

@@ -115,7 +115,7 @@ class SegmentFetcher:
         try:
             found = await part.shard.find(key, offset, part.max_bytes)
         except CoordinatorStoreError as error:
-            _log.warning("a coordinator store cannot be asked", shard=str(part.shard.shard.id), error=str(error))
+            _log.warning("a coordinator store cannot be asked", shard=str(part.shard.id), error=str(error))
             return FromSegment(error=ErrorCode.KAFKA_STORAGE_ERROR)
         read = zip(found.runs, await self._objects.read(found.runs), strict=True)
         sound, failure = sound_prefix(read, offset)

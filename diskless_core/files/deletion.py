@@ -81,8 +81,8 @@ class FileDeleter:
         self._term: int | None = None
         self._led_since_ms = 0
         self._failures = 0
-        self._shard.shard.on_restore(self.wake)
-        self._shard.shard.on_commit(self._committed)
+        self._shard.on_restore(self.wake)
+        self._shard.on_commit(self._committed)
 
     def wake(self) -> None:
         """There may be more dead objects than at the last round."""
@@ -96,7 +96,7 @@ class FileDeleter:
         """Work while this shard can be led at all; errors are retried for ever, less and less often."""
         while True:
             try:
-                await self._shard.shard.until_leading()
+                await self._shard.until_leading()
             except CoordinatorError:
                 return  # the shard's work on this node is over, and it has said why
             self._wake.clear()
@@ -106,9 +106,7 @@ class FileDeleter:
             except (CoordinatorError, CoordinatorStoreError, WalObjectStoreError) as error:
                 pause = self._back_off()
                 self._services.metrics.wal_delete_failures.inc()
-                _log.warning(
-                    "deleting objects failed and is tried again", shard=str(self._shard.shard.id), error=str(error)
-                )
+                _log.warning("deleting objects failed and is tried again", shard=str(self._shard.id), error=str(error))
             await self._rest(pause)
 
     async def stop(self) -> None:
@@ -135,13 +133,13 @@ class FileDeleter:
             WalObjectStoreError, CoordinatorError, CoordinatorStoreError: the rest has to wait for another round.
         """
         self._note_term()
-        await self._shard.shard.flush()
+        await self._shard.flush()
         next_due_ms = self._services.clock.now_ms() + LOOK_AGAIN_MS
         stages, looked_s, after = Counter[Stage](), 0.0, ""
         unconfirmed = False
         while True:
             started = self._services.clock.monotonic()
-            page = await self._shard.shard.with_store(partial(ending_files, after=after, limit=PAGE_FILES))
+            page = await self._shard.with_store(partial(ending_files, after=after, limit=PAGE_FILES))
             looked_s += self._services.clock.monotonic() - started
             if not page:
                 break
@@ -152,15 +150,15 @@ class FileDeleter:
             next_due_ms = next_due_ms if work.next_due_ms is None else min(next_due_ms, work.next_due_ms)
             after = page[-1].object_key
         for stage in ENDING_STAGES:
-            self._services.metrics.wal_objects.labels(str(self._shard.shard.id), stage.value).set(stages[stage])
+            self._services.metrics.wal_objects.labels(str(self._shard.id), stage.value).set(stages[stage])
         if unconfirmed:
             raise WalObjectStoreError("the object store did not delete all that it was asked to")
         least_s = max(PAUSE_S, _BUSY_PART * looked_s)
         return Pause(least_s=least_s, most_s=max(least_s, (next_due_ms - self._services.clock.now_ms()) / 1000))
 
     def _note_term(self) -> None:
-        if self._shard.shard.term != self._term:
-            self._term = self._shard.shard.term
+        if self._shard.term != self._term:
+            self._term = self._shard.term
             self._led_since_ms = self._services.clock.now_ms()
             self.hand_overs.begin_term()
 
@@ -170,7 +168,7 @@ class FileDeleter:
             now_ms=self._services.clock.now_ms(),
             delete_delay_ms=self._services.delete_delay_ms,
             led_since_ms=self._led_since_ms,
-            horizon_ms=self._shard.shard.state.committed(HORIZON, THE_HORIZON) or 0,
+            horizon_ms=self._shard.state.committed(HORIZON, THE_HORIZON) or 0,
         )
 
     async def _settle(self, work: Plan, moment: Moment) -> bool:

@@ -72,9 +72,7 @@ class HandOvers:
             waiting.setdefault(parcel.file.object_key, parcel)
         worker = self._workers.get(owner)
         if worker is None or worker.done():
-            worker = asyncio.create_task(
-                self._deliver(owner, waiting), name=f"{self._shard.shard.id} hands over to {owner}"
-            )
+            worker = asyncio.create_task(self._deliver(owner, waiting), name=f"{self._shard.id} hands over to {owner}")
             worker.add_done_callback(_tell_of_defect)
             self._workers[owner] = worker
 
@@ -89,8 +87,8 @@ class HandOvers:
         await asyncio.gather(*self._workers.values(), return_exceptions=True)
 
     async def _deliver(self, owner: int, waiting: dict[str, _Parcel]) -> None:
-        term, failures = self._shard.shard.term, 0
-        while waiting and self._shard.shard.term == term:
+        term, failures = self._shard.term, 0
+        while waiting and self._shard.term == term:
             parcels = list(islice(waiting.values(), PAGE_FILES))
             try:
                 await self._hand_over(owner, parcels)
@@ -99,7 +97,7 @@ class HandOvers:
                 failures += 1
                 _log.warning(
                     "objects could not be handed over, which is tried again",
-                    shard=str(self._shard.shard.id),
+                    shard=str(self._shard.id),
                     owner=owner,
                     objects=len(waiting),
                     error=str(error),

@@ -60,7 +60,7 @@ class RetentionWorker:
         """One round over all partitions of the shards that this node leads now."""
         known, self._oldest = self._oldest, {}
         for shard in self._shards.values():
-            if shard.shard.leading:
+            if shard.leading:
                 await self._check_shard(shard, known)
 
     async def _check_shard(self, shard: DisklessShard, known: Mapping[PartitionKey, Piece]) -> None:
@@ -78,9 +78,9 @@ class RetentionWorker:
                 for _ in range(PARALLEL_PARTITIONS):
                     workers.create_task(work())
         except* (CoordinatorError, CoordinatorStoreError) as errors:
-            _log.warning("retention is put off", shard=str(shard.shard.id), error=str(errors.exceptions[0]))
+            _log.warning("retention is put off", shard=str(shard.id), error=str(errors.exceptions[0]))
         if shortened:
-            _log.info("retention removed records", shard=str(shard.shard.id), partitions=len(shortened))
+            _log.info("retention removed records", shard=str(shard.id), partitions=len(shortened))
 
     async def _check_partition(self, shard: DisklessShard, partition: PartitionKey, oldest: Piece | None) -> bool:
         """Remove what has to go of one partition. Whether there was anything.

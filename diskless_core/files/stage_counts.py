@@ -42,9 +42,9 @@ class StageCounter:
         while True:
             try:
                 for stage, objects in (await self.count()).items():
-                    self._gauge.labels(str(self._shard.shard.id), stage.value).set(objects)
+                    self._gauge.labels(str(self._shard.id), stage.value).set(objects)
             except CoordinatorStoreError as error:
-                _log.warning("objects could not be counted", shard=str(self._shard.shard.id), error=str(error))
+                _log.warning("objects could not be counted", shard=str(self._shard.id), error=str(error))
             await asyncio.sleep(INTERVAL_S)
 
     async def count(self) -> Mapping[Stage, int]:
@@ -55,12 +55,12 @@ class StageCounter:
         """
         counts = Counter(dict.fromkeys(Stage, 0))
         after = ""
-        while ending := await self._shard.shard.with_store(partial(ending_files, after=after, limit=PAGE_ROWS)):
+        while ending := await self._shard.with_store(partial(ending_files, after=after, limit=PAGE_ROWS)):
             counts.update(stage_of(self._index, file) for file in ending)
             after = ending[-1].object_key
             await asyncio.sleep(PAUSE_S)
         after = ""
-        while live := await self._shard.shard.with_store(partial(_live_keys, after=after)):
+        while live := await self._shard.with_store(partial(_live_keys, after=after)):
             counts[Stage.LIVE] += len(live)
             after = live[-1]
             await asyncio.sleep(PAUSE_S)

@@ -33,8 +33,8 @@ class Trimmer:
         self._on_dead_files = on_dead_files
         self._wake = asyncio.Event()
         self._wake.set()
-        shard.shard.on_restore(self._wake.set)
-        shard.shard.on_commit(self._committed)
+        shard.on_restore(self._wake.set)
+        shard.on_commit(self._committed)
 
     def _committed(self, writes: Writes) -> None:
         if TRIMS in writes:
@@ -48,7 +48,7 @@ class Trimmer:
             try:
                 await self.trim()
             except CoordinatorStoreError as error:
-                _log.warning("trimming is put off", shard=str(self._shard.shard.id), error=str(error))
+                _log.warning("trimming is put off", shard=str(self._shard.id), error=str(error))
                 self._wake.set()
             await asyncio.sleep(PAUSE_S)
 
@@ -58,10 +58,10 @@ class Trimmer:
         Raises:
             CoordinatorStoreError: some of it is left.
         """
-        await self._shard.shard.flush()
+        await self._shard.flush()
         more = True
         while more:
-            trimmed = await self._shard.shard.with_store(partial(trim_page, now_ms=self._clock.now_ms()))
+            trimmed = await self._shard.with_store(partial(trim_page, now_ms=self._clock.now_ms()))
             more = trimmed.more
             if trimmed.dead_files:
                 self._on_dead_files()

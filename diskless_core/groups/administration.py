@@ -8,23 +8,17 @@ from functools import partial
 from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.classic import ClassicGroup
 from diskless_core.groups.consumer.model import ConsumerGroup
 from diskless_core.groups.consumer.records import tombstones
 from diskless_core.groups.effects import GroupState
 from diskless_core.groups.offsets import CONSUMER_PROTOCOL_TYPE, topics_in_use
+from diskless_core.groups.records import GroupRecord, GroupsRecord, OffsetRecord
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.roster import Member
-from diskless_core.groups.state_machine import (
-    CONSUMER_GROUPS,
-    GROUP_OFFSETS,
-    GROUPS,
-    GroupRecord,
-    GroupsRecord,
-    OffsetRecord,
-)
+from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.tables import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS
 from diskless_core.groups.topics import TopicCatalog
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
@@ -41,7 +35,7 @@ OffsetsTopic = messages.OffsetDeleteResponse.OffsetDeleteResponseTopic
 class GroupAdministration:
     """Answers ListGroups, DescribeGroups, DeleteGroups and OffsetDelete."""
 
-    def __init__(self, shard: CoordinatorShard[GroupsRecord], registry: GroupRegistry) -> None:
+    def __init__(self, shard: GroupsShard, registry: GroupRegistry) -> None:
         self._shard = shard
         self._registry = registry
 

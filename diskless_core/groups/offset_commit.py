@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.consumer.model import TopicIdPartition
 from diskless_core.groups.consumer.offset_checks import check_commit
 from diskless_core.groups.model import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset
+from diskless_core.groups.records import GroupsRecord, OffsetRecord
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.settings import GroupSettings
-from diskless_core.groups.state_machine import GroupsRecord, OffsetRecord
+from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.topics import TopicCatalog, resolve
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
@@ -36,7 +36,7 @@ class _Part:
 class OffsetCommitter:
     """Answers OffsetCommit."""
 
-    def __init__(self, shard: CoordinatorShard[GroupsRecord], registry: GroupRegistry, settings: GroupSettings) -> None:
+    def __init__(self, shard: GroupsShard, registry: GroupRegistry, settings: GroupSettings) -> None:
         self._shard = shard
         self._registry = registry
         self._settings = settings

@@ -9,12 +9,11 @@ from itertools import groupby
 from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.groups.consumer.offset_checks import check_fetch
 from diskless_core.groups.model import NO_LEADER_EPOCH, CommittedOffset
 from diskless_core.groups.offsets import TopicPartition
 from diskless_core.groups.registry import GroupRegistry
-from diskless_core.groups.state_machine import GroupsRecord
+from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.topics import TOPIC_IDS_SINCE, TopicCatalog, resolve
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
@@ -41,7 +40,7 @@ class _Topic:
 class OffsetFetcher:
     """Answers OffsetFetch."""
 
-    def __init__(self, shard: CoordinatorShard[GroupsRecord], registry: GroupRegistry) -> None:
+    def __init__(self, shard: GroupsShard, registry: GroupRegistry) -> None:
         self._shard = shard
         self._registry = registry
 

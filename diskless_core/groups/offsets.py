@@ -10,8 +10,8 @@ from diskless_core.groups.classic import ClassicGroup
 from diskless_core.groups.consumer.model import ConsumerGroup
 from diskless_core.groups.effects import GroupState
 from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset, PersistedGroup
-from diskless_core.groups.state_machine import GROUP_OFFSETS
 from diskless_core.groups.subscription import SubscriptionError, subscribed_topics
+from diskless_core.groups.tables import GROUP_OFFSETS
 
 TopicPartition = tuple[str, int]
 

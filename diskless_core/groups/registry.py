@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.classic import ClassicGroup
 from diskless_core.groups.consumer.model import ConsumerGroup
@@ -27,8 +26,10 @@ from diskless_core.groups.effects import (
     Timer,
 )
 from diskless_core.groups.offsets import OffsetIndex
+from diskless_core.groups.records import GroupRecord, GroupsRecord
 from diskless_core.groups.settings import GroupSettings
-from diskless_core.groups.state_machine import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS, GroupRecord, GroupsRecord
+from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.tables import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS
 from diskless_core.groups.timers import GroupTimers
 from diskless_core.protocol.errors import ErrorCode
 
@@ -45,7 +46,7 @@ class GroupRegistry:
         offsets: all committed offsets.
     """
 
-    def __init__(self, shard: CoordinatorShard[GroupsRecord], settings: GroupSettings) -> None:
+    def __init__(self, shard: GroupsShard, settings: GroupSettings) -> None:
         self.offsets = OffsetIndex()
         self._shard = shard
         self._settings = settings

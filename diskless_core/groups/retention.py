@@ -7,20 +7,14 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.consumer.records import tombstones
 from diskless_core.groups.offsets import expired_offsets
+from diskless_core.groups.records import GroupRecord, GroupsRecord, OffsetRecord
 from diskless_core.groups.registry import GroupRegistry, is_idle
 from diskless_core.groups.settings import GroupSettings
-from diskless_core.groups.state_machine import (
-    CONSUMER_GROUPS,
-    GROUP_OFFSETS,
-    GROUPS,
-    GroupRecord,
-    GroupsRecord,
-    OffsetRecord,
-)
+from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.tables import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS
 
 _DELETIONS_IN_ONE_ENTRY = 1_000
 
@@ -28,7 +22,7 @@ _DELETIONS_IN_ONE_ENTRY = 1_000
 class OffsetRetention:
     """Deletes what is no longer wanted. Every method raises CoordinatorError where the shard's `submit` does."""
 
-    def __init__(self, shard: CoordinatorShard[GroupsRecord], registry: GroupRegistry, settings: GroupSettings) -> None:
+    def __init__(self, shard: GroupsShard, registry: GroupRegistry, settings: GroupSettings) -> None:
         self._shard = shard
         self._registry = registry
         self._settings = settings

@@ -14,7 +14,6 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, NotCoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.groups.administration import ALL_GROUP_OPERATIONS, GroupAdministration
 from diskless_core.groups.consumer.service import ConsumerGroups
 from diskless_core.groups.effects import NO_MEMBER_ID, Identity, Join, JoinAnswer, Sync, SyncAnswer
@@ -23,7 +22,7 @@ from diskless_core.groups.offset_fetch import OffsetFetcher
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.retention import OffsetRetention
 from diskless_core.groups.settings import GroupSettings
-from diskless_core.groups.state_machine import GroupsRecord
+from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.topics import TopicCatalog
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
@@ -55,7 +54,7 @@ class GroupCoordinator:
         administration: answers the requests of those who look after groups.
     """
 
-    def __init__(self, shard: CoordinatorShard[GroupsRecord], clock: Clock, settings: GroupSettings) -> None:
+    def __init__(self, shard: GroupsShard, clock: Clock, settings: GroupSettings) -> None:
         self._clock = clock
         self._settings = settings
         self._registry = GroupRegistry(shard, settings)

@@ -243,7 +243,7 @@ class Compactor:
         now_ms, metrics = self._services.copies.clock.now_ms(), self._services.copies.metrics
         due, lag_bytes, lag_segments, waits, count = [], 0, 0, 0, 0
         for topic_id, partitions, topic, shard in self._topics():
-            if not shard.shard.leading:
+            if not shard.leading:
                 continue
             for partition in partitions:
                 count += 1
@@ -273,7 +273,7 @@ class Compactor:
             if count % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             shards = self._services.copies.shards.values()
-            if not any(shard.shard.leading and shard.head(key) is not None for shard in shards):
+            if not any(shard.leading and shard.head(key) is not None for shard in shards):
                 del self._waits[key]
 
     def _note(self, work: PartitionWork) -> None:
@@ -290,7 +290,7 @@ class Compactor:
     def _topics(self) -> Iterable[tuple[bytes, Sequence[int], TopicTiering, DisklessShard]]:
         """Ids and partitions of the topics of this node's shards."""
         for shard in list(self._services.copies.shards.values()):
-            for (topic_id,), topic in shard.shard.state.rows(TOPICS):
+            for (topic_id,), topic in shard.state.rows(TOPICS):
                 tiering = self._services.topic_of(PartitionKey(topic_id, topic.partitions[0]))
                 if tiering is not None:
                     yield topic_id, topic.partitions, tiering, shard
@@ -304,13 +304,13 @@ class Compactor:
     async def _works(self, request: CompactionRequest) -> tuple[Sequence[PartitionWork], int]:
         """The partitions of a request that this node leads, with all that is committed by now; how many others do."""
         shards = self._services.copies.shards.values()
-        await asyncio.gather(*(shard.barrier() for shard in shards if shard.shard.leading))
+        await asyncio.gather(*(shard.barrier() for shard in shards if shard.leading))
         works, skipped = list[PartitionWork](), 0
         for topic_id, partitions, topic, shard in self._topics():
             if request.topics is not None and topic.topic not in request.topics:
                 continue
             await asyncio.sleep(0)
-            if shard.shard.leading:
+            if shard.leading:
                 keys = [PartitionKey(topic_id, partition) for partition in partitions]
                 works += [_work(key, topic, shard, everything=request.everything) for key in keys]
             else:

@@ -41,7 +41,7 @@ class DeletionMarks:
         Raises:
             CoordinatorError: some are not marked.
         """
-        topic = shard.shard.state.committed(TOPICS, (topic_id.bytes,))
+        topic = shard.state.committed(TOPICS, (topic_id.bytes,))
         if topic is None:
             return
         remaining = iter(topic.partitions)

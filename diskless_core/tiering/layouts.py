@@ -91,7 +91,7 @@ class Layouts:
         """
         services = self._services
         shards = services.shards.values()
-        await catch_up([services.cluster, *(shard.shard for shard in shards)], services.log)
+        await catch_up([services.cluster, *(shard for shard in shards)], services.log)
         unknown = [name for name in names if services.topics.id_of(name) is None]
         if unknown:
             raise UnknownTopicError(f"there is no topic {unknown[0]}")
@@ -113,7 +113,7 @@ class Layouts:
         """The topics that are wanted, with their partitions in each of the shards."""
         chosen = []
         for shard in self._services.shards.values():
-            for count, ((topic_id,), topic) in enumerate(shard.shard.state.rows(TOPICS), start=1):
+            for count, ((topic_id,), topic) in enumerate(shard.state.rows(TOPICS), start=1):
                 if wants(topic.name):
                     chosen.append((shard, uuid.UUID(bytes=topic_id), topic))
                 if count % TOPICS_AT_ONCE == 0:

@@ -46,7 +46,7 @@ class LeadershipNews:
                 await follower.tell()
             except RemoteLogMetadataError as error:
                 failures += 1
-                shard = str(follower.shard.shard.id)
+                shard = str(follower.shard.id)
                 _log.warning("remote_log_metadata did not take the news", shard=shard, error=str(error))
                 await asyncio.sleep(self._retries.pause_s(failures))
                 continue
@@ -73,13 +73,13 @@ class _Follower:
         self._changed: set[Key] = set()
         self._told: dict[Key, _Told] = {}
         self._was_leading: bool | None = None
-        shard.shard.on_commit(self._committed)
+        shard.on_commit(self._committed)
 
     async def watch_terms(self) -> None:
         """Notice when somebody else may be leading."""
-        term = self.shard.shard.term
+        term = self.shard.term
         while True:
-            term = await self.shard.shard.until_term_changes(term)
+            term = await self.shard.until_term_changes(term)
             self.news.set()
 
     async def tell(self) -> None:
@@ -89,10 +89,10 @@ class _Follower:
             RemoteLogMetadataError: a slice was not taken; it and those after it are still to be told.
         """
         self.news.clear()
-        is_leading = self.shard.shard.leading
+        is_leading = self.shard.leading
         if is_leading is not self._was_leading:
             self._was_leading = is_leading
-            self._changed.update(key for key, _ in self.shard.shard.state.rows(TOPICS))
+            self._changed.update(key for key, _ in self.shard.state.rows(TOPICS))
         while self._changed:
             topics = dict(self._next_slice())
             # what changes from here on is told again
@@ -128,7 +128,7 @@ class _Follower:
     def _next_slice(self) -> Iterator[tuple[Key, Topic | None]]:
         partitions = 0
         for key in self._changed:
-            topic = self.shard.shard.state.committed(TOPICS, key)
+            topic = self.shard.state.committed(TOPICS, key)
             yield key, topic
             partitions += 1 if topic is None else len(topic.partitions)
             if partitions >= SLICE_PARTITIONS:

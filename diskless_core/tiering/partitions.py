@@ -12,7 +12,7 @@ from diskless_core.remote_log.metadata import TopicIdPartition
 
 def topic_id_partition(shard: DisklessShard, partition: PartitionKey) -> TopicIdPartition | None:
     """A partition of a shard, with its topic's name; None where the shard knows no such topic (any more)."""
-    topic = shard.shard.state.committed(TOPICS, (partition.topic_id,))
+    topic = shard.state.committed(TOPICS, (partition.topic_id,))
     if topic is None:
         return None
     return TopicIdPartition(uuid.UUID(bytes=partition.topic_id), topic.name, partition.partition)

@@ -74,7 +74,7 @@ class SegmentRemover:
         self._terms: dict[int, int | None] = dict.fromkeys(services.shards)
         self._looks_for_partitions = True
         for shard in services.shards.values():
-            shard.shard.on_commit(partial(self._committed, shard))
+            shard.on_commit(partial(self._committed, shard))
 
     def wake(self) -> None:
         """Partitions may have been marked for deletion."""
@@ -116,7 +116,7 @@ class SegmentRemover:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def _committed(self, shard: DisklessShard, writes: Writes) -> None:
-        if TIERED in writes and shard.shard.leading:
+        if TIERED in writes and shard.leading:
             self._suspects.update((PartitionKey(*key), shard) for key in writes[TIERED])
             self._wake.set()
         if REMOTE_DELETIONS in writes:
@@ -125,10 +125,10 @@ class SegmentRemover:
     def _note_terms(self) -> None:
         """A shard that this node has come to lead may have anything left to do."""
         for index, shard in self._services.shards.items():
-            if shard.shard.term != self._terms[index]:
-                self._terms[index] = shard.shard.term
+            if shard.term != self._terms[index]:
+                self._terms[index] = shard.term
                 self._looks_for_partitions = True
-                if shard.shard.leading:
+                if shard.leading:
                     heads = shard.heads().items()
                     self._suspects.update((key, shard) for key, head in heads if head.local_start_offset > 0)
 
@@ -147,7 +147,7 @@ class SegmentRemover:
         for key, shard in suspects.items():
             await asyncio.sleep(0)
             place = topic_id_partition(shard, key)
-            if place is None or not shard.shard.leading:
+            if place is None or not shard.leading:
                 continue
             try:
                 removable = await self._below_log_start(shard, key, place)

@@ -137,13 +137,13 @@ async def _commit(folder: Path, batches: int, *, adjacent: bool, idempotent: boo
 
         warm_up = len(frames) // 10 // IN_FLIGHT * IN_FLIGHT
         await in_flight(IN_FLIGHT, frames[:warm_up], commit)
-        await shard.shard.flush()
+        await shard.flush()
         store.writes.clear()
         latencies.clear()
         rest = frames[warm_up:]
         began, cpu = time.perf_counter(), time.process_time()
         await in_flight(IN_FLIGHT, rest, commit)
-        await shard.shard.flush()
+        await shard.flush()
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
     total = len(frames) * batches
     return Committed(
@@ -193,20 +193,20 @@ async def _measure_recovery(add: Add, folder: Path) -> None:
     snapshots = Snapshots(objects, "snapshots", SystemClock())
     began = time.perf_counter()
     async with running_shard(folder, store=SqliteCoordinatorStore(folder / "rebuilt")) as shard:
-        await shard.shard.flush()
+        await shard.flush()
         seconds = time.perf_counter() - began
         add("rebuild of a shard from its log", f"{BATCHES_COMMITTED / seconds:,.0f} batches/s")
         began = time.perf_counter()
-        manifest = await shard.shard.take_snapshot(snapshots)
+        manifest = await shard.take_snapshot(snapshots)
         size = sum(part.size for part in manifest.parts)
         seconds = time.perf_counter() - began
         add(
             "taking a snapshot",
             f"{BATCHES_COMMITTED / seconds:,.0f} batches/s, {size / BATCHES_COMMITTED:.0f} bytes a batch",
         )
-        specs = [table.spec for table in shard.shard.state.tables]
+        specs = [table.spec for table in shard.state.tables]
     thread = StoreThread(SqliteCoordinatorStore(folder / "restored"), SHARD_ID)
-    await thread.open(shard.shard.state.tables)
+    await thread.open(shard.state.tables)
     began = time.perf_counter()
     await snapshots.restore(SHARD_ID, specs, thread)
     add("restoring it", f"{BATCHES_COMMITTED / (time.perf_counter() - began):,.0f} batches/s")

@@ -13,7 +13,7 @@ from typing import Any
 
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.entries import ACCEPTANCE
-from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.diskless import time_index
 from diskless_core.diskless.commands import CommitFile, PartitionKey, Run
@@ -89,15 +89,14 @@ async def running_shard(
         store=store or SqliteCoordinatorStore(folder / "store"),
         snapshots=snapshots or NoSnapshots(),
     )
-    shard = CoordinatorShard(SHARD_ID, DisklessMachine(), services)
     rules = CommitRules(
         assignment=SequentialAssignment(context, SequentialSettings()), producer_id_expiration_ms=EXPIRATION_MS
     )
-    client = DisklessShard(shard, rules)
+    shard = DisklessShard(SHARD_ID, services, rules)
     try:
         await shard.start()
         await shard.until_leading()
-        yield client
+        yield shard
     finally:
         await shard.stop()
         await log.stop()

@@ -277,7 +277,7 @@ class FileLives(RuleBasedStateMachine):
             with contextlib.suppress(CoordinatorError):
                 await node.shard.barrier()
             await asyncio.sleep(seconds)
-            await node.shard.shard.until_leading()
+            await node.shard.until_leading()
 
         self.do(fail())
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskless_core.diskless.commands import ListedOffset, TimestampType
-from diskless_core.fetch.offsets import SpecialTimestamp
+from diskless_core.diskless.commands import ListedOffset, SpecialTimestamp, TimestampType
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import RecordData

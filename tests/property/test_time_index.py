@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.diskless import time_index, trimming
-from diskless_core.diskless.commands import ListedOffset, Run, TimestampType
+from diskless_core.diskless.commands import ListedOffset, Run, SpecialTimestamp, TimestampType
 from diskless_core.diskless.tables import BATCHES, BLOCKS
 from diskless_core.diskless.time_index import LEVELS, Block, RunCount, first_at_or_after, greatest_timestamp
 from diskless_core.diskless.trimming import trim_page
-from diskless_core.fetch.offsets import OffsetLookup, SpecialTimestamp
+from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.plugin.coordinator_store import ShardStore
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
@@ -152,13 +152,13 @@ async def take(path: ProducePath, step: str, what: object, known: list[Known]) -
             deleted = await shard.delete_records(key_of(0), offset)
             return [one for one in known if one.offset >= deleted.log_start_offset]
         case "flush", _:
-            await shard.shard.flush()
+            await shard.flush()
         case "trim", int(page):
-            await shard.shard.flush()
+            await shard.flush()
             with patch.object(trimming, "PAGE_ROWS", page):
-                while (await shard.shard.with_store(lambda store: trim_page(store, 0))).more:
+                while (await shard.with_store(lambda store: trim_page(store, 0))).more:
                     pass
-            await shard.shard.with_store(assert_trimmed(known[0].offset if known else None))
+            await shard.with_store(assert_trimmed(known[0].offset if known else None))
     return known
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Protocol
 
 from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerMap, PeerRequest, PeerUnavailableError
-from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.clients import CoordinatorClients
@@ -18,7 +18,6 @@ from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
@@ -136,16 +135,13 @@ class Broker:
         )
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=WEEK_MS)
         self.shards = {
-            index: DisklessShard(
-                CoordinatorShard(ShardId(ShardKind.DISKLESS, index), DisklessMachine(), services), rules
-            )
-            for index in range(world.shards)
+            index: DisklessShard(ShardId(ShardKind.DISKLESS, index), services, rules) for index in range(world.shards)
         }
         reader = ObjectReader(objects, ObjectCache(CACHE_BYTES, metrics), metrics)
         purgatory = Purgatory()
         offsets = OffsetLookup(reader)
         for shard in self.shards.values():
-            shard.on_commit(purgatory.wake)
+            shard.on_head_moved(purgatory.wake)
             shard.find_offsets_with(offsets.list)
         peers = PeerMap(node_id)
         for other in world.node_ids:
@@ -214,7 +210,7 @@ class Broker:
         )
         self._snapshotters = [
             Snapshotter(
-                shard.shard,
+                shard,
                 self._log,
                 self._snapshots,
                 SnapshotRules(max_bytes=1, max_age_ms=0),
@@ -227,7 +223,7 @@ class Broker:
         """Start as a process does; `started` or `failed` says what became of it."""
         try:
             await self._log.start()
-            await asyncio.gather(*(shard.shard.start() for shard in self.shards.values()))
+            await asyncio.gather(*(shard.start() for shard in self.shards.values()))
         except Exception:
             self.failed = True
             raise
@@ -236,7 +232,7 @@ class Broker:
 
     @property
     def defects(self) -> list[str]:
-        return [shard.shard.failure for shard in self.shards.values() if shard.shard.failure is not None]
+        return [shard.failure for shard in self.shards.values() if shard.failure is not None]
 
     # --- what clients ask for ------------------------------------------------------------------------------------
 

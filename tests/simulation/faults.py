@@ -184,7 +184,7 @@ class Troubles:
         """Take a snapshot of a shard where it is led, prune the log; keep a copy of that broker's store."""
         index = self._random.randrange(self._world.shards)
         for node_id, broker in sorted(self._world.brokers.items()):
-            if broker.started and not broker.process.is_frozen and broker.shards[index].shard.leading:
+            if broker.started and not broker.process.is_frozen and broker.shards[index].leading:
                 self._world.disks[node_id].keep()
                 await self._maintain(broker, f"snapshot of {index}", broker.take_snapshot(index))
                 return

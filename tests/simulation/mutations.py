@@ -183,7 +183,7 @@ def reads_without_proof(patch: pytest.MonkeyPatch) -> None:
     async def barrier(self: Any) -> None:
         await asyncio.sleep(0)
 
-    patch.setattr("diskless_core.coordinator.shard.Shard.barrier", barrier)
+    patch.setattr("diskless_core.coordinator.shard.CoordinatorShard.barrier", barrier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Settlement:
 
     async def _rows(self, broker: Broker, index: int, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
         """What a broker's store has of a shard."""
-        shard = broker.shards[index].shard
+        shard = broker.shards[index]
         await shard.flush()
         return await shard.with_store(lambda store: {table.name: store.scan(table.name) for table in tables})
 
@@ -131,8 +131,8 @@ class Settlement:
             return False
         for index in range(self._world.shards):
             shards = [broker.shards[index] for broker in up]
-            end = self._world.log.state(shards[0].shard.id).end
-            if any(shard.shard.next_offset != end for shard in shards):
+            end = self._world.log.state(shards[0].id).end
+            if any(shard.next_offset != end for shard in shards):
                 return False
             heads = shards[0].heads()
             if any(shard.heads() != heads for shard in shards):

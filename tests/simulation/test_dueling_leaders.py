@@ -93,7 +93,7 @@ class Duel:
         self.shared.land_late_appends(SHARD_ID)
         end = self.shared.state(SHARD_ID)
         while True:
-            if all(node.shard.shard.next_offset == end.end for node in self.nodes.values()):
+            if all(node.shard.next_offset == end.end for node in self.nodes.values()):
                 return
             await asyncio.sleep(0.1)
 

@@ -158,7 +158,7 @@ def test_a_defect_in_a_policy_is_answered_and_does_not_stop_others(assignment: O
 def test_a_coordinator_store_that_cannot_be_read_delays_commits_and_loses_none() -> None:
     async def main() -> None:
         async with ProducePath() as path:
-            store = path.node.shard.shard._replica.store._store
+            store = path.node.shard._replica.store._store
             assert store is not None
             failures = iter([True, True, False])
             get = store.get

@@ -86,8 +86,8 @@ class Shards:
 
     async def take_snapshots(self) -> None:
         for node in self.nodes:
-            await node.shard.shard.flush()
-            await node.shard.shard.take_snapshot(self.snapshots)
+            await node.shard.flush()
+            await node.shard.take_snapshot(self.snapshots)
 
     async def scan(self, detection: SparkDetection, *, dry_run: bool = False):
         services = OrphanServices(

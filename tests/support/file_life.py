@@ -53,7 +53,7 @@ class LifeProcess:
         self.is_running = True
         for replica in self.replicas:
             if self._life.shared.hint(replica.shard_id, self.node_id) == self.node_id:
-                await replica.shard.shard.until_leading()
+                await replica.shard.until_leading()
         self.maintenance = self._life.new_maintenance(self)
 
     async def stop(self) -> None:
@@ -122,7 +122,7 @@ class FileLife:
     def leading(self, index: int) -> ShardNode | None:
         """The replica that leads a shard now."""
         for process in self.processes:
-            if process.is_running and process.replicas[index].shard.shard.leading:
+            if process.is_running and process.replicas[index].shard.leading:
                 return process.replicas[index]
         return None
 
@@ -175,7 +175,7 @@ class FileLife:
         """Make a node the leader of a shard."""
         replica = process.replicas[index]
         self.shared.set_leader(replica.shard_id, process.node_id)
-        await replica.shard.shard.until_leading()
+        await replica.shard.until_leading()
 
     # --- what clients do -----------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class FileLife:
         """A round of each shard's leader; returns when all that was due has been handed over."""
         for process in self.processes:
             for replica, deleter in zip(process.replicas, process.maintenance.deleters, strict=True):
-                if replica.shard.shard.leading:
+                if replica.shard.leading:
                     await deleter.round()
                     await deleter.hand_overs.idle()
 
@@ -275,7 +275,7 @@ class FileLife:
 
         That of the node that leads, unless another one's is asked for.
         """
-        shard = (process.replicas[index] if process is not None else self.nodes[index]).shard.shard
+        shard = (process.replicas[index] if process is not None else self.nodes[index]).shard
         await shard.flush()
         found: dict[str, list[Any]] = {}
         for table in DisklessMachine.tables:
@@ -291,7 +291,7 @@ class FileLife:
 
     async def stages(self, index: int = 0) -> dict[str, Stage]:
         """The stage of each object that a shard knows."""
-        shard = self.nodes[index].shard.shard
+        shard = self.nodes[index].shard
         await shard.flush()
         ending = await shard.with_store(lambda store: ending_files(store, "", 10_000))
         live = (await self.known_files(index))["live"]

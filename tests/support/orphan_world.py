@@ -232,7 +232,7 @@ class Broker:
 
     async def tidy(self) -> None:
         for index, replica in enumerate(self.replicas):
-            if replica.shard.shard.leading:
+            if replica.shard.leading:
                 with suppress(CoordinatorError, WalObjectStoreError):
                     await self._maintenance.trimmers[index].trim()
                     await self._maintenance.deleters[index].round()

@@ -53,7 +53,7 @@ class NetworkNode:
         for index, replica in enumerate(self.replicas):
             self.shards[index] = shard = await replica.start(lead=False)
             shard.find_offsets_with(latest)
-            shard.on_commit(purgatory.wake)
+            shard.on_head_moved(purgatory.wake)
         self.service = CoordinatorService(self.node_id, self.shards, self.peers, purgatory, self._clock)
         self.directory = CoordinatorClients(self.node_id, self.shards, self._network, self.peers)
 
@@ -90,7 +90,7 @@ class Network:
                 node.peers.learn(node_id, PeerAddress(f"node-{node_id}", 9000 + node_id))
             await node.start()
         for shard, leader in self._leaders.items():
-            await self.nodes[leader].shards[shard].shard.until_leading()
+            await self.nodes[leader].shards[shard].until_leading()
         return self
 
     async def __aexit__(self, *_: object) -> None:

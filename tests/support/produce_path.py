@@ -98,7 +98,7 @@ class ProducePath:
     async def __aenter__(self) -> ProducePath:
         shard = await self.node.start()
         shard.find_offsets_with(OffsetLookup(self.reader).list)
-        shard.on_commit(self.purgatory.wake)
+        shard.on_head_moved(self.purgatory.wake)
         await shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", range(PARTITIONS))
         committer = Committer(
             CommitterServices(

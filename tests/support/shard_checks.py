@@ -40,7 +40,7 @@ def assert_heads_are(shard: DisklessShard, model: CommitModel) -> None:
     for key, partition in model.partitions().items():
         assert list(shard.tiered(key)) == partition.segments
     assert {topic_id.bytes for topic_id in shard.topics()} == model.topics.keys()
-    assert (shard.shard.state.committed(HORIZON, THE_HORIZON) or 0) == model.horizon_ms
+    assert (shard.state.committed(HORIZON, THE_HORIZON) or 0) == model.horizon_ms
 
 
 async def read_everything(node: ReplicaNode, model: CommitModel) -> Read:
@@ -93,8 +93,8 @@ async def assert_found_by_time(node: ReplicaNode, partition: PartitionKey, runs:
 async def rows_of(node: ReplicaNode) -> dict[str, list[Any]]:
     """All that a store has, once it was given everything and trimmed; less the times of death, which each one notes."""
     await node.trim()
-    tables = [table for table in node.shard.shard.state.tables if table is not ACCEPTANCE]
-    found = await node.shard.shard.with_store(lambda store: {table.name: store.scan(table.name) for table in tables})
+    tables = [table for table in node.shard.state.tables if table is not ACCEPTANCE]
+    found = await node.shard.with_store(lambda store: {table.name: store.scan(table.name) for table in tables})
     return found | {DEAD_FILES.name: [row[:1] + row[2:] for row in found[DEAD_FILES.name]]}
 
 

@@ -54,8 +54,8 @@ class Witness:
         self.judged: list[str] = []
         self._judgements = 0
         self._last_answered = 0
-        self._submit = shard.shard.submit
-        shard.shard.submit = self.submit
+        self._submit = shard.submit
+        shard.submit = self.submit
 
     async def submit(self, operation: Callable[[Any], T], prefetch: Sequence[Any] = ()) -> T:
         judgement = changes = 0
@@ -164,16 +164,16 @@ class ReplicaNode(ShardNode):
     async def take_snapshot(self, *, prune: bool) -> None:
         rules = SnapshotRules(max_bytes=0, max_age_ms=0)
         if prune:
-            await Snapshotter(self.shard.shard, self.log, self._taken_snapshots, rules, self.clock).take()
+            await Snapshotter(self.shard, self.log, self._taken_snapshots, rules, self.clock).take()
         else:
-            await self.shard.shard.take_snapshot(self._taken_snapshots)
+            await self.shard.take_snapshot(self._taken_snapshots)
 
     async def trim(self, pages: int | None = None) -> None:
         """Trim so many pages, or until nothing is left to trim."""
-        await self.shard.shard.flush()
+        await self.shard.flush()
         more, done = True, 0
         while more and done != pages:
-            trimmed = await self.shard.shard.with_store(lambda store: trim_page(store, self.clock.now_ms()))
+            trimmed = await self.shard.with_store(lambda store: trim_page(store, self.clock.now_ms()))
             more, done = trimmed.more, done + 1
 
 
@@ -279,11 +279,9 @@ class ShardCluster:
         while True:
             leader = await self.leading()
             for node in self.nodes.values():
-                if node.is_up and node.shard.shard._replica.restoring:
+                if node.is_up and node.shard._replica.restoring:
                     node.store.failing = False
-            if all(node.is_up and node.shard.shard.next_offset == end.end for node in self.nodes.values()):
+            if all(node.is_up and node.shard.next_offset == end.end for node in self.nodes.values()):
                 return leader
-            assert not [
-                node.shard.shard.failure for node in self.nodes.values() if node.is_up and node.shard.shard.failure
-            ]
+            assert not [node.shard.failure for node in self.nodes.values() if node.is_up and node.shard.failure]
             await asyncio.sleep(0.01)

@@ -167,8 +167,8 @@ class ShardTrouble(ShardCommands):
     def somebody_writes_under_a_term_that_is_over(self, back: int, sequence: int) -> None:
         async def term(shard: DisklessShard) -> int:
             await shard.barrier()
-            assert shard.shard.term is not None
-            return shard.shard.term
+            assert shard.term is not None
+            return shard.term
 
         over = self.ask(term).value - 1 - back
         record = encode(PartitionCreated(topic_id=b"?" * 16, name="never", partition=0))
@@ -203,7 +203,7 @@ class ShardTrouble(ShardCommands):
             self.cluster.shared.pause_reads(old.node_id)
             self.cluster.shared.set_leader(SHARD_ID, old.node_id, seen_by=[old.node_id])
             self.cluster.shared.set_leader(SHARD_ID, new.node_id, seen_by=[new.node_id])
-            await new.shard.shard.until_leading()
+            await new.shard.until_leading()
             commit = asyncio.create_task(old.ask(commit_of_this(request)))
             strict_read = asyncio.create_task(old.ask(lambda shard: shard.barrier()))
             await asyncio.sleep(2)

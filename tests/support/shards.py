@@ -9,14 +9,13 @@ from typing import Any, cast
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.coordinator.tables import Key, Table, V
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.producer_state import NO_PRODUCER, last_sequence
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.shard import ShardId, ShardKind
@@ -82,19 +81,19 @@ class ShardNode:
             metrics=self.metrics,
             may_lead=lambda _: self.candidate,
         )
-        self.shard = DisklessShard(CoordinatorShard(self.shard_id, DisklessMachine(), services), self.rules)
-        await self.shard.shard.start()
+        self.shard = DisklessShard(self.shard_id, services, self.rules)
+        await self.shard.start()
         if lead:
-            await self.shard.shard.until_leading()
+            await self.shard.until_leading()
         return self.shard
 
     async def stop(self) -> None:
-        await self.shard.shard.stop()
+        await self.shard.stop()
         await self.log.stop()
 
     async def kill(self) -> None:
         """It ends here and now: nothing is flushed, nobody is answered."""
-        shard = self.shard.shard
+        shard = self.shard
         for task in shard._tasks:
             task.cancel()
         await asyncio.gather(*shard._tasks, return_exceptions=True)
@@ -133,13 +132,13 @@ class ShardNode:
 
     def tables(self) -> dict[str, Any]:
         """What the replica knows, resident tables only, for comparison with another replica."""
-        state = self.shard.shard.state
+        state = self.shard.state
         return {table.name: dict(state.rows(table)) for table in state.tables if table.resident}
 
 
 async def row_of(shard: DisklessShard, table: Table[V], key: Key) -> V | None:
     """The committed value of a row of any table, from memory or the store."""
-    found = await shard.shard._replica.flusher.prefetch([(table, key)])
+    found = await shard._replica.flusher.prefetch([(table, key)])
     return cast("V | None", found[table, key])
 
 

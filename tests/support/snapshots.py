@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from crc32c import crc32c
 
-from diskless_core.cluster.state_machine import PLACEMENTS, TOPICS, ClusterMachine, ClusterTopic
+from diskless_core.cluster.state_machine import ClusterMachine
+from diskless_core.cluster.tables import PLACEMENTS, TOPICS, ClusterTopic
 from diskless_core.plugin.coordinator_store import TableChanges
 from diskless_core.plugin.shard import CLUSTER_SHARD
 from diskless_core.plugin.wal_object_store import WalObjectStore

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
-from diskless_core.diskless.commands import ListedOffset, PartitionKey
-from diskless_core.fetch.offsets import SpecialTimestamp
+from diskless_core.diskless.commands import ListedOffset, PartitionKey, SpecialTimestamp
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ListOffsetsResponse
 

@@ -14,7 +14,6 @@ import structlog
 
 from diskless_core.clock import Clock, uuid_text
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.consumer import timers, wire
 from diskless_core.groups.consumer.changes import Circumstances, GroupChanges
@@ -24,9 +23,11 @@ from diskless_core.groups.consumer.records import tombstones
 from diskless_core.groups.consumer.requests import Heartbeat, HeartbeatAnswer, HeartbeatRefusedError, validate
 from diskless_core.groups.consumer.timers import MemberTimer, Timers
 from diskless_core.groups.effects import GroupState
+from diskless_core.groups.records import GroupRecord, GroupsRecord
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.settings import GroupSettings
-from diskless_core.groups.state_machine import CONSUMER_GROUPS, GROUPS, GroupRecord, GroupsRecord
+from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.tables import CONSUMER_GROUPS, GROUPS
 from diskless_core.groups.timers import GroupTimers
 from diskless_core.groups.topics import TopicCatalog
 from diskless_core.protocol import messages
@@ -38,9 +39,7 @@ _logger = structlog.get_logger(__name__)
 class ConsumerGroups:
     """Answers ConsumerGroupHeartbeat and ConsumerGroupDescribe, and fences members whose time is over."""
 
-    def __init__(
-        self, shard: CoordinatorShard[GroupsRecord], registry: GroupRegistry, clock: Clock, settings: GroupSettings
-    ) -> None:
+    def __init__(self, shard: GroupsShard, registry: GroupRegistry, clock: Clock, settings: GroupSettings) -> None:
         self._shard = shard
         self._registry = registry
         self._clock = clock

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from diskless_core.broker.coordinators import GROUPS_SHARD, Coordinators
+from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.broker.errors import StartError
 from diskless_core.config.placement import may_lead, parse_placement
 from diskless_core.coordinator.shard import ShardServices
@@ -20,6 +20,7 @@ from tests.support.shards import EXPIRATION_MS, Sequential
 from tests.support.virtual_time import VirtualClock, run
 
 PATIENCE_S = 600
+GROUPS_SHARD = ShardId(ShardKind.GROUPS, 0)
 
 
 class Broker:
@@ -44,7 +45,7 @@ class Broker:
             may_lead=lambda shard: may_lead(placements, shard, node_id),  # type: ignore[arg-type]  # it was text
         )
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        self.coordinators = Coordinators.build(services, rules, shards)
+        self.coordinators = Coordinators(services, ShardSettings(diskless_shards=shards, commit_rules=rules))
 
     async def start(self) -> None:
         await self.log.start()
@@ -111,7 +112,7 @@ def test_all_brokers_have_one_cluster_id_and_it_is_the_leaders() -> None:
 
         ids = await asyncio.wait_for(
             asyncio.gather(
-                *(brokers[node].coordinators.cluster_id(f"wanted by {node + 1}", checked) for node in (0, 1))
+                *(brokers[node].coordinators.cluster.cluster_id(f"wanted by {node + 1}", checked) for node in (0, 1))
             ),
             PATIENCE_S,
         )

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from diskless_core.broker.coordinators import Coordinators
+from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.broker.shard_watch import LOOK_S, ShardWatch
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
@@ -34,7 +34,7 @@ async def served_shards() -> AsyncIterator[tuple[Coordinators, Metrics]]:
         metrics=metrics,
     )
     rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-    coordinators = Coordinators.build(services, rules, 2)
+    coordinators = Coordinators(services, ShardSettings(diskless_shards=2, commit_rules=rules))
     await coordinators.start()
     for shard in coordinators.all():
         await shard.until_leading()
@@ -50,7 +50,7 @@ def test_every_shard_is_exported_and_its_log_is_looked_at_again_and_again() -> N
             await asyncio.sleep(1)
             first = coordinators.diskless[0]
 
-            def exported(name: str, shard: object = first.shard.id) -> float | None:
+            def exported(name: str, shard: object = first.id) -> float | None:
                 return metrics.registry.get_sample_value(f"diskless_{name}", {"shard": str(shard)})
 
             before = exported("coordinator_log_end_offset")
@@ -65,9 +65,9 @@ def test_every_shard_is_exported_and_its_log_is_looked_at_again_and_again() -> N
                     "coordinator_applied_offset", shard.id
                 )
             assert before is not None
-            assert exported("coordinator_log_end_offset") == first.shard.next_offset > before
+            assert exported("coordinator_log_end_offset") == first.next_offset > before
             assert exported("coordinator_producers") == 2
-            assert exported("coordinator_log_bytes_since_snapshot") == first.shard.applied_bytes
+            assert exported("coordinator_log_bytes_since_snapshot") == first.applied_bytes
             assert exported("coordinator_snapshot_timestamp_seconds") == 0
             watching.cancel()
 

@@ -8,7 +8,8 @@ from typing import TypeVar
 from diskless_core.cluster import operations
 from diskless_core.cluster.operations import ClusterCommand, NewTopic
 from diskless_core.cluster.records import ResourceType
-from diskless_core.cluster.state_machine import CONFIGS, PLACEMENTS, ClusterMachine
+from diskless_core.cluster.state_machine import ClusterMachine
+from diskless_core.cluster.tables import CONFIGS, PLACEMENTS
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import State, Transaction
 

@@ -9,10 +9,10 @@ import pytest
 
 from diskless_core.cluster import operations
 from diskless_core.cluster.operations import NewTopic
-from diskless_core.cluster.placements import shards_in_use
-from diskless_core.cluster.state_machine import PLACEMENTS, ClusterMachine
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.tables import PLACEMENTS
 from diskless_core.coordinator.errors import NotCoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.tables import Key
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.testing.fakes.log import SharedLog
@@ -31,16 +31,16 @@ def test_the_shards_of_all_topics_are_in_use_and_only_the_leader_says_so() -> No
             log = shared.node(node_id)
             await log.start()
             services = ShardServices(node_id=node_id, clock=clock, log=log, store=MemoryCoordinatorStore())
-            nodes.append(CoordinatorShard(CLUSTER, ClusterMachine(), services))
+            nodes.append(ClusterShard(CLUSTER, services))
             await nodes[-1].start()
         leader, follower = nodes
         await leader.until_leading()
-        assert await shards_in_use(leader) == set()
+        assert await leader.shards_in_use() == set()
         topic = NewTopic(topic_id=b"t" * 16, name="t", partition_count=12, shard_count=4, configs={})
         await leader.submit(lambda command: operations.create_topic(command, topic))
-        assert await shards_in_use(leader) == {0, 1, 2, 3}
+        assert await leader.shards_in_use() == {0, 1, 2, 3}
         with pytest.raises(NotCoordinatorError):
-            await shards_in_use(follower)
+            await follower.shards_in_use()
         for node in nodes:
             await node.stop()
 
@@ -58,7 +58,7 @@ def test_topics_that_are_created_at_once_are_spread_as_evenly_as_one_after_the_o
         await log.start()
         clock = VirtualClock(asyncio.get_running_loop())
         services = ShardServices(node_id=1, clock=clock, log=log, store=MemoryCoordinatorStore())
-        shard = CoordinatorShard(CLUSTER, ClusterMachine(), services)
+        shard = ClusterShard(CLUSTER, services)
         await shard.start()
         await shard.until_leading()
 

@@ -7,7 +7,7 @@ import pytest
 from diskless_core.cluster import quota_changes, quota_filters
 from diskless_core.cluster.quota_changes import QuotaAlteration, QuotaChange
 from diskless_core.cluster.quota_filters import Component, MatchType
-from diskless_core.cluster.state_machine import CLIENT_QUOTAS
+from diskless_core.cluster.tables import CLIENT_QUOTAS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.quotas.entities import decode_entity, entity_of
 from tests.unit.cluster.cluster_state import ClusterState

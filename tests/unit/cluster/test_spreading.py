@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from diskless_core.cluster import operations
 from diskless_core.cluster.operations import Growth, NewTopic
 from diskless_core.cluster.spreading import shards_of_new_partitions
-from diskless_core.cluster.state_machine import PLACEMENTS
+from diskless_core.cluster.tables import PLACEMENTS
 from tests.unit.cluster.cluster_state import ClusterState
 
 COUNTS = st.integers(0, 50)

@@ -14,16 +14,14 @@ from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.producer_ids import ProducerIds
-from diskless_core.cluster.records import ClusterRecord
-from diskless_core.cluster.state_machine import ClusterMachine
+from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import TopicInfo, Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import AppendFault, SharedLog
@@ -45,8 +43,8 @@ class ClusterNode:
         self.log = log
         services = ShardServices(node_id=node_id, clock=self.clock, log=log, store=MemoryCoordinatorStore())
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        self.cluster: CoordinatorShard[ClusterRecord] = CoordinatorShard(CLUSTER, ClusterMachine(), services)
-        self.diskless = DisklessShard(CoordinatorShard(DISKLESS, DisklessMachine(), services), rules)
+        self.cluster: ClusterShard = ClusterShard(CLUSTER, services)
+        self.diskless = DisklessShard(DISKLESS, services, rules)
         configs = Configs(self.cluster, BrokerSettings.of(BrokerConfig()))
         self.topics = Topics(self.cluster, {0: self.diskless}, {0: self.diskless}, configs, self.clock)
         self.topics.on_deletion(self._hear)
@@ -62,14 +60,14 @@ class ClusterNode:
 
     async def start(self) -> None:
         await self.log.start()
-        for shard in (self.cluster, self.diskless.shard):
+        for shard in (self.cluster, self.diskless):
             await shard.start()
             await shard.until_serving()
         await self.topics.start()
 
     async def stop(self) -> None:
         await self.topics.stop()
-        for shard in (self.cluster, self.diskless.shard):
+        for shard in (self.cluster, self.diskless):
             await shard.stop()
         await self.log.stop()
 

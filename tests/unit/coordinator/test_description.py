@@ -11,7 +11,8 @@ from diskless_core.coordinator.entries import Claim
 from diskless_core.diskless import records
 from diskless_core.diskless.records import PartitionCreated, TopicDeleted
 from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset
-from diskless_core.groups.state_machine import GroupsMachine, OffsetRecord
+from diskless_core.groups.records import OffsetRecord
+from diskless_core.groups.state_machine import GroupsMachine
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.protocol.record_batch import RecordData, read_header
 

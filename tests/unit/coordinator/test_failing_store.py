@@ -58,7 +58,7 @@ async def started(store: VendorStore) -> ShardNode:
     await node.start()
     await node.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
     await node.commit(commit_of("a", batch()))
-    await until(lambda: node.shard.shard.unflushed_rows == 0)
+    await until(lambda: node.shard.unflushed_rows == 0)
     return node
 
 
@@ -80,9 +80,9 @@ def test_a_store_whose_handle_is_broken_is_opened_again_and_the_shard_lives_on(r
         store.refusals = refusals
         [result] = await asyncio.wait_for(node.commit(commit_of("b", batch())), 600)
         assert result.base_offset == 1
-        await until(lambda: node.shard.shard.unflushed_rows == 0)
+        await until(lambda: node.shard.unflushed_rows == 0)
         assert store.opened == 2
-        assert node.shard.shard.failure is None
+        assert node.shard.failure is None
         for key in ("a", "b"):
             assert await row_of(node.shard, FILES, (key,)) is not None
         await node.stop()
@@ -112,8 +112,8 @@ def test_a_store_that_came_back_with_less_ends_the_shard_and_is_filled_by_the_ne
         store.content = MemoryCoordinatorStore()
         with pytest.raises(CoordinatorStoreError):
             await row_of(node.shard, FILES, ("a",))
-        await until(lambda: node.shard.shard.failure is not None)
-        assert "restart the broker, which fills it from the log" in str(node.shard.shard.failure)
+        await until(lambda: node.shard.failure is not None)
+        assert "restart the broker, which fills it from the log" in str(node.shard.failure)
         with pytest.raises(CoordinatorStoreError, match="not open"):
             await row_of(node.shard, FILES, ("a",))
         with pytest.raises(CoordinatorError):
@@ -130,7 +130,7 @@ def test_a_store_is_not_opened_again_while_a_snapshot_is_taken_of_it() -> None:
     async def main() -> None:
         store = VendorStore()
         node = await started(store)
-        thread = node.shard.shard._replica.store
+        thread = node.shard._replica.store
         with thread.lent():
             store.break_handle()
             with pytest.raises(CoordinatorStoreError):
@@ -147,7 +147,7 @@ def test_a_store_whose_handle_breaks_while_a_snapshot_is_loaded_is_opened_again(
     async def main() -> None:
         store = VendorStore()
         node = await started(store)
-        shard = node.shard.shard
+        shard = node.shard
         store.break_handle()
 
         async def restore(_: object) -> None:

@@ -58,7 +58,7 @@ class Pair:
             self.committed += 1
 
     def snapshotter(self, node: ShardNode) -> Snapshotter:
-        return Snapshotter(node.shard.shard, node.log, self.snapshots, ALWAYS, self.clock)
+        return Snapshotter(node.shard, node.log, self.snapshots, ALWAYS, self.clock)
 
     async def leave_behind(self) -> None:
         """The follower hears nothing while much is committed, and the log is pruned behind it."""
@@ -68,11 +68,11 @@ class Pair:
         await self.commit(30)
         await self.leader.shard.delete_topic(uuid.UUID(bytes=OTHER_TOPIC))
         await self.snapshotter(self.leader).take()
-        assert (await self.leader.log.bounds(SHARD_ID)).start > self.follower.shard.shard.next_offset
+        assert (await self.leader.log.bounds(SHARD_ID)).start > self.follower.shard.next_offset
         await self.commit(5)
 
     async def until_caught_up(self) -> None:
-        await self.until(lambda: self.follower.shard.shard.next_offset == self.leader.shard.shard.next_offset)
+        await self.until(lambda: self.follower.shard.next_offset == self.leader.shard.next_offset)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         deadline = self.clock.monotonic() + PATIENCE_S
@@ -99,7 +99,7 @@ def test_a_follower_that_fell_behind_the_log_goes_on_from_a_snapshot_without_a_r
     async def story(pair: Pair) -> None:
         heard: list[Writes] = []
         await pair.leave_behind()
-        pair.follower.shard.shard.on_commit(heard.append)
+        pair.follower.shard.on_commit(heard.append)
         pair.shared.resume_reads(2)
         await pair.until_caught_up()
         assert pair.follower.tables() == pair.leader.tables()
@@ -117,7 +117,7 @@ def test_whoever_waits_for_a_partition_hears_of_it_after_a_restore() -> None:
     async def story(pair: Pair) -> None:
         await pair.leave_behind()
         moved: list[PartitionKey] = []
-        pair.follower.shard.on_commit(moved.extend)
+        pair.follower.shard.on_head_moved(moved.extend)
         pair.shared.resume_reads(2)
         await pair.until(lambda: P0 in moved)
 
@@ -132,15 +132,15 @@ def test_until_a_snapshot_can_be_had_a_follower_keeps_what_it_knows_and_says_wha
         with pair.objects.failing(Operation.GET):
             pair.shared.resume_reads(2)
             await asyncio.sleep(60)
-            assert shard.shard.failure is None
-            assert "restored from a snapshot" in str(shard.shard.obstacle)
+            assert shard.failure is None
+            assert "restored from a snapshot" in str(shard.obstacle)
             assert pair.follower.tables() == before
             with pytest.raises(CoordinatorStoreError, match="snapshot"):
-                await shard.shard.with_store(lambda store: store.applied_offset())
+                await shard.with_store(lambda store: store.applied_offset())
             with pytest.raises(CoordinatorStoreError, match="snapshot"):
-                await shard.shard.flush()
+                await shard.flush()
         await pair.until_caught_up()
-        assert shard.shard.obstacle is None
+        assert shard.obstacle is None
         assert pair.follower.tables() == pair.leader.tables()
 
     on_a_pair(story)
@@ -151,7 +151,7 @@ def test_a_node_that_is_stopped_while_it_is_restored_begins_anew_at_its_next_sta
         await pair.leave_behind()
         with pair.objects.failing(Operation.GET):
             pair.shared.resume_reads(2)
-            await pair.until(lambda: "restored" in str(pair.follower.shard.shard.obstacle))
+            await pair.until(lambda: "restored" in str(pair.follower.shard.obstacle))
             await pair.follower.stop()
         await pair.follower.start(lead=False)
         await pair.until_caught_up()
@@ -166,12 +166,12 @@ def test_a_node_claims_nothing_while_it_is_restored_and_leads_afterwards() -> No
         await pair.leave_behind()
         with pair.objects.failing(Operation.GET):
             pair.shared.resume_reads(2)
-            await pair.until(lambda: "restored" in str(pair.follower.shard.shard.obstacle))
+            await pair.until(lambda: "restored" in str(pair.follower.shard.obstacle))
             pair.shared.set_leader(SHARD_ID, 2, seen_by=[2])
             await asyncio.sleep(30)
-            assert pair.leader.shard.shard.leading, "nobody took it from the one that can lead"
+            assert pair.leader.shard.leading, "nobody took it from the one that can lead"
         pair.shared.set_leader(SHARD_ID, 2)
-        await pair.follower.shard.shard.until_leading()
+        await pair.follower.shard.until_leading()
         [result] = await pair.follower.commit(commit_of("of another leader", batch()))
         assert result.base_offset == pair.committed
 
@@ -213,7 +213,7 @@ def test_a_follower_that_no_snapshot_reaches_says_so_and_waits_for_one() -> None
         gets = pair.objects.calls[Operation.GET]
         pair.shared.resume_reads(2)
         await asyncio.sleep(60)
-        assert "restored from a snapshot" in str(pair.follower.shard.shard.obstacle)
+        assert "restored from a snapshot" in str(pair.follower.shard.obstacle)
         assert pair.objects.calls[Operation.GET] - gets < 200, "it waits between attempts"
         pair.objects.objects.update(newest)
         await pair.until_caught_up()
@@ -232,12 +232,12 @@ def test_a_node_takes_snapshots_while_it_leads() -> None:
         await asyncio.sleep(10)
         assert pair.objects.objects == {}
         pair.shared.set_leader(SHARD_ID, 2)
-        await pair.follower.shard.shard.until_leading()
+        await pair.follower.shard.until_leading()
         await asyncio.sleep(10)
         first = await pair.snapshots.newest(SHARD_ID)
         assert first is not None
         pair.shared.set_leader(SHARD_ID, 1)
-        await pair.leader.shard.shard.until_leading()
+        await pair.leader.shard.until_leading()
         await pair.commit(3)
         await asyncio.sleep(10)
         assert await pair.snapshots.newest(SHARD_ID) == first
@@ -251,8 +251,8 @@ def test_a_leader_that_is_none_any_more_does_not_remove_the_snapshot_of_the_one_
     async def story(pair: Pair) -> None:
         await pair.commit(3)
         await pair.until_caught_up()
-        await pair.follower.shard.shard.flush()
-        late = await pair.follower.shard.shard.take_snapshot(pair.snapshots)
+        await pair.follower.shard.flush()
+        late = await pair.follower.shard.take_snapshot(pair.snapshots)
         await pair.commit(3)
         await pair.snapshotter(pair.leader).take()
         await pair.snapshots.remove_older(SHARD_ID, late)
@@ -269,9 +269,9 @@ def test_two_nodes_that_take_a_snapshot_of_the_same_offset_leave_a_whole_one() -
         await pair.commit(3)
         await pair.until_caught_up()
         for node in (pair.leader, pair.follower):
-            await node.shard.shard.flush()
+            await node.shard.flush()
         both = await asyncio.gather(
-            *(node.shard.shard.take_snapshot(pair.snapshots) for node in (pair.leader, pair.follower))
+            *(node.shard.take_snapshot(pair.snapshots) for node in (pair.leader, pair.follower))
         )
         assert both[0].applied_offset == both[1].applied_offset
         for manifest in both:
@@ -293,7 +293,7 @@ def test_a_follower_serves_once_it_has_read_what_was_there_at_its_start_and_know
         pair.shared.pause_reads(2)
         pair.shared.set_leader(SHARD_ID, None, seen_by=[2])
         await pair.follower.start(lead=False)
-        shard = pair.follower.shard.shard
+        shard = pair.follower.shard
         serving = asyncio.create_task(shard.until_serving())
         await asyncio.sleep(1)
         assert "nobody is known to lead" in str(shard.obstacle)
@@ -311,7 +311,7 @@ def test_a_follower_serves_once_it_has_read_what_was_there_at_its_start_and_know
 
 def test_a_leader_serves_when_it_leads() -> None:
     async def story(pair: Pair) -> None:
-        shard = pair.leader.shard.shard
+        shard = pair.leader.shard
         assert shard.obstacle is None
         pair.shared.hold_high_watermark(SHARD_ID)
         pair.shared.state(SHARD_ID).append(entries.encode_claim(Claim(node_id=3, claim_id=uuid.UUID(int=5)), 0))
@@ -342,7 +342,7 @@ def test_a_node_that_is_no_candidate_never_claims_whatever_the_log_hints() -> No
         await node.start(lead=False)
         await asyncio.sleep(60)
         assert pair.shared.content(SHARD_ID) == []
-        assert node.shard.shard.leader_hint is None
+        assert node.shard.leader_hint is None
         with pytest.raises(NotCoordinatorError):
             await node.shard.barrier()
         await node.stop()
@@ -357,8 +357,8 @@ def test_a_log_nominates_the_candidate_and_the_others_follow_it() -> None:
         await outsider.start(lead=False)
         await candidate.start()
         await candidate.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
-        await outsider.shard.shard.until_serving()
-        assert outsider.shard.shard.leader_hint == 2
+        await outsider.shard.until_serving()
+        assert outsider.shard.leader_hint == 2
         await pair.until(lambda: outsider.shard.head(P0) is not None)
         assert set(claims(pair.shared)) == {2}
         await outsider.stop()

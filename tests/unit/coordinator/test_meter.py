@@ -71,7 +71,7 @@ def test_the_time_of_a_command_is_measured_from_its_submission_to_its_answer() -
 def test_flushes_are_counted_with_their_rows_and_what_they_reach() -> None:
     async def main() -> None:
         node = await started()
-        shard = node.shard.shard
+        shard = node.shard
         await shard.flush()
         rows = counted(node, "flushed_rows_total")
         await node.commit(commit_of("a", batch(0), batch(1)))
@@ -88,7 +88,7 @@ def test_flushes_are_counted_with_their_rows_and_what_they_reach() -> None:
         reached = shard.stored_offset
         await node.stop()
         again = await node.start(lead=False)
-        assert again.shard.stored_offset >= reached
+        assert again.stored_offset >= reached
         await node.stop()
 
     run(main)

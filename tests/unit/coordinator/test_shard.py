@@ -106,7 +106,7 @@ def test_a_clean_stop_leaves_nothing_to_be_replayed() -> None:
         await node.stop()
         end = node.shared.state(SHARD_ID).end
         shard = await node.start(lead=False)
-        assert shard.shard.next_offset >= end
+        assert shard.next_offset >= end
         assert next_offset(node) == 1
         await node.stop()
 
@@ -135,7 +135,7 @@ def test_a_commit_on_a_failed_append_has_no_answer_and_the_same_one_then_gets_it
         node.shared.fail_next_append(fault)
         with pytest.raises(OutcomeUnknownError):
             await node.shard.commit_file(request)
-        assert not node.shard.shard.leading
+        assert not node.shard.leading
         await asyncio.sleep(0)
         assert next_offset(node) == int(landed)
         [result] = await node.commit(request)
@@ -213,7 +213,7 @@ def test_a_deposed_leader_cannot_pass_the_barrier() -> None:
         node.shared.resume_reads(1)
         with pytest.raises(CoordinatorError):
             await barrier
-        await node.shard.shard.until_leading()
+        await node.shard.until_leading()
         await node.shard.barrier()
         await node.stop()
 
@@ -242,12 +242,12 @@ def test_a_node_that_does_not_lead_says_so_and_one_that_is_about_to_says_that() 
 def test_each_claim_begins_a_term_of_its_own() -> None:
     async def main() -> None:
         node = await started()
-        terms = [node.shard.shard.term]
+        terms = [node.shard.term]
         for _ in range(3):
             node.shared.fail_next_append()
             with pytest.raises(CoordinatorError):
                 await node.shard.barrier()
-            terms.append(await node.shard.shard.until_term_changes(None))
+            terms.append(await node.shard.until_term_changes(None))
         assert terms == sorted(set(terms))
         await node.stop()
 
@@ -344,7 +344,7 @@ def test_a_defect_in_a_listener_is_an_error_for_those_who_ask_and_not_a_silence(
         node.shard.on_commit(broken)
         with pytest.raises(CoordinatorError):
             await asyncio.wait_for(node.shard.commit_file(commit_of("a", batch())), 10)
-        assert not node.shard.shard.leading
+        assert not node.shard.leading
         with pytest.raises(CoordinatorError):
             await asyncio.wait_for(node.shard.barrier(), 10)
         await node.stop()
@@ -367,7 +367,7 @@ def test_a_store_that_refuses_writes_delays_nobody_and_gets_everything_later() -
         await node.kill()
         node.shared.set_leader(SHARD_ID, 2)
         await node.start(lead=False)
-        assert node.shard.shard.next_offset > 30
+        assert node.shard.next_offset > 30
         assert_runs_are(await node.read_all(P0), expected)
         await node.stop()
 
@@ -397,7 +397,7 @@ def test_a_shard_whose_store_cannot_be_opened_says_why_and_stops_quietly() -> No
         node.store.open = refuse
         with pytest.raises(CoordinatorStoreError, match="no permission"):
             await node.start()
-        await node.shard.shard.stop()
+        await node.shard.stop()
 
     run(main)
 
@@ -437,9 +437,9 @@ def test_another_nodes_claim_is_not_taken_for_ones_own() -> None:
         await asyncio.sleep(0.5)
         shared.state(SHARD_ID).append(entries.encode_claim(Claim(node_id=2, claim_id=uuid.UUID(int=5)), 0))
         await asyncio.sleep(0.1)
-        assert not node.shard.shard.leading
-        await node.shard.shard.until_leading()
-        assert node.shard.shard.term == 1
+        assert not node.shard.leading
+        await node.shard.until_leading()
+        assert node.shard.term == 1
         await node.stop()
 
     run(main)
@@ -456,7 +456,7 @@ def test_a_row_that_is_flushed_while_the_store_is_asked_for_it_is_found() -> Non
         await asyncio.sleep(0.1)
         await node.commit(commit_of("a", batch()))
         await asyncio.sleep(2)
-        assert not node.shard.shard.state.in_memory(FILES, ("a",))[0]
+        assert not node.shard.state.in_memory(FILES, ("a",))[0]
         found = await lookup
         assert found is not None
         assert found.size == commit_of("a", batch()).file_size
@@ -477,7 +477,7 @@ def test_a_defect_of_the_log_while_the_shard_is_claimed_ends_its_work_and_is_tol
         node.log.append = broken
         shared.set_leader(SHARD_ID, 1)
         await asyncio.sleep(10)
-        assert node.shard.shard.failure is not None
+        assert node.shard.failure is not None
         await node.stop()
 
     run(main)

@@ -42,7 +42,7 @@ class Place:
             await self.node.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
 
     def snapshotter(self, rules: SnapshotRules = SMALL) -> Snapshotter:
-        return Snapshotter(self.node.shard.shard, self.node.log, self.snapshots, rules, self.clock)
+        return Snapshotter(self.node.shard, self.node.log, self.snapshots, rules, self.clock)
 
     async def commit(self, count: int) -> None:
         for _ in range(count):
@@ -251,11 +251,11 @@ def test_leftovers_of_an_attempt_that_failed_go_with_the_next_snapshot():
 def test_a_snapshot_that_was_damaged_later_is_passed_over_for_the_one_before(damage_manifest):
     async def story(place: Place) -> None:
         await place.commit(3)
-        older = await place.node.shard.shard.take_snapshot(place.snapshots)
+        older = await place.node.shard.take_snapshot(place.snapshots)
         await place.commit(3)
-        await place.node.shard.shard.flush()
+        await place.node.shard.flush()
         known = set(place.objects.objects)
-        await place.node.shard.shard.take_snapshot(place.snapshots)
+        await place.node.shard.take_snapshot(place.snapshots)
         for key in set(place.objects.objects) - known:
             if key.endswith(MANIFEST_SUFFIX) == damage_manifest:
                 place.objects.objects[key] = b"?" * len(place.objects.objects[key])
@@ -288,8 +288,8 @@ def test_a_damaged_manifest_does_not_keep_new_snapshots_from_being_taken():
 def test_a_snapshot_before_the_logs_start_is_none():
     async def story(place: Place) -> None:
         await place.commit(3)
-        await place.node.shard.shard.flush()
-        await place.node.shard.shard.take_snapshot(place.snapshots)
+        await place.node.shard.flush()
+        await place.node.shard.take_snapshot(place.snapshots)
         await place.commit(3)
         await place.node.log.prune(SHARD_ID, await place.log_end())
         with pytest.raises(CoordinatorError, match="what lies between is in neither"):

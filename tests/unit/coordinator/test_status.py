@@ -32,7 +32,7 @@ async def node():
 
 
 async def test_a_leading_shard_shows_its_term_its_log_and_the_rows_in_memory(node):
-    shard = node.shard.shard
+    shard = node.shard
 
     status = await shard_status(shard, node.log, count=False)
 
@@ -52,7 +52,7 @@ async def test_counting_includes_what_was_committed_a_moment_ago_and_objects_by_
     await node.commit(commit_of("second", batch(0), batch(1)))
     await node.commit(commit_of("refused", batch(5)))
 
-    status = await shard_status(node.shard.shard, node.log, count=True)
+    status = await shard_status(node.shard, node.log, count=True)
 
     assert (status.rows["files"], status.rows["batches"], status.rows["trims"]) == (3, 3, 0)
     assert status.objects == {"live": 2, "waiting": 0, "to_hand_over": 0, "to_delete": 1, "gone": 0}
@@ -62,7 +62,7 @@ async def test_counting_includes_what_was_committed_a_moment_ago_and_objects_by_
 
 
 async def test_the_newest_snapshot_is_shown(node):
-    shard = node.shard.shard
+    shard = node.shard
     shard.snapshot = SnapshotMark(applied_offset=2, taken_at=1_700_000_000_000, applied_bytes=shard.applied_bytes)
     await node.commit(commit_of("later", batch(0)))
 

@@ -257,7 +257,7 @@ def test_the_question_follows_the_log_to_a_new_leader() -> None:
     async def test(network: Network) -> None:
         await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
         network.shared.set_leader(SHARD_0, 2)
-        await network.nodes[2].shards[0].shard.until_leading()
+        await network.nodes[2].shards[0].until_leading()
         for node_id in (1, 2):
             assert await as_seen_by(network, node_id).list_offsets(KEY, -1) == ListedOffset(timestamp=-1, offset=0)
         assert network.sent == [(2, LIST)]
@@ -269,7 +269,7 @@ def test_a_leader_that_only_another_node_knows_of_is_found_and_remembered() -> N
     async def test(network: Network) -> None:
         await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
         network.shared.set_leader(SHARD_0, 2, seen_by=[1, 2])
-        await network.nodes[2].shards[0].shard.until_leading()
+        await network.nodes[2].shards[0].until_leading()
         for _ in range(2):
             assert (await as_seen_by(network, 3).list_offsets(KEY, -1)).offset == 0
         assert network.sent == [(1, LIST), (1, FIND), (2, LIST), (2, LIST)]
@@ -305,7 +305,7 @@ def test_a_leader_of_unknown_address_is_asked_at_the_one_that_a_peer_knows() -> 
     async def test(network: Network) -> None:
         await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
         network.shared.set_leader(SHARD_0, 2, seen_by=[1, 2])
-        await network.nodes[2].shards[0].shard.until_leading()
+        await network.nodes[2].shards[0].until_leading()
         peers = network.nodes[3].peers = network.nodes[3].directory.peers = PeerMap(3)
         peers.learn(1, PeerAddress("node-1", 9001))
         assert (await as_seen_by(network, 3).list_offsets(KEY, -1)).offset == 0
@@ -345,7 +345,7 @@ def test_a_part_whose_coordinator_has_moved_goes_there_and_the_others_are_not_re
         for shard in range(2):
             await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
         network.shared.set_leader(ShardId(ShardKind.DISKLESS, 1), 3, seen_by=[1, 3])
-        await network.nodes[3].shards[1].shard.until_leading()
+        await network.nodes[3].shards[1].until_leading()
         network.sent.clear()
         results = await commit_parts(network, "f", [0, 1])
         assert [one.error for [one] in results] == [ErrorCode.NONE] * 2

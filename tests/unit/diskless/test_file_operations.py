@@ -41,8 +41,8 @@ class Node(ShardNode):
 
     async def let_die(self) -> None:
         await self.shard.delete_records(PartitionKey(TOPIC, 0), -1)
-        await self.shard.shard.flush()
-        while (await self.shard.shard.with_store(lambda store: trim_page(store, START_MS))).more:
+        await self.shard.flush()
+        while (await self.shard.with_store(lambda store: trim_page(store, START_MS))).more:
             pass
 
 

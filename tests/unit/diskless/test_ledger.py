@@ -55,7 +55,7 @@ def shard_of(partition: PartitionKey) -> int | None:
 
 
 async def ledger_of(node: ShardNode) -> CoordinatorLedger:
-    if node.shard.shard.leading:
+    if node.shard.leading:
         await node.shard.create_partitions(TOPIC_ID, "t", [0])
     return CoordinatorLedger({0: node.shard}, shard_of)
 

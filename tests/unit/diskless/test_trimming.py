@@ -97,7 +97,7 @@ class Replica:
         return found | {DEAD_FILES.name: sorted(self.keys(DEAD_FILES))}
 
 
-class CoordinatorShard:
+class Shard:
     """A leader's replica, its log, and what every partition should still have."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ steps = st.lists(
 )
 
 
-def play(shard: CoordinatorShard, script: list[Any]) -> None:
+def play(shard: Shard, script: list[Any]) -> None:
     for name, *arguments in script:
         getattr(shard if hasattr(shard, name) else shard.leader, name)(*arguments)
         assert_objects_are_counted(shard.leader)
@@ -214,7 +214,7 @@ def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(script=steps)
 def test_what_is_left_is_what_can_still_be_read(script: list[Any]) -> None:
-    shard = CoordinatorShard()
+    shard = Shard()
     play(shard, script)
     shard.leader.trim_all()
     assert_objects_are_counted(shard.leader)
@@ -224,7 +224,7 @@ def test_what_is_left_is_what_can_still_be_read(script: list[Any]) -> None:
 
 @given(script=steps, at=st.lists(st.tuples(st.integers(0, 60), st.sampled_from(["flush", "trim_page"])), max_size=8))
 def test_a_store_that_is_filled_again_from_the_log_comes_to_the_same(script: list[Any], at: list[Any]) -> None:
-    shard = CoordinatorShard()
+    shard = Shard()
     play(shard, script)
     shard.leader.trim_all()
     again = Replica()
@@ -242,7 +242,7 @@ def test_a_write_that_took_effect_and_is_repeated_after_trimming_is_trimmed_agai
     script: list[Any], refused: int
 ) -> None:
     """The store took a flush, but nobody learned of it, so memory gives it the same rows once more."""
-    shard = CoordinatorShard()
+    shard = Shard()
     play(shard, script[:refused])
     shard.leader.store.write(shard.leader.state.begin_flush(), shard.leader.store.applied_offset() + 1)
     while shard.leader.trim_page().more:
@@ -256,7 +256,7 @@ def test_a_write_that_took_effect_and_is_repeated_after_trimming_is_trimmed_agai
 
 
 def test_an_object_that_was_forgotten_does_not_come_back_when_its_runs_are_trimmed_after_a_rebuild() -> None:
-    shard = CoordinatorShard()
+    shard = Shard()
     shard.commit([0, 1])
     shard.delete_records(0, -1)
     shard.delete_topic(OTHER_TOPIC)
@@ -274,7 +274,7 @@ def test_an_object_that_was_forgotten_does_not_come_back_when_its_runs_are_trimm
 
 
 def test_a_page_is_bounded_and_the_rest_comes_with_the_next() -> None:
-    shard = CoordinatorShard()
+    shard = Shard()
     for _ in range(2 * PAGE):
         shard.commit([0])
     shard.delete_records(0, -1)
@@ -288,7 +288,7 @@ def test_a_page_is_bounded_and_the_rest_comes_with_the_next() -> None:
 
 
 def test_reading_goes_on_at_the_first_run_that_was_not_trimmed() -> None:
-    shard = CoordinatorShard()
+    shard = Shard()
     for _ in range(5):
         shard.commit([0])
     shard.delete_records(0, 5)
@@ -299,7 +299,7 @@ def test_reading_goes_on_at_the_first_run_that_was_not_trimmed() -> None:
 
 
 def test_an_object_that_died_keeps_the_time_of_its_death() -> None:
-    shard = CoordinatorShard()
+    shard = Shard()
     shard.commit([0])
     shard.delete_records(0, -1)
     shard.leader.flush()

@@ -158,7 +158,7 @@ def test_a_coordinator_store_that_fails_is_answered_retriably_and_takes_nothing_
     async def main() -> None:
         async with ProducePath() as path:
             await fill(path, 0)
-            await path.node.shard.shard.flush()
+            await path.node.shard.flush()
             path.node.shard._recent.forget()
             await fill(path, 1)
             path.node.store.unreadable = True

@@ -35,7 +35,7 @@ async def lagging() -> AsyncIterator[tuple[ShardNode, ShardNode]]:
     await leader.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
     await leader.commit(commit_of("a", batch()))
     await follower.start(lead=False)
-    await follower.shard.shard.until_serving()
+    await follower.shard.until_serving()
     shared.pause_reads(2)
     await leader.commit(commit_of("b", batch(count=2)))
     yield leader, follower

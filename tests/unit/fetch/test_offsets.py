@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from diskless_core.fetch.offsets import ListedOffset, OffsetLookup, SpecialTimestamp
+from diskless_core.diskless.commands import SpecialTimestamp
+from diskless_core.fetch.offsets import ListedOffset, OffsetLookup
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.produce_path import ProducePath, batch_of, key_of
 from tests.support.virtual_time import START_MS, run

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from diskless_core.diskless.commands import ListedOffset, PartitionKey
+from diskless_core.diskless.commands import ListedOffset, PartitionKey, SpecialTimestamp
 from diskless_core.diskless.trimming import trim_page
-from diskless_core.fetch.offsets import OffsetLookup, SpecialTimestamp
+from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.remote_storage import Operation
@@ -125,8 +125,8 @@ def test_records_that_go_into_a_segment_while_they_are_looked_up_are_found(times
                 begun += 1
                 if begun == 1:
                     await path.tier(through=5)
-                    await shard.shard.flush()
-                    await shard.shard.with_store(lambda store: trim_page(store, 0))
+                    await shard.flush()
+                    await shard.with_store(lambda store: trim_page(store, 0))
                 return await look_up(*arguments)
 
             shard = path.node.shard

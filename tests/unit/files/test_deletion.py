@@ -378,7 +378,7 @@ def test_of_a_shard_that_cannot_be_led_any_more_it_takes_its_leave_without_a_fus
 
     async def main() -> None:
         async with FileLife() as life:
-            monkeypatch.setattr(life.nodes[0].shard.shard, "until_leading", never)
+            monkeypatch.setattr(life.nodes[0].shard, "until_leading", never)
             await asyncio.wait_for(life.maintenance.deleters[0].run(), 1)
 
     run(main)

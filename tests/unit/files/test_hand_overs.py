@@ -303,7 +303,7 @@ def test_a_commit_that_is_stored_while_a_hand_over_looks_into_the_store_is_not_o
             await asyncio.sleep(1)
             loop.executor_delay_s = lambda: 0.1
             [result] = await receiver.commit_file(request)
-            await receiver.shard.flush()
+            await receiver.flush()
             assert not hand_over.done()
             await hand_over
             assert result.error is ErrorCode.NONE

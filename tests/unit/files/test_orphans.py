@@ -322,10 +322,10 @@ def test_a_leader_that_was_deposed_and_does_not_know_it_is_not_believed():
         key = await cluster.upload()
         cluster.shared.pause_reads(deposed.node_id)
         cluster.shared.set_leader(shard_id, 2, seen_by=[2])
-        await successor.shard.shard.until_leading()
+        await successor.shard.until_leading()
         (result,) = await successor.commit(commit_of(key, batch()))
         assert result.error is ErrorCode.NONE
-        assert deposed.shard.shard.leading
+        assert deposed.shard.leading
         asked = asyncio.create_task(deposed.shard.describe_files([key]))
         await asyncio.sleep(HOUR_MS / 1000)
         assert not asked.done(), "it does not know of the commit"

@@ -42,7 +42,7 @@ class Counted:
     def __init__(self, shard: DisklessShard, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pages = self.store_reads = 0
         monkeypatch.setattr(shard, "runs_from", self._counting(shard.runs_from, "pages"))
-        monkeypatch.setattr(shard.shard, "with_store", self._counting(shard.shard.with_store, "store_reads"))
+        monkeypatch.setattr(shard, "with_store", self._counting(shard.with_store, "store_reads"))
 
     def _counting(self, call: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:
         async def counted(*arguments: Any) -> Any:
@@ -105,7 +105,7 @@ def test_a_deletion_that_failed_is_tried_again_at_the_next_check() -> None:
             life.shared.fail_next_append(shard=life.nodes[0].shard_id)
             await life.check_retention()
             assert head_of(life).log_start_offset == 0
-            await life.nodes[0].shard.shard.until_leading()
+            await life.nodes[0].shard.until_leading()
             await life.check_retention()
             assert [one.object_key for one in await life.live_runs()] == ["new"]
 
@@ -179,7 +179,7 @@ def test_several_partitions_are_on_their_way_through_the_log_at_once() -> None:
             await life.create_topic(40)
             await life.put("a", *(batch(partition) for partition in range(40)))
             life.rules = by_size(0)
-            shard = life.nodes[0].shard.shard
+            shard = life.nodes[0].shard
             life.shared.hold_high_watermark(shard.id)
             check = asyncio.create_task(life.check_retention())
             await asyncio.sleep(1)
@@ -243,7 +243,7 @@ def test_leadership_that_is_lost_in_the_middle_puts_the_rest_off_to_the_next_che
             assert head_of(life, 38).log_start_offset == 0
             assert all(head_of(life, partition).log_start_offset == 1 for partition in range(1, 40, 2))
             life.shared.set_leader(life.nodes[0].shard_id, 1)
-            await life.nodes[0].shard.shard.until_leading()
+            await life.nodes[0].shard.until_leading()
             await life.check_retention()
             assert await life.live_runs() == []
 

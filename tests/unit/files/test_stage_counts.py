@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from diskless_core.diskless.file_stages import Stage
-from diskless_core.files import stage_counts as census
+from diskless_core.files import stage_counts
 from diskless_core.files.stage_counts import INTERVAL_S, StageCounter
 from tests.support.file_life import FileLife
 from tests.support.shards import batch
@@ -15,7 +15,7 @@ from tests.support.virtual_time import run
 
 
 def exported(life: FileLife, index: int = 0) -> dict[str, float | None]:
-    shard = str(life.nodes[index].shard.shard.id)
+    shard = str(life.nodes[index].shard.id)
     sample = life.metrics.registry.get_sample_value
     return {stage: sample("diskless_wal_objects", {"shard": shard, "stage": stage}) for stage in Stage}
 
@@ -31,7 +31,7 @@ def test_objects_are_counted_by_stage_in_each_shard_again_and_again() -> None:
                 for index, node in enumerate(life.nodes)
             ]
             for node in life.nodes:
-                await node.shard.shard.flush()
+                await node.shard.flush()
             await asyncio.sleep(INTERVAL_S + 10)
             assert exported(life, 0) == dict.fromkeys(Stage, 0) | {Stage.LIVE: 2}
             assert exported(life, 1) == dict.fromkeys(Stage, 0) | {Stage.LIVE: 1}
@@ -64,7 +64,7 @@ def test_a_store_that_fails_is_asked_again_and_the_figures_stay() -> None:
         async with FileLife() as life:
             await life.create_topic()
             await life.put("a", batch(0))
-            shard = life.nodes[0].shard.shard
+            shard = life.nodes[0].shard
             await shard.flush()
             counting = asyncio.create_task(StageCounter(0, life.nodes[0].shard, life.metrics).run())
             await asyncio.sleep(10)
@@ -81,14 +81,14 @@ def test_a_store_that_fails_is_asked_again_and_the_figures_stay() -> None:
 
 
 def test_many_objects_are_counted_over_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(census, "PAGE_ROWS", 3)
+    monkeypatch.setattr(stage_counts, "PAGE_ROWS", 3)
 
     async def main() -> None:
         async with FileLife() as life:
             await life.create_topic()
             for number in range(10):
                 await life.put(f"object-{number}", batch(0))
-            await life.nodes[0].shard.shard.flush()
+            await life.nodes[0].shard.flush()
             counted = await StageCounter(0, life.nodes[0].shard, life.metrics).count()
             assert counted[Stage.LIVE] == 10
 

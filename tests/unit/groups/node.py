@@ -14,10 +14,10 @@ from diskless_core.broker.handlers import group_administration as administration
 from diskless_core.broker.handlers import groups as handlers
 from diskless_core.broker.handlers.find_coordinator import find_coordinator
 from diskless_core.clock import SystemClock
-from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
-from diskless_core.groups.state_machine import GroupsMachine
+from diskless_core.groups.shard import GroupsShard
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol import messages
 from diskless_core.testing.fakes.log import SharedLog
@@ -103,7 +103,7 @@ class Node:
         self.clock = clock
         self.log = log.node(1)
         services = ShardServices(node_id=1, clock=clock, log=self.log, store=store)
-        self.shard = CoordinatorShard(SHARD, GroupsMachine(), services)
+        self.shard = GroupsShard(SHARD, services)
         self.groups = GroupCoordinator(self.shard, clock, settings)
 
     def advertised(self, listener: str) -> tuple[int, str, int]:

@@ -8,8 +8,8 @@ import pytest
 
 from diskless_core.groups.model import CommittedOffset, PersistedGroup
 from diskless_core.groups.offsets import OffsetIndex, expired_offsets
-from diskless_core.groups.state_machine import GROUP_OFFSETS, GROUPS
 from diskless_core.groups.subscription import SubscriptionError, subscribed_topics
+from diskless_core.groups.tables import GROUP_OFFSETS, GROUPS
 from tests.unit.groups.script import Script
 
 RETENTION_MS = 1_000

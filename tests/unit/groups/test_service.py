@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.groups.state_machine import GROUP_OFFSETS, GROUPS
+from diskless_core.groups.tables import GROUP_OFFSETS, GROUPS
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog

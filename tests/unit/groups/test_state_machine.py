@@ -18,14 +18,9 @@ from diskless_core.groups.consumer.model import (
     TopicIdPartition,
 )
 from diskless_core.groups.model import CommittedOffset, PersistedGroup, PersistedMember
-from diskless_core.groups.state_machine import (
-    CONSUMER_GROUPS,
-    GROUP_OFFSETS,
-    GROUPS,
-    GroupRecord,
-    GroupsMachine,
-    OffsetRecord,
-)
+from diskless_core.groups.records import GroupRecord, OffsetRecord
+from diskless_core.groups.state_machine import GroupsMachine
+from diskless_core.groups.tables import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import RecordFormatError
 

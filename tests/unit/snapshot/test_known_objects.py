@@ -40,7 +40,7 @@ class Place:
             await node.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
 
     async def take(self, index: int = 0) -> Manifest:
-        shard = self.nodes[index].shard.shard
+        shard = self.nodes[index].shard
         await shard.flush()
         return await shard.take_snapshot(self.snapshots)
 

@@ -93,14 +93,14 @@ class Place:
         )
         if noted:
             for event in (started, finished):
-                await shard.shard.submit(lambda command, event=event: remote_segments.append(command, event))
+                await shard.submit(lambda command, event=event: remote_segments.append(command, event))
         segment = TieredSegment(segment_id.bytes, start, end, 7)
         assert await shard.tier(PartitionKey(partition.topic_id.bytes, partition.partition), segment, expected=start)
         return segment_id
 
     async def take(self, *indexes: int) -> None:
         for index in indexes or (0, 1):
-            shard = self.nodes[index].shard.shard
+            shard = self.nodes[index].shard
             await shard.flush()
             await shard.take_snapshot(self.snapshots)
 
@@ -168,7 +168,7 @@ def test_it_is_the_same_when_what_was_tiered_has_been_trimmed():
         await place.tier(P0, 0, 19)
         await place.take_all()
         before = (await place.read()).layouts
-        shard = place.node(P0).shard.shard
+        shard = place.node(P0).shard
         while (await shard.with_store(lambda store: trim_page(store, place.clock.now_ms()))).more:
             pass
         await place.take()

@@ -44,7 +44,7 @@ def layouts_of(path: TieredPath, node: ShardNode | None = None, topics: Topics |
     node = node or path.node
     return Layouts(
         LayoutServices(
-            cluster=node.shard.shard,
+            cluster=node.shard,
             shards={0: node.shard},
             log=node.log,
             topics=topics or Topics(),

@@ -83,7 +83,7 @@ def test_many_partitions_are_told_in_slices_and_a_change_of_one_topic_looks_at_n
             assert max(sizes) <= 3 * SLICE_PARTITIONS // 2
 
             told.news.clear()
-            with patch.object(shard.shard.state, "rows", side_effect=AssertionError("all topics are looked at")):
+            with patch.object(shard.state, "rows", side_effect=AssertionError("all topics are looked at")):
                 await shard.create_partitions(topics[0], "many", [SLICE_PARTITIONS])
                 await asyncio.sleep(1)
                 assert told.news == [("lead", [SLICE_PARTITIONS])]

@@ -190,7 +190,7 @@ def test_only_the_leader_removes() -> None:
             assert await remover.round()
             assert starts(path) == [0]
             path.shared.set_leader(path.node.shard_id, 1)
-            await path.node.shard.shard.until_leading()
+            await path.node.shard.until_leading()
             assert await remover.round()
             assert starts(path) == []
 

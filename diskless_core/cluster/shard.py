@@ -1,0 +1,62 @@
+"""The cluster shard on one node: whose cluster it is, and which Diskless shards it uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from diskless_core.cluster import operations
+from diskless_core.cluster.records import ClusterRecord
+from diskless_core.cluster.state_machine import ClusterMachine
+from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, PLACEMENTS, TOPICS
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.plugin.shard import ShardId
+
+LOOK_S = 0.1
+"""How often a node looks for what another one is about to write."""
+
+
+class ClusterShard(CoordinatorShard[ClusterRecord]):
+    """The one shard that has the topics."""
+
+    def __init__(self, shard_id: ShardId, services: ShardServices) -> None:
+        super().__init__(shard_id, ClusterMachine(), services)
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether this node knows of any topic."""
+        return self.state.row_count(TOPICS) > 0
+
+    async def cluster_id(self, wanted: str, check_new: Callable[[], Awaitable[None]]) -> str:
+        """The cluster's id, once it has one. While this node leads the shard, that is `wanted` if need be.
+
+        Args:
+            check_new: called before a cluster gets its id, and so before anything is in its log. What it raises is
+                passed on.
+
+        Raises:
+            CoordinatorError: the shard cannot be used on this node.
+        """
+        while True:
+            known = self.state.committed(CLUSTER, CLUSTER_ID)
+            if known is not None:
+                return known
+            await self.until_serving()
+            try:
+                await self.barrier()  # a node that does not lead may only not have heard of the id yet
+                if self.state.committed(CLUSTER, CLUSTER_ID) is None:
+                    await check_new()
+                return await self.submit(lambda command: operations.name_cluster(command, wanted))
+            except CoordinatorError:
+                await asyncio.sleep(LOOK_S)
+
+    async def shards_in_use(self) -> set[int]:
+        """Indexes of the Diskless shards that have partitions, strictly: no topic created before the call is missed.
+
+        Raises:
+            NotCoordinatorError: another node leads the shard and has to be asked.
+            CoordinatorError: no answer.
+        """
+        await self.barrier()
+        return {shard for _, shard in self.state.rows(PLACEMENTS)}
