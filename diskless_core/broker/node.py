@@ -1,54 +1,25 @@
-"""The composition root: makes the parts of a broker from its configuration, starts and stops them in order."""
+"""One broker process: its plugins and its sockets around the parts, started and stopped in order."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
-import structlog
-
-from diskless_core.broker.contexts import plugin_contexts, shard_snapshots, snapshot_prefix
-from diskless_core.broker.coordinators import Coordinators, ShardSettings
+from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
 from diskless_core.broker.listening import Listening
-from diskless_core.broker.object_owner import ObjectOwner
-from diskless_core.broker.part_settings import quota_window, retention_rules, snapshot_rules, writer_settings
+from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Endpoint, Services
-from diskless_core.broker.shard_watch import ShardWatch
-from diskless_core.broker.tiered_storage import NodeParts, TieredStorage, start_tiered_storage
-from diskless_core.clock import Clock, uuid_text
-from diskless_core.cluster.client_quotas import ClientQuotas
-from diskless_core.cluster.config_layers import BrokerSettings
-from diskless_core.cluster.configs import Configs
-from diskless_core.cluster.producer_ids import ProducerIds
-from diskless_core.cluster.topics import Topics
+from diskless_core.broker.tiering_backends import tiering_backends
+from diskless_core.clock import Clock
 from diskless_core.config.load import LoadedConfig
-from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.peers import PeerAddress, PeerMap
-from diskless_core.coordinator.shard import ShardServices
-from diskless_core.coordinator.snapshotter import Snapshotter
 from diskless_core.coordinator.status import ShardStatus
-from diskless_core.diskless.clients import CoordinatorClients
-from diskless_core.diskless.operations import CommitRules
-from diskless_core.diskless.purgatory import Purgatory
-from diskless_core.diskless.service import CoordinatorService
-from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.fetch.object_cache import ObjectCache
-from diskless_core.fetch.object_reader import ObjectReader
-from diskless_core.fetch.offset_range_check import OffsetRangeCheck
-from diskless_core.fetch.offsets import OffsetLookup
-from diskless_core.fetch.read_ahead import ReadAhead
-from diskless_core.files.deletion import DeletionServices
-from diskless_core.files.orphans import OrphanScanner, OrphanServices, ScanReport
-from diskless_core.files.retention_worker import RetentionSchedule
-from diskless_core.files.service import FileMaintenance, for_ever
-from diskless_core.groups.service import GroupCoordinator
-from diskless_core.groups.settings import GroupSettings
+from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
 from diskless_core.plugin.hookspecs import (
@@ -59,18 +30,7 @@ from diskless_core.plugin.hookspecs import (
     WAL_OBJECT_STORE,
 )
 from diskless_core.plugin.manager import PluginManager
-from diskless_core.plugin.wal_object_store import WalObjectStore
-from diskless_core.produce.committer import Committer, CommitterServices
-from diskless_core.produce.uploader import Uploader
-from diskless_core.produce.writer import WalWriter
-from diskless_core.quotas.managers import QuotaManagers
-
-COMMIT_S = 30.0
-"""How long a clean shutdown waits for what was produced to be committed: the object store may be down for ever."""
-
-_READ_AHEAD_PART = 4  # of the cache: what is read ahead has to stay there until it is wanted
-
-_log = structlog.get_logger(__name__)
+from diskless_core.tiering.part import Tiering
 
 
 class Node:
@@ -86,13 +46,9 @@ class Node:
         self._listening = Listening(loaded.broker, clock, self.metrics)
         self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
         self.peers = PeerMap(loaded.broker.node_id)
-        self.cluster_id: str | None = None
         self._stack = AsyncExitStack()
-        self._coordinators: Coordinators | None = None
+        self._parts: BrokerParts | None = None
         self._is_serving = False
-        self._uploader: Uploader | None = None
-        self._orphans: OrphanScanner | None = None
-        self._tiered: TieredStorage | None = None
 
     async def start(self) -> None:
         """Start everything, the listeners last.
@@ -102,7 +58,8 @@ class Node:
             CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, PluginFactoryError: a backend cannot start.
         """
         try:
-            await self._start()
+            self._lock_folder()
+            await self._serve(await self._start_parts())
         except BaseException:
             await self._stack.aclose()
             raise
@@ -111,46 +68,42 @@ class Node:
         """Stop accepting, commit and answer what is under way, then stop everything."""
         await self._stack.aclose()
 
+    @property
+    def cluster_id(self) -> str | None:
+        """None before `start`."""
+        return None if self._parts is None else self._parts.cluster_id
+
     def not_ready(self) -> list[str]:
         """Why this broker should get no traffic now; empty when it should."""
-        if self._coordinators is None or not self._is_serving:
+        if self._parts is None or not self._is_serving:
             return ["the broker is starting or stopping"]
-        reasons = [shard.obstacle for shard in self._coordinators.all() if shard.obstacle is not None]
-        if self._uploader is not None and self._uploader.failing is not None:
-            reasons.append(f"the object store refuses writes: {self._uploader.failing}")
+        reasons = [shard.obstacle for shard in self._parts.coordinators.all() if shard.obstacle is not None]
+        failure = self._parts.produce.failing
+        if failure is not None:
+            reasons.append(f"the object store refuses writes: {failure}")
         return reasons
 
     async def shard_status(self, *, count: bool) -> Sequence[ShardStatus]:
         """How the coordinator shards are doing. Arguments and errors as `Coordinators.status`; none before `start`."""
-        return [] if self._coordinators is None else await self._coordinators.status(count=count)
+        return [] if self._parts is None else await self._parts.coordinators.status(count=count)
 
     async def scan_for_orphans(self, *, dry_run: bool) -> ScanReport:
         """Look for objects that nobody committed; arguments and errors as `OrphanScanner.scan`."""
-        if self._orphans is None:
+        if self._parts is None:
             raise CoordinatorLoadingError("the broker is starting or stopping")
-        return await self._orphans.scan(dry_run=dry_run)
+        return await self._parts.files.orphans.scan(dry_run=dry_run)
 
-    def tiered_storage(self) -> TieredStorage:
+    def tiered_storage(self) -> Tiering:
         """Compaction, and what is known of segments.
 
         Raises:
             CoordinatorLoadingError: the broker is starting or stopping.
         """
-        if self._tiered is None or not self._is_serving:
+        if self._parts is None or not self._is_serving:
             raise CoordinatorLoadingError("the broker is starting or stopping")
-        return self._tiered
+        return self._parts.tiering
 
     # --- starting ------------------------------------------------------------------------------------------------
-
-    async def _start(self) -> None:
-        self._lock_folder()
-        objects = self._plugins.create(WAL_OBJECT_STORE, self._loaded.plugins, self._context)
-        await objects.start()
-        self._stack.push_async_callback(objects.stop)
-        coordinators = await self._start_coordinators(objects)
-        directory = self._directory(coordinators)
-        services = await self._build_services(coordinators, directory, objects)
-        await self._serve(services)
 
     def _lock_folder(self) -> None:
         folder = self.config.data_dir.absolute()
@@ -164,196 +117,30 @@ class Node:
             raise StartError(f"cannot use {folder}: {error}. Set log.dirs to a folder that can be written") from error
         self._stack.callback(lock.release)
 
-    async def _start_coordinators(self, objects: WalObjectStore) -> Coordinators:
-        log = self._plugins.create(COORDINATOR_LOG, self._loaded.plugins, self._context)
-        store = self._plugins.create(COORDINATOR_STORE, self._loaded.plugins, self._context)
-        rules = CommitRules(
-            assignment=self._plugins.create(OFFSET_ASSIGNMENT, self._loaded.plugins, self._context),
-            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-        )
-        await log.start()
-        self._stack.push_async_callback(log.stop)
-        snapshots = shard_snapshots(self.config, objects, self._clock)
-        shard_services = ShardServices(
-            node_id=self.config.node_id,
-            clock=self._clock,
-            log=log,
-            store=store,
-            snapshots=snapshots,
-            metrics=self.metrics,
-            may_lead=lambda shard: may_lead(self.config.diskless_coordinator_placement, shard, self.config.node_id),
-        )
-        coordinators = Coordinators(
-            shard_services,
-            ShardSettings(diskless_shards=self.config.diskless_metadata_topic_num_partitions, commit_rules=rules),
-        )
-        self._stack.push_async_callback(coordinators.stop)
-        await coordinators.start()
-        self._run_until_stopped(ShardWatch(coordinators, self.metrics).run, "figures of shards")
-        for shard in coordinators.all():
-            snapshotter = Snapshotter(shard, log, snapshots, snapshot_rules(self.config), self._clock)
-            self._run_until_stopped(snapshotter.run, f"{shard.id} snapshots")
-        self._coordinators = coordinators
-        return coordinators
-
-    def _run_until_stopped(self, loop: Callable[[], Awaitable[None]], name: str) -> None:
-        task = asyncio.create_task(for_ever(loop), name=name)
-
-        async def stop() -> None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-        self._stack.push_async_callback(stop)
-
-    def _directory(self, coordinators: Coordinators) -> CoordinatorClients:
+    async def _start_parts(self) -> BrokerParts:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
-        directory = CoordinatorClients(self.config.node_id, coordinators.diskless, connections, self.peers)
-        self._stack.push_async_callback(directory.stop)
-        return directory
+        around = Surroundings(transport=connections, peers=self.peers, clock=self._clock, metrics=self.metrics)
+        self._parts = await start_parts(self.config, self._backends(), around, self._stack)
+        return self._parts
 
-    async def _build_services(
-        self, coordinators: Coordinators, directory: CoordinatorClients, objects: WalObjectStore
-    ) -> Services:
-        config, clock, metrics = self.config, self._clock, self.metrics
-        wanted_id = config.cluster_id or uuid_text(clock.new_uuid())
-        owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
-        cluster_id = self.cluster_id = await coordinators.cluster.cluster_id(wanted_id, owner.require_nobody)
-        if config.cluster_id is not None and cluster_id != config.cluster_id:
-            raise StartError(
-                f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
-                f"change cluster.id or log.dirs"
-            )
-        await owner.require(cluster_id, has_topics=coordinators.cluster.has_topics)
-        configs = Configs(coordinators.cluster, BrokerSettings.of(config))
-        quotas = QuotaManagers(quota_window(config), clock)
-        topics = Topics(coordinators.cluster, coordinators.diskless, directory.coordinators, configs, clock)
-        self._stack.push_async_callback(topics.stop)
-        reader = ObjectReader(objects, ObjectCache(config.diskless_fetch_cache_max_bytes, metrics), metrics)
-        read_ahead = ReadAhead(reader, config.diskless_fetch_cache_max_bytes // _READ_AHEAD_PART)
-        self._stack.push_async_callback(read_ahead.stop)
-        purgatory, positions = Purgatory(), OffsetRangeCheck(topics.coordinator_of)
-        tiered = await self._start_tiered_storage(cluster_id, coordinators, objects, topics, reader, positions)
-        lookup = OffsetLookup(reader, tiered.reads.times, tiered.is_tiered)
-        for shard in coordinators.diskless.values():
-            shard.on_head_moved(purgatory.wake)
-            shard.find_offsets_with(lookup.list)
-        committer = Committer(
-            CommitterServices(
-                node_id=config.node_id,
-                clock=clock,
-                metrics=metrics,
-                shards=directory.coordinators,
-                shard_of=topics.shard_of,
-            )
-        )
-        uploader = self._uploader = Uploader(objects, config.diskless_append_upload_parallelism, clock, metrics)
-        writer = WalWriter(
-            writer_settings(config, objects),
-            uploader,
-            committer,
-            clock,
-            metrics,
-            on_uploaded=reader.uploaded,
-        )
-        self._start_file_maintenance(coordinators, directory, objects, topics, reader)
-        groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config))
-        await groups.start()
-        self._stack.push_async_callback(groups.stop)
-        topics.on_deletion(groups.topic_deleted)
-        await topics.start()
-        return Services(
-            config=config,
-            cluster_id=cluster_id,
-            clock=clock,
-            metrics=metrics,
-            topics=topics,
-            configs=configs,
-            client_quotas=ClientQuotas(coordinators.cluster, quotas.replace),
-            quotas=quotas,
-            producer_ids=ProducerIds(coordinators.cluster, config.node_id),
-            writer=writer,
-            fetcher=Fetcher(
-                topics.replica_of, positions, reader, read_ahead, purgatory, clock, metrics, tiered.reads.fetcher
-            ),
-            groups=groups,
-            endpoints=self.endpoints,
-            purgatory=purgatory,
-            coordinators=CoordinatorService(config.node_id, coordinators.diskless, self.peers, purgatory, clock),
-        )
-
-    def _start_file_maintenance(
-        self,
-        coordinators: Coordinators,
-        directory: CoordinatorClients,
-        objects: WalObjectStore,
-        topics: Topics,
-        reader: ObjectReader,
-    ) -> None:
-        services = DeletionServices(
+    def _backends(self) -> BrokerBackends:
+        plugins, chosen, context = self._plugins, self._loaded.plugins, self._context
+        objects = plugins.create(WAL_OBJECT_STORE, chosen, context)
+        return BrokerBackends(
+            log=plugins.create(COORDINATOR_LOG, chosen, context),
+            store=plugins.create(COORDINATOR_STORE, chosen, context),
             objects=objects,
-            shards=coordinators.diskless,
-            coordinators=directory.coordinators,
-            delete_delay_ms=self.config.diskless_file_delete_delay_ms,
-            clock=self._clock,
-            metrics=self.metrics,
-            on_deleted=reader.deleted,
+            objects_source=plugins.source(WAL_OBJECT_STORE, chosen, context),
+            offset_assignment=plugins.create(OFFSET_ASSIGNMENT, chosen, context),
+            orphan_detection=plugins.create(ORPHAN_DETECTION, chosen, context),
+            tiering=tiering_backends(self._loaded, plugins, context, objects, self._clock),
         )
-        schedule = RetentionSchedule(
-            initial_delay_ms=self.config.log_initial_task_delay_ms,
-            interval_ms=self.config.log_retention_check_interval_ms,
-        )
-        maintenance = FileMaintenance(services, retention_rules(topics), schedule)
-        maintenance.start()
-        self._stack.push_async_callback(maintenance.stop)
-        orphans = self._orphans = OrphanScanner(
-            OrphanServices(
-                objects=objects,
-                objects_source=self._plugins.source(WAL_OBJECT_STORE, self._loaded.plugins, self._context),
-                object_prefix=self.config.diskless_wal_object_prefix,
-                snapshot_prefix=snapshot_prefix(self.config),
-                detection=self._plugins.create(ORPHAN_DETECTION, self._loaded.plugins, self._context),
-                shards=directory.coordinators,
-                shards_in_use=coordinators.cluster.shards_in_use,
-                scans_here=lambda: coordinators.cluster.leading,
-                grace_period_ms=self.config.diskless_coordinator_orphan_scan_grace_period_ms,
-                clock=self._clock,
-                metrics=self.metrics,
-            ),
-            self.config.diskless_coordinator_orphan_scan_interval_ms,
-        )
-        self._run_until_stopped(orphans.run, "orphan scan")
-
-    async def _start_tiered_storage(
-        self,
-        cluster_id: str,
-        coordinators: Coordinators,
-        objects: WalObjectStore,
-        topics: Topics,
-        reader: ObjectReader,
-        positions: OffsetRangeCheck,
-    ) -> TieredStorage:
-        parts = NodeParts(
-            loaded=self._loaded,
-            plugins=self._plugins,
-            context=self._context,
-            cluster_id=cluster_id,
-            coordinators=coordinators,
-            topics=topics,
-            objects=objects,
-            reader=reader,
-            positions=positions,
-            clock=self._clock,
-            metrics=self.metrics,
-        )
-        tiered = self._tiered = await start_tiered_storage(parts, self._stack)
-        for name, loop in tiered.loops.items():
-            self._run_until_stopped(loop, name)
-        return tiered
 
     # --- serving -------------------------------------------------------------------------------------------------
 
-    async def _serve(self, services: Services) -> None:
+    async def _serve(self, parts: BrokerParts) -> None:
+        services = Services.of(self.config, parts, self._clock, self.metrics, self.endpoints)
         clients = self._listening.client_server(
             ApiDispatcher(services, all_handlers()),
             services.configs.max_connections,
@@ -369,17 +156,12 @@ class Node:
             own = self.endpoints[for_brokers]
             self.peers.learn(own.node_id, PeerAddress(own.host, own.port))
         self._is_serving = True
-        self._stack.push_async_callback(self._stop_serving, services)
+        self._stack.push_async_callback(self._stop_serving, parts)
 
-    async def _stop_serving(self, services: Services) -> None:
+    async def _stop_serving(self, parts: BrokerParts) -> None:
         self._is_serving = False
         self._listening.refuse_clients()
-        services.purgatory.close()
-        await services.groups.stop()
-        try:
-            async with asyncio.timeout(COMMIT_S):
-                await services.writer.drain()
-        except TimeoutError:
-            _log.warning("what could not be stored in time is given up: its producers have no answer and send it again")
-            services.writer.abort()
+        parts.purgatory.close()
+        await parts.groups.stop()
+        await parts.produce.stop()
         await self._listening.end_clients()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from diskless_core.broker.parts import BrokerParts
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
@@ -48,6 +49,34 @@ class Services:
     purgatory: Purgatory
     coordinators: CoordinatorService
     endpoints: Mapping[str, Endpoint]
+
+    @classmethod
+    def of(
+        cls,
+        config: BrokerConfig,
+        parts: BrokerParts,
+        clock: Clock,
+        metrics: Metrics,
+        endpoints: Mapping[str, Endpoint],
+    ) -> Services:
+        """Those of a broker with these parts."""
+        return cls(
+            config=config,
+            cluster_id=parts.cluster_id,
+            clock=clock,
+            metrics=metrics,
+            topics=parts.cluster.topics,
+            configs=parts.cluster.configs,
+            client_quotas=parts.cluster.client_quotas,
+            quotas=parts.quotas,
+            producer_ids=parts.cluster.producer_ids,
+            writer=parts.produce.writer,
+            fetcher=parts.fetch.fetcher,
+            groups=parts.groups,
+            purgatory=parts.purgatory,
+            coordinators=parts.coordinator_service,
+            endpoints=endpoints,
+        )
 
     def advertised(self, listener: str) -> Endpoint:
         """This broker as the clients of a listener reach it."""

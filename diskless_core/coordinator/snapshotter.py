@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from diskless_core.clock import Clock
+from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.meter import SnapshotMark
 from diskless_core.coordinator.shard import CoordinatorShard
@@ -33,6 +34,14 @@ class SnapshotRules:
 
     max_bytes: int
     max_age_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> SnapshotRules:
+        """The rules of a broker."""
+        return cls(
+            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+            max_age_ms=config.metadata_log_max_snapshot_interval_ms,
+        )
 
     def is_due(self, new_bytes: int, age_ms: int) -> bool:
         return new_bytes >= self.max_bytes or (new_bytes > 0 and age_ms >= self.max_age_ms)

@@ -1,0 +1,289 @@
+"""The parts of a broker, put together: all but its sockets and its plugins.
+
+`Node` gives them the backends that its plugins make, and TCP; the simulation, tests and benchmarks give them others.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from diskless_core.background import Background
+from diskless_core.broker.contexts import shard_snapshots, snapshot_prefix
+from diskless_core.broker.coordinators import Coordinators, ShardSettings
+from diskless_core.broker.errors import StartError
+from diskless_core.broker.object_owner import ObjectOwner
+from diskless_core.broker.shard_watch import ShardWatch
+from diskless_core.clock import Clock, uuid_text
+from diskless_core.cluster.config_layers import BrokerSettings
+from diskless_core.cluster.part import Cluster, ClusterNeighbours
+from diskless_core.cluster.topics import Topics
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.placement import may_lead
+from diskless_core.coordinator.peers import Peers, PeerTransport
+from diskless_core.coordinator.shard import ShardServices
+from diskless_core.coordinator.snapshotter import Snapshotter, SnapshotRules
+from diskless_core.diskless.clients import CoordinatorClients
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.service import CoordinatorService
+from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, SegmentReads
+from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
+from diskless_core.files.retention import RetentionRules
+from diskless_core.files.retention_worker import RulesOf
+from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.settings import GroupSettings
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.coordinator_log import CoordinatorLog
+from diskless_core.plugin.coordinator_store import CoordinatorStore
+from diskless_core.plugin.offset_assignment import OffsetAssignment
+from diskless_core.plugin.orphan_detection import OrphanDetection
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
+from diskless_core.quotas.managers import QuotaManagers
+from diskless_core.quotas.rate import Window
+from diskless_core.tiering.part import CompactionForbiddenError, Tiering, TieringBackends, TieringNeighbours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerBackends:
+    """What a broker stands on. `start_parts` starts and stops them.
+
+    Attributes:
+        objects_source: makes further stores like `objects`.
+    """
+
+    log: CoordinatorLog
+    store: CoordinatorStore
+    objects: WalObjectStore
+    objects_source: Callable[[], WalObjectStore]
+    offset_assignment: OffsetAssignment
+    orphan_detection: OrphanDetection
+    tiering: TieringBackends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a broker finds around it: the other nodes, time, and where it is measured."""
+
+    transport: PeerTransport
+    peers: Peers
+    clock: Clock
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """A broker without sockets, running.
+
+    Attributes:
+        clients: the Diskless coordinators, wherever they are led.
+        coordinator_service: those of this node, for other nodes.
+        purgatory: where requests wait for what is committed.
+    """
+
+    cluster_id: str
+    coordinators: Coordinators
+    clients: CoordinatorClients
+    coordinator_service: CoordinatorService
+    purgatory: Purgatory
+    cluster: Cluster
+    quotas: QuotaManagers
+    produce: Produce
+    fetch: Fetch
+    files: Files
+    tiering: Tiering
+    groups: GroupCoordinator
+
+
+async def start_parts(
+    config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
+) -> BrokerParts:
+    """Make the parts and start them, each after those that it stands on; `stack` stops them in reverse.
+
+    Raises:
+        StartError: the configuration does not fit what there is.
+        CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, CoordinatorError, RemoteStorageError,
+        RemoteLogMetadataError: a backend cannot start.
+    """
+    node_id, clock, metrics = config.node_id, around.clock, around.metrics
+    stack.push_async_callback(backends.objects.stop)
+    await backends.objects.start()
+    coordinators = await _start_coordinators(config, backends, around, stack)
+    replicas = coordinators.diskless
+    clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
+    stack.push_async_callback(clients.stop)
+    cluster_id = await _cluster_id(config, coordinators, backends.objects, clock)
+    quotas = QuotaManagers(
+        Window(samples=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000), clock
+    )
+    cluster = Cluster(
+        BrokerSettings.of(config),
+        ClusterNeighbours(
+            node_id=node_id,
+            shard=coordinators.cluster,
+            replicas=replicas,
+            coordinators=clients.coordinators,
+            apply_quotas=quotas.replace,
+            clock=clock,
+        ),
+    )
+    stack.push_async_callback(cluster.stop)
+    topics, purgatory = cluster.topics, Purgatory()
+    tiering = await _start_tiering(config, backends, coordinators, cluster_id, topics, around, stack)
+    fetch = Fetch(
+        FetchSettings.of(config),
+        FetchNeighbours(
+            objects=backends.objects,
+            shards=replicas,
+            replica_of=topics.replica_of,
+            coordinator_of=topics.coordinator_of,
+            purgatory=purgatory,
+            segments=SegmentReads(reader=tiering.reader, times=tiering.times, is_tiered=tiering.is_tiered),
+            clock=clock,
+            metrics=metrics,
+        ),
+    )
+    stack.push_async_callback(fetch.stop)
+    fetch.start()
+    produce = Produce(
+        ProduceSettings.of(config, requests_are_billed=backends.objects.requests_are_billed),
+        ProduceNeighbours(
+            node_id=node_id,
+            objects=backends.objects,
+            coordinators=clients.coordinators,
+            shard_of=topics.shard_of,
+            on_uploaded=fetch.reader.uploaded,
+            clock=clock,
+            metrics=metrics,
+        ),
+    )
+    files = Files(
+        FilesSettings.of(config),
+        FilesNeighbours(
+            objects=backends.objects,
+            objects_source=backends.objects_source,
+            detection=backends.orphan_detection,
+            shards=replicas,
+            coordinators=clients.coordinators,
+            shards_in_use=coordinators.cluster.shards_in_use,
+            scans_here=lambda: coordinators.cluster.leading,
+            rules_of=_retention_rules(topics),
+            on_deleted=fetch.reader.deleted,
+            clock=clock,
+            metrics=metrics,
+        ),
+    )
+    stack.push_async_callback(files.stop)
+    files.start()
+    groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config))
+    await groups.start()
+    stack.push_async_callback(groups.stop)
+    topics.on_deletion(groups.topic_deleted)
+    await cluster.start()
+    return BrokerParts(
+        cluster_id=cluster_id,
+        coordinators=coordinators,
+        clients=clients,
+        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, clock),
+        purgatory=purgatory,
+        cluster=cluster,
+        quotas=quotas,
+        produce=produce,
+        fetch=fetch,
+        files=files,
+        tiering=tiering,
+        groups=groups,
+    )
+
+
+async def _start_coordinators(
+    config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
+) -> Coordinators:
+    stack.push_async_callback(backends.log.stop)
+    await backends.log.start()
+    snapshots = shard_snapshots(config, backends.objects, around.clock)
+    services = ShardServices(
+        node_id=config.node_id,
+        clock=around.clock,
+        log=backends.log,
+        store=backends.store,
+        snapshots=snapshots,
+        metrics=around.metrics,
+        may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
+    )
+    rules = CommitRules(
+        assignment=backends.offset_assignment, producer_id_expiration_ms=config.producer_id_expiration_ms
+    )
+    settings = ShardSettings(diskless_shards=config.diskless_metadata_topic_num_partitions, commit_rules=rules)
+    coordinators = Coordinators(services, settings)
+    stack.push_async_callback(coordinators.stop)
+    await coordinators.start()
+    loops = Background()
+    stack.push_async_callback(loops.stop)
+    loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
+    for shard in coordinators.all():
+        snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
+        loops.run(snapshotter.run, f"{shard.id} snapshots")
+    return coordinators
+
+
+async def _cluster_id(config: BrokerConfig, coordinators: Coordinators, objects: WalObjectStore, clock: Clock) -> str:
+    """The cluster's id, once it is sure that the objects are this cluster's."""
+    owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
+    wanted = config.cluster_id or uuid_text(clock.new_uuid())
+    cluster_id = await coordinators.cluster.cluster_id(wanted, owner.require_nobody)
+    if config.cluster_id is not None and cluster_id != config.cluster_id:
+        raise StartError(
+            f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
+            f"change cluster.id or log.dirs"
+        )
+    await owner.require(cluster_id, has_topics=coordinators.cluster.has_topics)
+    return cluster_id
+
+
+async def _start_tiering(
+    config: BrokerConfig,
+    backends: BrokerBackends,
+    coordinators: Coordinators,
+    cluster_id: str,
+    topics: Topics,
+    around: Surroundings,
+    stack: AsyncExitStack,
+) -> Tiering:
+    neighbours = TieringNeighbours(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        cluster=coordinators.cluster,
+        shards=coordinators.diskless,
+        log=coordinators.log,
+        topics=topics,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        clock=around.clock,
+        metrics=around.metrics,
+    )
+    try:
+        tiering = Tiering(config, backends.tiering, neighbours)
+    except CompactionForbiddenError as error:
+        raise StartError(str(error)) from None
+    stack.push_async_callback(tiering.stop)
+    await tiering.start()
+    return tiering
+
+
+def _retention_rules(topics: Topics) -> RulesOf:
+    """What retention a partition's topic asks for."""
+
+    def rules_of(partition: PartitionKey) -> RetentionRules | None:
+        info = topics.by_id(uuid.UUID(bytes=partition.topic_id))
+        if info is None:
+            return None
+        settings = info.effective_configs
+        return RetentionRules(
+            retention_ms=int(settings["retention.ms"]), retention_bytes=int(settings["retention.bytes"])
+        )
+
+    return rules_of

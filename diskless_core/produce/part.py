@@ -1,0 +1,106 @@
+"""The produce path of one node, as a part: made from its settings and its neighbours.
+
+A broker, the simulation, tests and benchmarks make it alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.metrics import Metrics
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.produce.committer import Committer, CommitterServices, ShardOf
+from diskless_core.produce.uploader import Uploader
+from diskless_core.produce.writer import WalWriter, WriterSettings
+
+COMMIT_S = 30.0
+"""How long a clean stop waits for what was produced to be committed: the object store may be down for ever."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceSettings:
+    """How WAL objects are packed, and how many of them are uploaded at once."""
+
+    writer: WriterSettings
+    upload_parallelism: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig, *, requests_are_billed: bool) -> ProduceSettings:
+        """The settings of a broker, on an object store that bills requests or does not."""
+        return cls(
+            writer=WriterSettings(
+                commit_interval_ms=config.diskless_append_commit_interval_ms,
+                linger_ms=config.append_linger_ms(requests_are_billed=requests_are_billed),
+                buffer_max_bytes=config.diskless_append_buffer_max_bytes,
+                inflight_max_bytes=config.diskless_append_inflight_max_bytes,
+                object_prefix=config.diskless_wal_object_prefix,
+            ),
+            upload_parallelism=config.diskless_append_upload_parallelism,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceNeighbours:
+    """What the produce path stands on.
+
+    Attributes:
+        objects: the store that objects are uploaded to, started by others.
+        coordinators: the Diskless coordinators by index, wherever they are led.
+        shard_of: which of them owns a partition.
+        on_uploaded: called with the key and the bytes of each object when it is stored.
+    """
+
+    node_id: int
+    objects: WalObjectStore
+    coordinators: Mapping[int, DisklessCoordinator]
+    shard_of: ShardOf
+    on_uploaded: Callable[[str, memoryview], None]
+    clock: Clock
+    metrics: Metrics
+
+
+class Produce:
+    """From valid batches to committed offsets. It needs no start.
+
+    Attributes:
+        writer: takes batches.
+    """
+
+    def __init__(self, settings: ProduceSettings, neighbours: ProduceNeighbours) -> None:
+        clock, metrics = neighbours.clock, neighbours.metrics
+        self._uploader = Uploader(neighbours.objects, settings.upload_parallelism, clock, metrics)
+        committer = Committer(
+            CommitterServices(
+                node_id=neighbours.node_id,
+                clock=clock,
+                metrics=metrics,
+                shards=neighbours.coordinators,
+                shard_of=neighbours.shard_of,
+            )
+        )
+        self.writer = WalWriter(
+            settings.writer, self._uploader, committer, clock, metrics, on_uploaded=neighbours.on_uploaded
+        )
+
+    @property
+    def failing(self) -> str | None:
+        """Why uploads fail now; see `Uploader.failing`."""
+        return self._uploader.failing
+
+    async def stop(self) -> None:
+        """Commit what is under way. What takes too long is given up; its producers have no answer and send it again."""
+        try:
+            async with asyncio.timeout(COMMIT_S):
+                await self.writer.drain()
+        except TimeoutError:
+            _log.warning("what could not be stored in time is given up: its producers have no answer and send it again")
+            self.writer.abort()
