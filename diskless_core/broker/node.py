@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from diskless_core.background import for_ever
 from diskless_core.broker.contexts import plugin_contexts, shard_snapshots, snapshot_prefix
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.dispatch import ApiDispatcher
@@ -20,7 +21,7 @@ from diskless_core.broker.part_settings import quota_window, retention_rules, sn
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Endpoint, Services
 from diskless_core.broker.shard_watch import ShardWatch
-from diskless_core.broker.tiered_storage import NodeParts, TieredStorage, start_tiered_storage
+from diskless_core.broker.tiering_backends import tiering_backends
 from diskless_core.clock import Clock, uuid_text
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
@@ -46,10 +47,11 @@ from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.read_ahead import ReadAhead
+from diskless_core.fetch.segments import SegmentFetcher
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, ScanReport
 from diskless_core.files.retention_worker import RetentionSchedule
-from diskless_core.files.service import FileMaintenance, for_ever
+from diskless_core.files.service import FileMaintenance
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.metrics import Metrics
@@ -67,6 +69,7 @@ from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.writer import WalWriter
 from diskless_core.quotas.managers import QuotaManagers
+from diskless_core.tiering.part import CompactionForbiddenError, Tiering, TieringNeighbours
 
 COMMIT_S = 30.0
 """How long a clean shutdown waits for what was produced to be committed: the object store may be down for ever."""
@@ -95,7 +98,7 @@ class Node:
         self._is_serving = False
         self._uploader: Uploader | None = None
         self._orphans: OrphanScanner | None = None
-        self._tiered: TieredStorage | None = None
+        self._tiering: Tiering | None = None
 
     async def start(self) -> None:
         """Start everything, the listeners last.
@@ -133,15 +136,15 @@ class Node:
             raise CoordinatorLoadingError("the broker is starting or stopping")
         return await self._orphans.scan(dry_run=dry_run)
 
-    def tiered_storage(self) -> TieredStorage:
+    def tiered_storage(self) -> Tiering:
         """Compaction, and what is known of segments.
 
         Raises:
             CoordinatorLoadingError: the broker is starting or stopping.
         """
-        if self._tiered is None or not self._is_serving:
+        if self._tiering is None or not self._is_serving:
             raise CoordinatorLoadingError("the broker is starting or stopping")
-        return self._tiered
+        return self._tiering
 
     # --- starting ------------------------------------------------------------------------------------------------
 
@@ -233,8 +236,11 @@ class Node:
         read_ahead = ReadAhead(reader, config.diskless_fetch_cache_max_bytes // _READ_AHEAD_PART)
         self._stack.push_async_callback(read_ahead.stop)
         purgatory, positions = Purgatory(), OffsetRangeCheck(topics.coordinator_of)
-        tiered = await self._start_tiered_storage(cluster_id, coordinators, objects, topics, reader, positions)
-        lookup = OffsetLookup(reader, tiered.reads.times, tiered.is_tiered)
+        tiering = await self._start_tiering(cluster_id, coordinators, objects, topics)
+        lookup = OffsetLookup(reader, tiering.times, tiering.is_tiered)
+        segments = SegmentFetcher(
+            tiering.reader, reader, positions, max_wait_ms=config.remote_fetch_max_wait_ms, metrics=metrics
+        )
         for shard in coordinators.diskless.values():
             shard.on_commit(purgatory.wake)
             shard.find_offsets_with(lookup.list)
@@ -273,9 +279,7 @@ class Node:
             quotas=quotas,
             producer_ids=ProducerIds(coordinators.cluster, config.node_id),
             writer=writer,
-            fetcher=Fetcher(
-                topics.replica_of, positions, reader, read_ahead, purgatory, clock, metrics, tiered.reads.fetcher
-            ),
+            fetcher=Fetcher(topics.replica_of, positions, reader, read_ahead, purgatory, clock, metrics, segments),
             groups=groups,
             endpoints=self.endpoints,
             purgatory=purgatory,
@@ -324,32 +328,29 @@ class Node:
         )
         self._run_until_stopped(orphans.run, "orphan scan")
 
-    async def _start_tiered_storage(
-        self,
-        cluster_id: str,
-        coordinators: Coordinators,
-        objects: WalObjectStore,
-        topics: Topics,
-        reader: ObjectReader,
-        positions: OffsetRangeCheck,
-    ) -> TieredStorage:
-        parts = NodeParts(
-            loaded=self._loaded,
-            plugins=self._plugins,
-            context=self._context,
+    async def _start_tiering(
+        self, cluster_id: str, coordinators: Coordinators, objects: WalObjectStore, topics: Topics
+    ) -> Tiering:
+        config, clock = self.config, self._clock
+        neighbours = TieringNeighbours(
+            node_id=config.node_id,
             cluster_id=cluster_id,
-            coordinators=coordinators,
+            cluster=coordinators.cluster,
+            shards=coordinators.diskless,
+            log=coordinators.log,
             topics=topics,
-            objects=objects,
-            reader=reader,
-            positions=positions,
-            clock=self._clock,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            clock=clock,
             metrics=self.metrics,
         )
-        tiered = self._tiered = await start_tiered_storage(parts, self._stack)
-        for name, loop in tiered.loops.items():
-            self._run_until_stopped(loop, name)
-        return tiered
+        backends = tiering_backends(self._loaded, self._plugins, self._context, objects, clock)
+        try:
+            tiering = self._tiering = Tiering.build(config, backends, neighbours)
+        except CompactionForbiddenError as error:
+            raise StartError(str(error)) from None
+        self._stack.push_async_callback(tiering.stop)
+        await tiering.start()
+        return tiering
 
     # --- serving -------------------------------------------------------------------------------------------------
 

@@ -6,17 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
-import structlog
-
+from diskless_core.background import for_ever
 from diskless_core.files.deletion import DeletionServices, FileDeleter
 from diskless_core.files.retention_worker import RetentionSchedule, RetentionWorker, RulesOf
 from diskless_core.files.trimmer import Trimmer
-
-RESTART_S = 10.0
-
-_log = structlog.get_logger(__name__)
 
 
 class FileMaintenance:
@@ -43,13 +37,3 @@ class FileMaintenance:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(deleter.stop() for deleter in self.deleters))
-
-
-async def for_ever(loop: Callable[[], Awaitable[None]]) -> None:
-    """Run a loop; a defect in it is told, and must not end the work of a broker that runs for months."""
-    while True:
-        try:
-            await loop()
-        except Exception:
-            _log.error("a defect of the broker: background work is begun again", exc_info=True)
-        await asyncio.sleep(RESTART_S)
