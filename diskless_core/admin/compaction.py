@@ -15,8 +15,9 @@ from diskless_core.admin.errors import answer_with, error_answer
 from diskless_core.admin.models import ErrorAnswer
 from diskless_core.admin.sources import PluginSource
 from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
-from diskless_core.tiering.compaction import CompactionRequest, Compactor, UnknownTopicError
+from diskless_core.tiering.compaction import CompactionRequest, Compactor
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment, TopicReport
+from diskless_core.tiering.topics import UnknownTopicError
 
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer}, 503: {"model": ErrorAnswer}}
 

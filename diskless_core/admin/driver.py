@@ -18,12 +18,12 @@ from diskless_core.admin.driver_steps import rendered, take
 from diskless_core.admin.errors import answer_with
 from diskless_core.admin.models import ErrorAnswer
 from diskless_core.tiering.compaction import Compactor, UnknownJobError
-from diskless_core.tiering.lent_job import JobNotRunningError
+from diskless_core.tiering.external_job import JobNotRunningError
 
 _ERRORS: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for code in (404, 409)}
 
 
-class LendBody(CompactionBody):
+class ExternalJobBody(CompactionBody):
     """What is to be compacted by the engine of this name, which is the driver's.
 
     The same driver gets the same job, also when that has ended.
@@ -39,30 +39,30 @@ def add_driver(app: FastAPI, compactor: Callable[[], Compactor]) -> None:
     app.add_exception_handler(JobNotRunningError, answer_with(status.HTTP_409_CONFLICT))
 
     @app.post("/compaction/driver", responses=_ERRORS)
-    async def lend(body: LendBody) -> CompactionAnswer:
+    async def begin(body: ExternalJobBody) -> CompactionAnswer:
         """Begin a compaction whose engine is the driver's. It waits for its turn, `state` says so."""
-        return CompactionAnswer.of(compactor().lend(body.request(), body.engine, body.driver))
+        return CompactionAnswer.of(compactor().begin_external(body.request(), body.engine, body.driver))
 
     @app.get("/compaction/{job_id}/driver", responses=_ERRORS)
     async def describe(job_id: str) -> JobAnswer:
         """What there is to do, once the job runs."""
-        lent = compactor().lent(job_id)
-        return JobAnswer.of(lent.running(), lent.session_timeout_ms)
+        job = compactor().external(job_id)
+        return JobAnswer.of(job.running(), job.session_timeout_ms)
 
     @app.post("/compaction/{job_id}/driver/progress", responses=_ERRORS)
     async def progress(job_id: str, body: ProgressBody) -> CompactionAnswer:
         """Say that the driver lives, and how far it is."""
-        lent = compactor().lent(job_id)
-        lent.heard(body.bytes_copied)
-        return CompactionAnswer.of(lent.report)
+        job = compactor().external(job_id)
+        job.heard(body.bytes_copied)
+        return CompactionAnswer.of(job.report)
 
     @app.post("/compaction/{job_id}/driver/end", responses=_ERRORS)
     async def end(job_id: str, body: EndBody) -> CompactionAnswer:
         """Say that the engine has ended. The job ends when what it left is cleared away."""
-        return CompactionAnswer.of(compactor().end_lent(job_id, body.bytes_copied, body.failure))
+        return CompactionAnswer.of(compactor().end_external(job_id, body.bytes_copied, body.failure))
 
     @app.post("/compaction/{job_id}/driver/steps", response_model=StepsAnswer, responses=_ERRORS)
     async def steps(job_id: str, body: StepsBody) -> Response:
         """Take steps, all at once, and answer when the last one is done."""
-        taken = await take(compactor().lent(job_id), body.steps)
+        taken = await take(compactor().external(job_id), body.steps)
         return Response(await asyncio.to_thread(rendered, taken), media_type="application/json")

@@ -1,4 +1,4 @@
-"""What the broker and the driver of a compaction that it has lent say to each other, as JSON."""
+"""What the broker and the driver of an external compaction job say to each other, as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from diskless_core.log import producer_snapshot
 from diskless_core.plugin.segment_compaction import CompactionJob, SegmentPlan, range_rows, ranges_of
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.tiering.lent_job import Portion
+from diskless_core.tiering.external_job import Portion
 
 STEPS_IN_REQUEST = 256
 """Steps that a driver may ask for at once."""

@@ -22,7 +22,7 @@ from diskless_core.admin.driver_models import (
     StepsAnswer,
 )
 from diskless_core.plugin.segment_compaction import SegmentCompactionError
-from diskless_core.tiering.lent_job import JobNotRunningError, LentJob, Portion, UnknownStepError
+from diskless_core.tiering.external_job import ExternalJob, JobNotRunningError, Portion, UnknownStepError
 
 ANSWER_RANGES = 50_000
 """Ranges after which a request gets no more plans: some 8 MB of JSON."""
@@ -33,21 +33,21 @@ PLANS_AT_ONCE = 8
 Taken = Portion | StepAnswer | BaseException | None
 
 
-async def take(lent: LentJob, steps: Sequence[Step]) -> Sequence[Taken]:
+async def take(job: ExternalJob, steps: Sequence[Step]) -> Sequence[Taken]:
     """Take steps of a job, all at once.
 
     Returns:
         What came of each, in their order; None for a plan that has to be asked for again. The first step is taken.
     """
-    room = _Room(lent)
+    room = _Room(job)
     return await asyncio.gather(*map(room.take, steps), return_exceptions=True)
 
 
 class _Room:
     """The room for plans in the answer to one request."""
 
-    def __init__(self, lent: LentJob) -> None:
-        self._lent = lent
+    def __init__(self, job: ExternalJob) -> None:
+        self._job = job
         self._planning = asyncio.Semaphore(PLANS_AT_ONCE)
         self._ranges = 0
 
@@ -56,18 +56,18 @@ class _Room:
             case SegmentsStep():
                 return await self._plan(step)
             case BeginStep():
-                return BeginAnswer.of(await self._lent.begin(step.partition, step.start_offset, step.token))
+                return BeginAnswer.of(await self._job.begin(step.partition, step.start_offset, step.token))
             case FinishStep():
-                return FinishAnswer(taken=await self._lent.finish(step.segment_id, step.custom_metadata))
+                return FinishAnswer(taken=await self._job.finish(step.segment_id, step.custom_metadata))
             case AbandonStep():
-                await self._lent.abandon(step.segment_id)
+                await self._job.abandon(step.segment_id)
                 return AbandonAnswer()
 
     async def _plan(self, step: SegmentsStep) -> Portion | None:
         async with self._planning:
             if self._ranges >= ANSWER_RANGES:
                 return None
-            portion = await self._lent.segments(step.partition, step.number)
+            portion = await self._job.segments(step.partition, step.number)
             self._ranges += portion.ranges
             return portion
 

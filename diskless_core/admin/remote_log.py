@@ -14,7 +14,7 @@ from diskless_core.admin.errors import error_answer
 from diskless_core.admin.models import ErrorAnswer, RemoteSegment
 from diskless_core.admin.sources import RemoteLogSource
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
-from diskless_core.tiering.adoption import AdoptionError
+from diskless_core.tiering.segment_admin import AdoptionError
 
 _SEGMENTS = TypeAdapter(list[RemoteSegment])
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer}}

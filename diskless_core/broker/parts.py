@@ -24,7 +24,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.shard import ShardServices
-from diskless_core.coordinator.snapshotter import Snapshotter, SnapshotRules
+from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.clients import CoordinatorClients
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.operations import CommitRules

@@ -86,10 +86,10 @@ def compact(
                 if here or master:
                     # it brings the server's parts, which other ways of this command do without
                     from diskless_core.cli.compaction_driver import Driver, DriverBackends
-                    from diskless_core.cli.lent_job_client import LentJobClient
+                    from diskless_core.cli.external_job_client import ExternalJobClient
 
                     backends = DriverBackends.for_engine(config, override, engine=engine, master=master)
-                    driver = Driver(backends, LentJobClient(broker), show)
+                    driver = Driver(backends, ExternalJobClient(broker), show)
                     job_id = run(driver.drive(topic or None, everything=everything))
                 else:
                     body = {"topics": topic or [], "all": all_topics, "engine": engine, "everything": everything}

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Self
 
 from diskless_core.admin.compaction import CompactionAnswer
-from diskless_core.admin.driver import LendBody
-from diskless_core.broker.compaction import backend_sources, compaction_obstacle
+from diskless_core.admin.driver import ExternalJobBody
+from diskless_core.broker.tiering_backends import backend_sources
 from diskless_core.cli.admin_client import AdminClientError
 from diskless_core.cli.common import fail, load_or_exit
 from diskless_core.cli.compaction_progress import Show
-from diskless_core.cli.lent_job_client import LentJobClient
+from diskless_core.cli.external_job_client import ExternalJobClient
 from diskless_core.cli.remote_job import RemoteJob
 from diskless_core.cli.remote_storages import RemoteStorages
 from diskless_core.clock import uuid_text
@@ -25,6 +25,7 @@ from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_building.backends import ObjectsToRead, RetryingRemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.tiering.compaction import compaction_obstacle
 from diskless_core.tiering.report import JobState
 
 SIGN_INTERVAL_S = 0.5
@@ -92,7 +93,7 @@ class DriverBackends(RemoteStorages):
 class Driver:
     """Drives one job of a broker. It closes the client."""
 
-    def __init__(self, backends: DriverBackends, client: LentJobClient, show: Show) -> None:
+    def __init__(self, backends: DriverBackends, client: ExternalJobClient, show: Show) -> None:
         self._backends = backends
         self._client = client
         self._show = show
@@ -132,7 +133,7 @@ class Driver:
                 loop.remove_signal_handler(number)
 
     async def _drive(self, topics: Sequence[str] | None, *, everything: bool) -> str:
-        body = LendBody(
+        body = ExternalJobBody(
             topics=list(topics or ()),
             all=topics is None,
             everything=everything,
@@ -160,7 +161,7 @@ class Driver:
                     await self._end(begun.id, failure)
         return begun.id
 
-    async def _begin(self, body: LendBody) -> CompactionAnswer:
+    async def _begin(self, body: ExternalJobBody) -> CompactionAnswer:
         """Begin a job. Who is interrupted meanwhile has ended it."""
         beginning = asyncio.create_task(self._client.begin(body), name="beginning")
         try:

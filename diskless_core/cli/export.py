@@ -17,8 +17,8 @@ from diskless_core.cli.remote_storages import RemoteStorages
 from diskless_core.cli.tiering_client import TieringClient
 from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.remote_storage import RemoteStorageError
-from diskless_core.tiering.kafka_export import ExportError, Step
-from diskless_core.tiering.segment_copy import SegmentDamagedError
+from diskless_core.tiering.migration.kafka_export import ExportError, Step
+from diskless_core.tiering.migration.segment_copy import SegmentDamagedError
 
 app = typer.Typer(help="Hand topics over to another system.", no_args_is_help=True, add_completion=False)
 

@@ -19,7 +19,7 @@ from diskless_core.cli.export import (
 from diskless_core.cli.kafka_importer import Importer, PartitionReport
 from diskless_core.cli.remote_storages import RemoteStorages
 from diskless_core.cli.tiering_client import TieringClient
-from diskless_core.tiering.kafka_import import TopicImportError
+from diskless_core.tiering.migration.kafka_import import TopicImportError
 
 app = typer.Typer(help="Take over topics of another system.", no_args_is_help=True, add_completion=False)
 

@@ -17,9 +17,9 @@ from diskless_core.clock import uuid_text
 from diskless_core.log import producer_snapshot
 from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError, RemoteStorage
 from diskless_core.remote_log.metadata import RemoteLogMetadataEvent, RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.tiering import kafka_export
-from diskless_core.tiering.kafka_export import ExportError, SourcePartition, Step, TargetPartition
-from diskless_core.tiering.segment_copy import SegmentCopy, ensure_copied
+from diskless_core.tiering.migration import kafka_export
+from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition, Step, TargetPartition
+from diskless_core.tiering.migration.segment_copy import SegmentCopy, ensure_copied
 
 _NO_BROKER = -1
 

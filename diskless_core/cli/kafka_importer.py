@@ -15,9 +15,9 @@ from diskless_core.log import leader_epochs
 from diskless_core.log.leader_epochs import CorruptCheckpointError
 from diskless_core.plugin.remote_storage import IndexType, RemoteStorage
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.tiering import coverage, kafka_import
-from diskless_core.tiering.kafka_import import TopicImportError
-from diskless_core.tiering.segment_copy import SegmentCopy, copy_segment
+from diskless_core.tiering.migration import coverage, kafka_import
+from diskless_core.tiering.migration.kafka_import import TopicImportError
+from diskless_core.tiering.migration.segment_copy import SegmentCopy, copy_segment
 
 
 class ImportTarget(Protocol):

@@ -14,7 +14,7 @@ from diskless_core.clock import uuid_text
 from diskless_core.log import offset_checkpoint
 from diskless_core.log.leader_epochs import CorruptCheckpointError
 from diskless_core.remote_log.metadata import TopicIdPartition
-from diskless_core.tiering import kafka_export
+from diskless_core.tiering.migration import kafka_export
 
 _LOCK = ".lock"
 

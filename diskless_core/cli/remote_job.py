@@ -21,7 +21,7 @@ from diskless_core.admin.driver_models import (
     StepAnswer,
 )
 from diskless_core.cli.admin_client import AdminClientError, RefusedError
-from diskless_core.cli.lent_job_client import LentJobClient
+from diskless_core.cli.external_job_client import ExternalJobClient
 from diskless_core.clock import Clock, uuid_text
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.remote_storage import RemoteStorage
@@ -39,7 +39,7 @@ class RemoteJob(CompactionJob):
         self,
         job_id: str,
         described: JobAnswer,
-        client: LentJobClient,
+        client: ExternalJobClient,
         clock: Clock,
         *,
         objects: WalObjectStore,

@@ -13,8 +13,7 @@ from diskless_core.cluster import tiering_configs
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings, topic_defaults
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.snapshot.layouts import read_layouts
-from diskless_core.tiering.layout_planning import plan_layout
-from diskless_core.tiering.planning import SegmentRules
+from diskless_core.tiering.planning import SegmentRules, plan_layout
 from diskless_core.tiering.report import PlannedSegment
 
 

@@ -1,4 +1,4 @@
-"""Gathers the steps of a lent compaction job into few requests."""
+"""Gathers the steps of an external compaction job into few requests."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from diskless_core.cli.kafka_cluster import KafkaCluster, KafkaClusterError, Top
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import WILDCARD_HOSTS
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from diskless_core.tiering import coverage
-from diskless_core.tiering.coverage import GapError
-from diskless_core.tiering.kafka_export import ExportError, SourcePartition
+from diskless_core.tiering.migration import coverage
+from diskless_core.tiering.migration.coverage import GapError
+from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition
 from diskless_core.tiering.report import JobState
 
 _POLL_S = 0.5

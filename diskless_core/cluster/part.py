@@ -42,9 +42,7 @@ class Cluster:
     def __init__(self, settings: BrokerSettings, neighbours: ClusterNeighbours) -> None:
         shard = neighbours.shard
         self.configs = Configs(shard, settings)
-        self.topics = Topics(
-            shard, neighbours.replicas, neighbours.coordinators, self.configs, neighbours.clock
-        )
+        self.topics = Topics(shard, neighbours.replicas, neighbours.coordinators, self.configs, neighbours.clock)
         self.client_quotas = ClientQuotas(shard, neighbours.apply_quotas)
         self.producer_ids = ProducerIds(shard, neighbours.node_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diskless_core.cluster.topic_configs import COPY_DISABLE, FOLLOWS_RETENTION, STORAGE_ENABLE, InvalidTopicConfigError
-from diskless_core.tiering.planning import OFF, SegmentRules
+from diskless_core.tiering.planning import OFF, SegmentRules, TopicTiering
 
 _KEEP_FOR_EVER = -1
 
@@ -56,6 +56,11 @@ def _check_local_retention(configs: Mapping[str, str], local_name: str, name: st
         raise InvalidTopicConfigError(f"{prefix}Value must not be -1 as {name} value is set as {total}.")
     if local > total:
         raise InvalidTopicConfigError(f"{prefix}Value must not be more than {name} property value: {total}")
+
+
+def topic_tiering(topic: str, configs: Mapping[str, str]) -> TopicTiering:
+    """What follows for tiered storage from all settings of a topic."""
+    return TopicTiering(topic=topic, rules=segment_rules(configs), is_tiered=is_tiered(configs))
 
 
 def segment_rules(configs: Mapping[str, str]) -> SegmentRules:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.cluster import operations, topic_configs
+from diskless_core.cluster import operations, tiering_configs, topic_configs
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
@@ -27,6 +27,7 @@ from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.produce.validation import TopicRules
+from diskless_core.tiering.planning import TopicTiering
 
 REPAIR_INTERVAL_S = 0.5
 
@@ -134,6 +135,11 @@ class Topics:
         """Who decides about a partition, for changes and strict reads."""
         shard = self.shard_of(partition)
         return self._coordinators.get(shard) if shard is not None else None
+
+    def tiering_of(self, partition: PartitionKey) -> TopicTiering | None:
+        """What a partition's topic says of its segments; None when there is no such topic."""
+        info = self.by_id(uuid.UUID(bytes=partition.topic_id))
+        return tiering_configs.topic_tiering(info.name, info.effective_configs) if info is not None else None
 
     def _load(self, topic_id: bytes) -> TopicInfo | None:
         state = self._cluster.state

@@ -18,7 +18,7 @@ from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
 from diskless_core.tiering.remote_reads import ReaderBusyError
-from diskless_core.tiering.time_lookup import SegmentTimes
+from diskless_core.tiering.segment_times import SegmentTimes
 
 
 def _never(_: PartitionKey) -> bool:

@@ -23,7 +23,7 @@ from diskless_core.fetch.segments import SegmentFetcher
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.segment_reader import SegmentReader
-from diskless_core.tiering.time_lookup import SegmentTimes
+from diskless_core.tiering.segment_times import SegmentTimes
 
 _READ_AHEAD_PART = 4  # of the cache: what is read ahead has to stay there until it is wanted
 

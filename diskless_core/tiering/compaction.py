@@ -17,15 +17,17 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import TOPICS
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
+from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import TopicIdPartition
-from diskless_core.tiering.copies import Copies, CopyServices, key_of
+from diskless_core.tiering.copies import Copies, SegmentServices
+from diskless_core.tiering.external_job import ExternalJob, JobNotRunningError
 from diskless_core.tiering.job import PartitionWork, TieringJob, planned
-from diskless_core.tiering.lent_job import JobNotRunningError, LentJob
-from diskless_core.tiering.planning import NotDue, Pause, SegmentRules
+from diskless_core.tiering.planning import NotDue, Pause, TopicTiering
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
 from diskless_core.tiering.retrying import MeteredObjects, MeteredRemoteStorage
+from diskless_core.tiering.topics import UnknownTopicError, key_of
 
 REPORTS = 50
 """Reports of jobs that are kept, besides those of more that have not ended."""
@@ -37,28 +39,21 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTiering:
-    """What a topic says of its segments; `is_tiered` is whether they are made without being asked for."""
-
-    topic: str
-    rules: SegmentRules
-    is_tiered: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionServices:
     """What compactions need.
 
     Attributes:
+        copies: the node's, on `segments`.
         backends: what makes `objects` and the remote storage in other processes.
         topic_of: what holds for a partition, which is the same for all of its topic; None where that is gone.
         require_allowed: raises PluginError where nothing may be compacted.
         engine_of: the engine of a name, None for the one that is configured, with its name. Raises PluginError, also
             where nothing may be compacted.
-        driver_session_timeout_ms: see `LentJob`.
+        driver_session_timeout_ms: see `ExternalJob`.
     """
 
-    copies: CopyServices
+    segments: SegmentServices
+    copies: Copies
     objects: WalObjectStore
     backends: BackendSources
     topic_of: Callable[[PartitionKey], TopicTiering | None]
@@ -84,12 +79,22 @@ class CompactionRequest:
     everything: bool = False
 
 
-class UnknownTopicError(Exception):
-    """There is no topic of that name."""
-
-
 class UnknownJobError(Exception):
     """There is no such job, or none any more."""
+
+
+def compaction_obstacle(objects: WalObjectStore, remote_storage: RemoteStorage) -> str | None:
+    """Why nothing may be compacted: records would be less safe than they are. None if they would not."""
+    if remote_storage.is_process_local and not objects.is_process_local:
+        place = "the memory of this process, where they are lost when it ends"
+    elif remote_storage.is_node_local and not objects.is_node_local:
+        place = "the disk of this broker, where they are lost with it"
+    else:
+        return None
+    return (
+        f"a compaction would move records out of the WAL object store to {place} and other brokers cannot read them: "
+        "set remote_storage to a place that all brokers share, such as remote_storage.fsspec.url=s3://bucket/prefix"
+    )
 
 
 class Compactor:
@@ -97,10 +102,10 @@ class Compactor:
 
     def __init__(self, services: CompactionServices) -> None:
         self._services = services
-        self._copies = Copies(services.copies)
+        self._copies = services.copies
         self._turn = asyncio.Lock()
         self._reports: dict[str, JobReport] = {}
-        self._lent: dict[str, LentJob] = {}
+        self._external: dict[str, ExternalJob] = {}
         self._waits: dict[PartitionKey, NotDue | Pause] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -125,8 +130,8 @@ class Compactor:
         self._begin(request, report, engine)
         return report
 
-    def lend(self, request: CompactionRequest, engine: str, driver: str) -> JobReport:
-        """Begin a job whose engine, of this name, is another process's; see `lent`.
+    def begin_external(self, request: CompactionRequest, engine: str, driver: str) -> JobReport:
+        """Begin a job whose engine, of this name, is another process's; see `external`.
 
         Args:
             driver: an id that the driver has drawn. Again, it gets the same job, although that may have ended.
@@ -142,34 +147,36 @@ class Compactor:
         self._services.require_allowed()
         report = self._new_report(engine, driver)
         timeout_ms = self._services.driver_session_timeout_ms
-        self._lent[report.id] = lent = LentJob(report, self._services.copies.clock, session_timeout_ms=timeout_ms)
-        self._begin(request, report, lent).add_done_callback(lambda _: self._lent.pop(report.id))
+        self._external[report.id] = job = ExternalJob(
+            report, self._services.segments.clock, session_timeout_ms=timeout_ms
+        )
+        self._begin(request, report, job).add_done_callback(lambda _: self._external.pop(report.id))
         return report
 
-    def lent(self, job_id: str) -> LentJob:
-        """A job that was lent, for its driver.
+    def external(self, job_id: str) -> ExternalJob:
+        """The external job of this id, for its driver.
 
         Raises:
             UnknownJobError: there is none.
             JobNotRunningError: it has ended.
         """
-        report = self._lent_report(job_id)
-        if job_id not in self._lent:
+        report = self._external_report(job_id)
+        if job_id not in self._external:
             raise JobNotRunningError("; ".join(["the compaction has ended", *report.failures]))
-        return self._lent[job_id]
+        return self._external[job_id]
 
-    def end_lent(self, job_id: str, bytes_copied: int, failure: str | None) -> JobReport:
-        """See `LentJob.end`.
+    def end_external(self, job_id: str, bytes_copied: int, failure: str | None) -> JobReport:
+        """See `ExternalJob.end`.
 
         Raises:
             UnknownJobError: there is no such job.
         """
-        report = self._lent_report(job_id)
-        if job_id in self._lent:
-            self._lent[job_id].end(bytes_copied, failure)
+        report = self._external_report(job_id)
+        if job_id in self._external:
+            self._external[job_id].end(bytes_copied, failure)
         return report
 
-    def _lent_report(self, job_id: str) -> JobReport:
+    def _external_report(self, job_id: str) -> JobReport:
         report = self._reports.get(job_id)
         if report is None:
             raise UnknownJobError(f"there is no compaction {job_id}: the broker may have been started anew")
@@ -199,7 +206,7 @@ class Compactor:
             CoordinatorError, CoordinatorStoreError: a shard did not answer.
         """
         self._require_topics(request)
-        now_ms = self._services.copies.clock.now_ms()
+        now_ms = self._services.segments.clock.now_ms()
         works, _ = await self._works(request)
         for work in works:
             async with aclosing(planned(work, now_ms)) as segments:
@@ -218,6 +225,18 @@ class Compactor:
                 self._end(report, [str(error)])
 
     # --- periodic ------------------------------------------------------------------------------------------------
+
+    async def run(self, interval_ms: int) -> None:
+        """Compact what is due for ever (KIP-405, `remote.log.manager.task.interval.ms`), first after one interval.
+
+        A partition that has nothing new to compact costs no I/O.
+        """
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await self.compact_due()
+            except (CoordinatorError, CoordinatorStoreError) as error:
+                _log.warning("compaction is put off", error=str(error))
 
     async def compact_due(self) -> JobReport | None:
         """Compact what is due of the topics that are tiered; None when nothing is, or a job is under way.
@@ -240,7 +259,7 @@ class Compactor:
 
     async def _due(self) -> Sequence[PartitionWork]:
         """What may be due of tiered topics. Their lag is told."""
-        now_ms, metrics = self._services.copies.clock.now_ms(), self._services.copies.metrics
+        now_ms, metrics = self._services.segments.clock.now_ms(), self._services.segments.metrics
         due, lag_bytes, lag_segments, waits, count = [], 0, 0, 0, 0
         for topic_id, partitions, topic, shard in self._topics():
             if not shard.leading:
@@ -272,7 +291,7 @@ class Compactor:
         for count, key in enumerate(list(self._waits), start=1):
             if count % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            shards = self._services.copies.shards.values()
+            shards = self._services.segments.shards.values()
             if not any(shard.leading and shard.head(key) is not None for shard in shards):
                 del self._waits[key]
 
@@ -281,7 +300,7 @@ class Compactor:
         key = key_of(work.partition)
         before = self._waits.pop(key, None)
         if work.has_failed:
-            self._waits[key] = Pause.after(None if work.swapped else before, self._services.copies.clock.now_ms())
+            self._waits[key] = Pause.after(None if work.swapped else before, self._services.segments.clock.now_ms())
         elif work.rest is not None:
             self._waits[key] = work.rest
 
@@ -289,7 +308,7 @@ class Compactor:
 
     def _topics(self) -> Iterable[tuple[bytes, Sequence[int], TopicTiering, DisklessShard]]:
         """Ids and partitions of the topics of this node's shards."""
-        for shard in list(self._services.copies.shards.values()):
+        for shard in list(self._services.segments.shards.values()):
             for (topic_id,), topic in shard.state.rows(TOPICS):
                 tiering = self._services.topic_of(PartitionKey(topic_id, topic.partitions[0]))
                 if tiering is not None:
@@ -303,7 +322,7 @@ class Compactor:
 
     async def _works(self, request: CompactionRequest) -> tuple[Sequence[PartitionWork], int]:
         """The partitions of a request that this node leads, with all that is committed by now; how many others do."""
-        shards = self._services.copies.shards.values()
+        shards = self._services.segments.shards.values()
         await asyncio.gather(*(shard.barrier() for shard in shards if shard.leading))
         works, skipped = list[PartitionWork](), 0
         for topic_id, partitions, topic, shard in self._topics():
@@ -318,7 +337,7 @@ class Compactor:
         return works, skipped
 
     async def _compact(self, works: Sequence[PartitionWork], report: JobReport, engine: SegmentCompaction) -> None:
-        services, copies = self._services, self._services.copies
+        services, segments = self._services, self._services.segments
         by_partition = {work.partition: work for work in works}
         for partition in by_partition:
             report.of(partition.topic).partitions += 1
@@ -327,12 +346,12 @@ class Compactor:
             by_partition,
             self._copies,
             report,
-            objects=MeteredObjects(services.objects, copies.retries, copies.metrics),
-            remote_storage=MeteredRemoteStorage(copies.remote_storage, copies.retries, copies.metrics),
+            objects=MeteredObjects(services.objects, segments.retries, segments.metrics),
+            remote_storage=MeteredRemoteStorage(segments.remote_storage, segments.retries, segments.metrics),
             backends=services.backends,
             parallel_partitions=services.parallel_partitions,
             producer_id_expiration_ms=services.producer_id_expiration_ms,
-            now_ms=copies.clock.now_ms(),
+            now_ms=segments.clock.now_ms(),
         )
         failures: list[str] = []
         try:
@@ -365,14 +384,14 @@ class Compactor:
         return failures
 
     def _new_report(self, engine: str, driver: str | None = None) -> JobReport:
-        clock = self._services.copies.clock
+        clock = self._services.segments.clock
         return JobReport(id=uuid_text(clock.new_uuid()), engine=engine, driver=driver, begun_at_ms=clock.now_ms())
 
     def _end(self, report: JobReport, failures: Sequence[str]) -> None:
         report.failures += failures
         report.state = JobState.FAILED if report.failures else JobState.FINISHED
-        report.ended_at_ms = self._services.copies.clock.now_ms()
-        metrics = self._services.copies.metrics
+        report.ended_at_ms = self._services.segments.clock.now_ms()
+        metrics = self._services.segments.metrics
         if report.segments or report.failures:
             metrics.compaction_jobs.labels(report.state).inc()
             _log.info(

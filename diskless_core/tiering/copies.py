@@ -1,7 +1,7 @@
 """The life of a segment's copy: noted, copied, noted as complete, taken by the coordinator; or removed.
 
 (KIP-405, RemoteLogSegmentState.) Whatever ends this in between, nothing is lost: a copy counts from the moment when the
-coordinator takes it, which is when it forgets the batches. What is left lying, `clear` finds.
+coordinator takes it, which is when it forgets the batches. `clear` finds what was left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
@@ -26,8 +25,10 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.remote_log.tiered import TieredSegment
-from diskless_core.tiering.leftovers import GRACE_MS, PartitionBounds, fits, leftovers
+from diskless_core.tiering import removal_rules
+from diskless_core.tiering.removal_rules import PartitionBounds, fits, leftovers
 from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.topics import key_of
 
 _EPOCH = 0
 
@@ -35,8 +36,8 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyServices:
-    """What the life of copies needs. `shards` are those of this node."""
+class SegmentServices:
+    """What the parts need that make segments and remove them. `shards` are those with a replica on this node."""
 
     node_id: int
     clock: Clock
@@ -46,18 +47,32 @@ class CopyServices:
     retries: Retries
     metrics: Metrics
 
-
-def key_of(partition: TopicIdPartition) -> PartitionKey:
-    """A partition as the coordinators know it."""
-    return PartitionKey(partition.topic_id.bytes, partition.partition)
+    def update_of(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, custom_metadata: bytes | None = None
+    ) -> RemoteLogSegmentMetadataUpdate:
+        """The event that lets a segment come into a state, now and by this node."""
+        return RemoteLogSegmentMetadataUpdate(
+            segment_id=metadata.segment_id,
+            event_timestamp_ms=self.clock.now_ms(),
+            state=state,
+            broker_id=self.node_id,
+            custom_metadata=custom_metadata,
+        )
 
 
 class Copies:
-    """The copies that this node makes, and those that it finds."""
+    """The copies that this node makes, and those that it finds. A node has one."""
 
-    def __init__(self, services: CopyServices) -> None:
+    def __init__(self, services: SegmentServices) -> None:
         self._services = services
         self._living: set[RemoteLogSegmentId] = set()
+
+    def is_given_up(self, segment: RemoteLogSegmentMetadata) -> bool:
+        """Whether nobody works on an unfinished copy any more; see `removal_rules.is_given_up`."""
+        services = self._services
+        return removal_rules.is_given_up(
+            segment, node_id=services.node_id, living=self._living, now_ms=services.clock.now_ms()
+        )
 
     async def list(self, partition: TopicIdPartition) -> Sequence[RemoteLogSegmentMetadata]:
         """All that is known of a partition's segments.
@@ -148,7 +163,7 @@ class Copies:
                 local_start_offset=head.local_start_offset,
                 next_offset=head.next_offset,
             )
-            found = leftovers(segments, bounds, self._is_given_up)
+            found = leftovers(segments, bounds, self.is_given_up)
             for segment in found.remove:
                 if segment.segment_id not in tried:
                     tried.add(segment.segment_id)
@@ -188,13 +203,7 @@ class Copies:
     async def _note(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, custom_metadata: bytes | None = None
     ) -> None:
-        update = RemoteLogSegmentMetadataUpdate(
-            segment_id=metadata.segment_id,
-            event_timestamp_ms=self._services.clock.now_ms(),
-            state=state,
-            broker_id=self._services.node_id,
-            custom_metadata=custom_metadata,
-        )
+        update = self._services.update_of(metadata, state, custom_metadata)
         await self._services.retries.do(lambda: self._services.metadata.update(update))
 
     async def _remove_if_possible(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -218,11 +227,6 @@ class Copies:
         except IllegalTransitionError:
             return False
         return True
-
-    def _is_given_up(self, segment: RemoteLogSegmentMetadata) -> bool:
-        if segment.broker_id == self._services.node_id:
-            return segment.segment_id not in self._living
-        return self._services.clock.now_ms() - segment.event_timestamp_ms > GRACE_MS
 
 
 def _words(metadata: RemoteLogSegmentMetadata) -> dict[str, str | int]:

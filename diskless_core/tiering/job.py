@@ -24,9 +24,10 @@ from diskless_core.plugin.remote_storage import (
 from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.tiering.copies import Copies, key_of
+from diskless_core.tiering.copies import Copies
 from diskless_core.tiering.planning import NotDue, SegmentPlanner, SegmentRules, batch_range
 from diskless_core.tiering.report import JobReport
+from diskless_core.tiering.topics import key_of
 
 _log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard
@@ -26,9 +26,8 @@ from diskless_core.plugin.layout_codec import LayoutEncoder
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log import tiered
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from diskless_core.tiering.compaction import UnknownTopicError
-from diskless_core.tiering.copies import key_of
 from diskless_core.tiering.planning import batch_range
+from diskless_core.tiering.topics import TopicNames, UnknownTopicError, key_of
 
 BLOCK_BYTES = 1 << 16
 """So much of an answer is collected before it is sent."""
@@ -39,14 +38,6 @@ TOPICS_AT_ONCE = 500
 LOOK_S = 0.1
 LOOKS = 100
 """How often the metadata of segments is looked at: it can come later than the news that they were taken."""
-
-
-class TopicNames(Protocol):
-    """Which topics there are."""
-
-    def name_of(self, topic_id: uuid.UUID) -> str | None: ...
-
-    def id_of(self, name: str) -> uuid.UUID | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,14 @@ full, is made when it is old enough, or asked for. Memory goes by one segment, n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from diskless_core.diskless.commands import NO_TIMESTAMP, Run
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.log.segment_indexer import MAX_OFFSETS
+from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange, SegmentPlan
 from diskless_core.remote_log.metadata import TopicIdPartition
 
@@ -39,6 +41,15 @@ class SegmentRules:
     index_interval_bytes: int
     local_retention_ms: int = OFF
     local_retention_bytes: int = OFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTiering:
+    """What a topic says of its segments; `is_tiered` is whether they are made without being asked for."""
+
+    topic: str
+    rules: SegmentRules
+    is_tiered: bool
 
 
 class NotDue(NamedTuple):
@@ -191,6 +202,21 @@ class SegmentPlanner:
         self._start_offset = plan.end_offset + 1
         self._ranges, self._size_bytes, self._max_timestamp = [], 0, NO_TIMESTAMP
         return plan
+
+
+def plan_layout(
+    layout: PartitionLayout, rules: SegmentRules, now_ms: int, *, everything: bool = False
+) -> Iterator[SegmentPlan]:
+    """The segments of what lies in WAL objects, in order. With `everything`, the last one too if it is not full."""
+    start_offset = layout.segments[-1].end_offset + 1 if layout.segments else layout.start_offset
+    planner = SegmentPlanner(layout.partition, start_offset, rules)
+    for found in layout.ranges:
+        full = planner.add(found)
+        if full is not None:
+            yield full
+    last = planner.last(now_ms, everything=everything)
+    if last is not None:
+        yield last
 
 
 def _time_of(found: BatchRange) -> int:

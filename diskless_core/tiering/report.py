@@ -41,7 +41,7 @@ class JobReport:
         bytes_expected: what lies in WAL objects, as far as it is not known yet what of it makes segments.
         bytes_planned: of segments that were planned.
         bytes_copied: of these, what has been copied.
-        driver: the id of the process that the job is lent to; None for a job of the broker's own engine.
+        driver: the id of the process that runs the engine of an external job; None where the engine is the broker's.
         skipped: partitions that another broker has to compact, because it leads their coordinator.
         failures: what went wrong, a sentence each.
     """

@@ -33,8 +33,8 @@ from diskless_core.tiering.chunks import (
 )
 from diskless_core.tiering.index_cache import IndexCache, LoadedIndex
 from diskless_core.tiering.loading_cache import LoadingCache
-from diskless_core.tiering.partitions import topic_id_partition
 from diskless_core.tiering.remote_reads import ReaderBusyError, RemoteReads
+from diskless_core.tiering.topics import topic_id_partition
 
 REMEMBERED = 10_000
 """So many segments, so many readers and so many beginnings of chunks are known, the latest ones."""

@@ -19,6 +19,7 @@ from statistics import median, quantiles
 from crc32c import crc32c
 
 from diskless_core.clock import SystemClock
+from diskless_core.config.tiering import TieringConfig
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log.segment_indexer import SegmentIndexer
@@ -37,10 +38,9 @@ from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, StoredSegment
-from diskless_core.tiering.index_cache import IndexCache
-from diskless_core.tiering.remote_reads import RemoteReads
+from diskless_core.tiering.part import segment_reader
 from diskless_core.tiering.segment_reader import SegmentReader
-from diskless_core.tiering.time_lookup import SegmentTimes
+from diskless_core.tiering.segment_times import SegmentTimes
 from tests.support.shards import ShardNode
 
 MIB = 1 << 20
@@ -114,8 +114,8 @@ class Segment:
 
     def reader(self, cache_bytes: int) -> SegmentReader:
         """With empty caches."""
-        reads = RemoteReads(self.storage, at_once=10, max_waiting=100, metrics=Metrics())
-        return SegmentReader(self.metadata, reads, IndexCache(reads, 64 * MIB), cache_bytes)
+        settings = TieringConfig().model_copy(update={"diskless_segment_cache_max_bytes": cache_bytes})
+        return segment_reader(settings, self.storage, self.metadata, Metrics())
 
 
 async def measure(add: Add, *, size_mib: int = 256) -> None:

@@ -21,8 +21,8 @@ from diskless_core.cli.kafka_log_dir import LogDirError
 from diskless_core.cli.main import main
 from diskless_core.cli.remote_storages import RemoteStorages
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.tiering.kafka_export import REQUIRED_CONFIG, ExportError, SourcePartition, Step
-from diskless_core.tiering.kafka_import import TopicImportError
+from diskless_core.tiering.migration.kafka_export import REQUIRED_CONFIG, ExportError, SourcePartition, Step
+from diskless_core.tiering.migration.kafka_import import TopicImportError
 from tests.compat.clients import CODECS, Confluent, Got, Sent
 from tests.compat.kafka_tools import KafkaTools
 from tests.support.apache_kafka import TieredKafka, free_ports

@@ -70,6 +70,6 @@ async def test_a_broker_that_missed_what_the_log_forgot_goes_on_from_a_snapshot_
 
 def applied_offsets(cluster: Cluster, node_id: int) -> list[int]:
     """How far a broker is with each of its shards."""
-    coordinators = cluster.nodes[node_id]._coordinators
-    assert coordinators is not None
-    return [shard.next_offset for shard in coordinators.all()]
+    parts = cluster.nodes[node_id]._parts
+    assert parts is not None
+    return [shard.next_offset for shard in parts.coordinators.all()]

@@ -69,9 +69,9 @@ async def test_an_object_with_batches_for_two_coordinators_of_one_broker_is_one_
 
 
 def known_files(cluster: Cluster, shard: int) -> list[str]:
-    coordinators = cluster.nodes[2]._coordinators
-    assert coordinators is not None
-    replica = coordinators.diskless[shard]
+    parts = cluster.nodes[2]._parts
+    assert parts is not None
+    replica = parts.coordinators.diskless[shard]
     return [run.object_key for partition in replica.heads() for run in replica._recent.since(partition, 0) or ()]
 
 
@@ -155,8 +155,8 @@ def delete_records(wire: WireClient, partition: int, offset: int) -> tuple[int, 
 
 
 def topics(cluster: Cluster, node_id: int, shard: int) -> object:
-    coordinators = cluster.nodes[node_id]._coordinators
-    return coordinators.diskless[shard].topics() if coordinators is not None else None
+    parts = cluster.nodes[node_id]._parts
+    return parts.coordinators.diskless[shard].topics() if parts is not None else None
 
 
 # --- leadership moves -------------------------------------------------------------------------------------------------

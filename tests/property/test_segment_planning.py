@@ -13,8 +13,7 @@ from diskless_core.log.segment_indexer import MAX_OFFSETS
 from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.tiering.layout_planning import plan_layout
-from diskless_core.tiering.planning import OFF, SegmentPlanner, SegmentRules, batch_range
+from diskless_core.tiering.planning import OFF, SegmentPlanner, SegmentRules, batch_range, plan_layout
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
 NOW_MS = 10_000

@@ -27,9 +27,9 @@ from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQue
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.orphans import OrphanScanner, OrphanServices
+from diskless_core.files.part import FileMaintenance
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule
-from diskless_core.files.part import FileMaintenance
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
 from diskless_core.plugin.shard import ShardId, ShardKind

@@ -101,8 +101,8 @@ class Cluster:
 
     def leads(self, node_id: int, shard: int) -> bool:
         """Whether a node leads a Diskless shard, as far as it knows."""
-        coordinators = self.nodes[node_id]._coordinators
-        return coordinators is not None and coordinators.diskless[shard].shard.leading
+        parts = self.nodes[node_id]._parts
+        return parts is not None and parts.coordinators.diskless[shard].leading
 
     def break_connections(self, node_id: int) -> int:
         """Reset all connections that other brokers have to a node, whatever is under way. How many there were."""

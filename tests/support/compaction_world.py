@@ -15,10 +15,9 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log import leader_epochs, producer_snapshot
 from diskless_core.log.segment_indexer import SegmentIndexer
-from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError
 from diskless_core.plugin.remote_storage import IndexType
-from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction
+from diskless_core.plugin.segment_compaction import SegmentCompaction
 from diskless_core.protocol import record_batch
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
@@ -28,16 +27,15 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
-from diskless_core.tiering.compaction import CompactionRequest, CompactionServices, Compactor, TopicTiering
-from diskless_core.tiering.copies import CopyServices, key_of
-from diskless_core.tiering.planning import SegmentRules
+from diskless_core.tiering.compaction import CompactionRequest, Compactor
+from diskless_core.tiering.planning import SegmentRules, TopicTiering
 from diskless_core.tiering.report import JobReport
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.topics import key_of
 from diskless_tiering.config import InlineSettings
-from diskless_tiering.inline import InlineCompaction
 from tests.support.produce_path import ProducePath, batch_of
 from tests.support.produce_path import key_of as produced_key
 from tests.support.shards import TOPIC
+from tests.support.tiering_part import tiering_on
 
 RULES = SegmentRules(segment_bytes=400, segment_ms=2**62, index_interval_bytes=100)
 SESSION_TIMEOUT_MS = 60_000
@@ -96,34 +94,24 @@ class CompactionWorld:
         settings: InlineSettings | None = None,
     ) -> Compactor:
         """A node's compactor, as after a start of the node."""
-        path = self.path
-        context = PluginContext(node_id=node_id, data_dir=None, log_dir=None, clock=path.clock)  # type: ignore[arg-type]
-        chosen = engine or InlineCompaction(context, settings or InlineSettings())
-        retries = Retries(TieringConfig(), path.clock)
-        services = CopyServices(
-            node_id=node_id,
-            clock=path.clock,
-            shards={0: Stepped(self.shard, step, "tier")},  # type: ignore[dict-item]
-            metadata=Stepped(self.metadata, step, "add", "update", "list"),  # type: ignore[arg-type]
+        config = TieringConfig(
+            remote_log_manager_copier_thread_pool_size=parallel_partitions,
+            diskless_compaction_driver_session_timeout_ms=SESSION_TIMEOUT_MS,
+        )
+        tiering = tiering_on(
+            self.path,
+            config,
+            lambda: TopicTiering(topic="t", rules=self.rules, is_tiered=self.is_tiered),
             remote_storage=Stepped(self.remote, step, "copy", "delete", "fetch_index"),  # type: ignore[arg-type]
-            retries=retries,
-            metrics=path.metrics,
+            metadata=Stepped(self.metadata, step, "add", "update", "list"),  # type: ignore[arg-type]
+            objects=Stepped(self.path.objects, step, "get"),  # type: ignore[arg-type]
+            shard=Stepped(self.shard, step, "tier"),  # type: ignore[arg-type]
+            engine=engine,
+            engine_settings=settings,
+            sources=(self.path.objects, self.remote),
+            node_id=node_id,
         )
-        return Compactor(
-            CompactionServices(
-                copies=services,
-                objects=Stepped(path.objects, step, "get"),  # type: ignore[arg-type]
-                backends=BackendSources(
-                    objects=lambda: path.objects, remote_storage=lambda: self.remote, backoff=retries.backoff
-                ),
-                topic_of=lambda key: TopicTiering(topic="t", rules=self.rules, is_tiered=self.is_tiered),
-                require_allowed=lambda: None,
-                engine_of=lambda name: (name or "inline", chosen),
-                parallel_partitions=parallel_partitions,
-                producer_id_expiration_ms=60_000,
-                driver_session_timeout_ms=SESSION_TIMEOUT_MS,
-            )
-        )
+        return tiering.compactor
 
     async def compact(self, compactor: Compactor | None = None, *, everything: bool = True) -> JobReport:
         """Run a job to its end."""

@@ -17,9 +17,9 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import DEAD_FILES, FILES, LIVE_FILES
 from diskless_core.files.deletion import DeletionServices
+from diskless_core.files.part import FileMaintenance
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule
-from diskless_core.files.part import FileMaintenance
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode

@@ -19,8 +19,8 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.files.orphans import OrphanScanner, OrphanServices
-from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.files.part import FileMaintenance
+from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.files.trimmer import Trimmer
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.shard import ShardId, ShardKind

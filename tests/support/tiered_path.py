@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from diskless_core.config.tiering import TieringConfig
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
@@ -25,12 +26,11 @@ from diskless_core.remote_log.metadata import (
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
-from diskless_core.tiering import chunks, index_cache, segment_reader
-from diskless_core.tiering.index_cache import IndexCache
-from diskless_core.tiering.partitions import topic_id_partition
-from diskless_core.tiering.remote_reads import RemoteReads
-from diskless_core.tiering.segment_reader import SegmentReader
-from diskless_core.tiering.time_lookup import SegmentTimes
+from diskless_core.tiering import chunks, index_cache
+from diskless_core.tiering import segment_reader as segment_reader_module
+from diskless_core.tiering.part import segment_reader
+from diskless_core.tiering.segment_times import SegmentTimes
+from diskless_core.tiering.topics import topic_id_partition
 from tests.support.produce_path import ProducePath, key_of
 
 WAIT_MS = 500
@@ -51,10 +51,15 @@ class TieredPath(ProducePath):
         super().__init__(**options)
         self.storage = MemoryRemoteStorage()
         self.metadata = MemoryRemoteLogMetadata()
-        self.reads = RemoteReads(self.storage, at_once=at_once, max_waiting=max_waiting, metrics=self.metrics)
-        self.segments = SegmentReader(
-            self.metadata, self.reads, IndexCache(self.reads, index_cache_bytes), chunk_cache_bytes
-        )
+        limits = {
+            "diskless_segment_cache_max_bytes": chunk_cache_bytes,
+            "remote_log_index_file_cache_total_size_bytes": index_cache_bytes,
+            "remote_log_reader_threads": at_once,
+            "remote_log_reader_max_pending_tasks": max_waiting,
+        }
+        settings = TieringConfig().model_copy(update=limits)  # not checked: some are smaller than a broker may have
+        self.segments = segment_reader(settings, self.storage, self.metadata, self.metrics)
+        self.reads = self.segments._reads
         positions = OffsetRangeCheck(lambda _: self.node.shard)
         self.fetcher = Fetcher(
             lambda key: self.node.shard if self.node.shard.head(key) is not None else None,
@@ -193,6 +198,6 @@ def small_chunks(chunk_bytes: int) -> Iterator[None]:
     with (
         patch.object(chunks, "CHUNK_BYTES", chunk_bytes),
         patch.object(index_cache, "PART_BYTES", chunk_bytes),
-        patch.object(segment_reader, "MAX_CHUNK_BYTES", 1 << 20),
+        patch.object(segment_reader_module, "MAX_CHUNK_BYTES", 1 << 20),
     ):
         yield

@@ -14,8 +14,9 @@ from diskless_core.cli import compact as command
 from diskless_core.cli.main import main
 from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
-from diskless_core.tiering.compaction import CompactionRequest, UnknownTopicError
+from diskless_core.tiering.compaction import CompactionRequest
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment
+from diskless_core.tiering.topics import UnknownTopicError
 from tests.unit.admin.test_http import ANY_PORT, sources
 
 SEGMENT = PlannedSegment(topic="t", partition=1, start_offset=2, end_offset=5, size_bytes=70, ranges=3)

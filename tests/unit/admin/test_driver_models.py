@@ -26,7 +26,7 @@ from diskless_core.plugin.segment_compaction import BatchRange, SegmentPlan
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, TopicIdPartition
 from diskless_core.testing.remote_log_metadata_tools import segment
-from diskless_core.tiering.lent_job import Portion
+from diskless_core.tiering.external_job import Portion
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 3)
 LONG = st.integers(min_value=-1, max_value=2**63 - 1)

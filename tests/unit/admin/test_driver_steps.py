@@ -22,7 +22,7 @@ from diskless_core.admin.driver_steps import rendered, take
 from diskless_core.plugin.segment_compaction import BatchRange, SegmentCompactionError, SegmentPlan
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.testing.remote_log_metadata_tools import segment
-from diskless_core.tiering.lent_job import JobNotRunningError, Portion, UnknownStepError
+from diskless_core.tiering.external_job import JobNotRunningError, Portion, UnknownStepError
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 3)
 RANGE = BatchRange(0, 9, "wal/a", 0, 100, 1, 1, 0)
@@ -47,7 +47,7 @@ def portion(start_offset: int, ranges: int = 1) -> Portion:
     return Portion(segments=[plan], is_last=False)
 
 
-class Lent:
+class ExternalJobStub:
     """Plans portions that begin at the partition's index, later ones sooner. Copies may fail."""
 
     def __init__(self, *, ranges: int = 1, failure: BaseException | None = None) -> None:
@@ -77,8 +77,8 @@ class Lent:
         pass
 
 
-async def answered(lent: Any, *steps: Any) -> list[Any]:
-    answers = StepsAnswer.model_validate_json(rendered(await take(lent, steps))).answers
+async def answered(job: Any, *steps: Any) -> list[Any]:
+    answers = StepsAnswer.model_validate_json(rendered(await take(job, steps))).answers
     assert len(answers) == len(steps)
     return answers
 
@@ -90,7 +90,7 @@ def plans(count: int) -> list[SegmentsStep]:
 async def test_answers_are_in_the_order_of_the_steps():
     some_id = uuid.UUID(int=1)
     first, begun, taken, lost, last, abandoned = await answered(
-        Lent(),
+        ExternalJobStub(),
         SegmentsStep(partition=0, number=0),
         BeginStep(partition=0, start_offset=40, token="a"),
         FinishStep(segment_id=some_id, custom_metadata=b"yes"),
@@ -106,23 +106,23 @@ async def test_answers_are_in_the_order_of_the_steps():
 @pytest.mark.parametrize(("failure", "code", "message"), ERRORS)
 async def test_a_step_that_fails_leaves_the_others_alone(failure, code, message):
     begin = BeginStep(partition=0, start_offset=0, token="a")
-    before, failed, after = await answered(Lent(failure=failure), plans(1)[0], begin, plans(2)[1])
+    before, failed, after = await answered(ExternalJobStub(failure=failure), plans(1)[0], begin, plans(2)[1])
     assert (failed.step, failed.error_code, failed.message) == ("refused", code, message)
     assert [type(one) for one in (before, after)] == [SegmentsAnswer] * 2
 
 
 async def test_a_step_that_was_broken_off_is_to_be_asked_for_again():
     begin = BeginStep(partition=0, start_offset=0, token="a")
-    assert await answered(Lent(failure=asyncio.CancelledError()), begin) == [None]
+    assert await answered(ExternalJobStub(failure=asyncio.CancelledError()), begin) == [None]
 
 
 async def test_plans_behind_a_large_one_are_not_answered_but_copies_are(monkeypatch):
     monkeypatch.setattr(driver_steps, "ANSWER_RANGES", 100)
-    lent = Lent(ranges=60)
+    job = ExternalJobStub(ranges=60)
     begin = BeginStep(partition=0, start_offset=0, token="a")
-    answers = await answered(lent, *plans(40), begin)
+    answers = await answered(job, *plans(40), begin)
     told = [index for index, one in enumerate(answers[:40]) if one is not None]
-    assert told == sorted(lent.planned) == [*range(len(told))]
+    assert told == sorted(job.planned) == [*range(len(told))]
     assert 2 <= len(told) <= 2 + driver_steps.PLANS_AT_ONCE
     assert isinstance(answers[40], BeginAnswer)
 
@@ -130,10 +130,10 @@ async def test_plans_behind_a_large_one_are_not_answered_but_copies_are(monkeypa
 async def test_one_plan_is_told_however_large_it_is(monkeypatch):
     monkeypatch.setattr(driver_steps, "ANSWER_RANGES", 1)
     monkeypatch.setattr(driver_steps, "PLANS_AT_ONCE", 1)
-    assert [one is not None for one in await answered(Lent(ranges=5), *plans(3))] == [True, False, False]
+    assert [one is not None for one in await answered(ExternalJobStub(ranges=5), *plans(3))] == [True, False, False]
 
 
 async def test_few_plans_are_made_at_once():
-    lent = Lent()
-    await answered(lent, *plans(40))
-    assert (lent.together, len(lent.planned)) == (driver_steps.PLANS_AT_ONCE, 40)
+    job = ExternalJobStub()
+    await answered(job, *plans(40))
+    assert (job.together, len(job.planned)) == (driver_steps.PLANS_AT_ONCE, 40)

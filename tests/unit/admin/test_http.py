@@ -29,8 +29,8 @@ from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError, WalObjectStorePlugin
 from diskless_core.testing.remote_log_metadata_tools import PARTITION, segment
-from diskless_core.tiering.adoption import AdoptionError
-from diskless_core.tiering.compaction import UnknownTopicError
+from diskless_core.tiering.segment_admin import AdoptionError
+from diskless_core.tiering.topics import UnknownTopicError
 
 ANY_PORT = Listener("http", "127.0.0.1", 0)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from diskless_core.broker.compaction import compaction_obstacle
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
@@ -15,6 +14,7 @@ from diskless_core.plugin.discovery import installed_entry_points
 from diskless_core.plugin.manager import PluginManager
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.tiering.compaction import compaction_obstacle
 from tests.unit.plugin.documented import announced
 
 PROCESS, NODE, SHARED = "memory of this process", "disk of this broker", "everywhere"

@@ -1,9 +1,7 @@
-"""How a broker starts tiered storage: with remote storage that is away, or not safe enough for its records."""
+"""How a broker starts tiered storage: with remote storage that is not safe enough for its records."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,106 +9,13 @@ import pytest
 
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.node import Node
-from diskless_core.broker.tiering import AwaitedRemoteStorage
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
-from diskless_core.config.tiering import TieringConfig
 from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.manager import PluginManager
-from diskless_core.plugin.remote_storage import RemoteStorageError
-from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, access_denied, unavailable
-from diskless_core.testing.remote_storage_tools import copied, make_segment, read_log
-from diskless_core.tiering.compaction import CompactionRequest, UnknownTopicError
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.compaction import CompactionRequest
+from diskless_core.tiering.topics import UnknownTopicError
 from diskless_fsspec.local_store import LocalObjectStore
-from tests.support.virtual_time import VirtualClock, run
-
-
-class LateStorage(MemoryRemoteStorage):
-    """One that starts when all its errors have been raised. Not before does anybody use it."""
-
-    def __init__(self, *errors: Exception) -> None:
-        super().__init__()
-        self.errors = deque(errors)
-        self.starts = 0
-        self.is_stopped = False
-
-    async def start(self) -> None:
-        self.starts += 1
-        if self.errors:
-            raise self.errors.popleft()
-
-    async def stop(self) -> None:
-        self.is_stopped = True
-
-
-def awaited(storage: LateStorage) -> AwaitedRemoteStorage:
-    clock = VirtualClock(asyncio.get_running_loop())
-    return AwaitedRemoteStorage(storage, Retries(TieringConfig(), clock))
-
-
-def test_a_storage_that_cannot_be_reached_is_started_as_soon_as_it_can_be() -> None:
-    async def main() -> None:
-        inner = LateStorage(unavailable(), unavailable())
-        storage = awaited(inner)
-        await storage.start()
-        segment = make_segment()
-        for call in (
-            storage.copy(segment.metadata, segment.data()),
-            storage.fetch(segment.metadata, 0, 1),
-            storage.delete(segment.metadata),
-        ):
-            with pytest.raises(RemoteStorageError, match="remote_storage: 503 Service Unavailable") as caught:
-                await call
-            assert caught.value.retriable
-        await asyncio.sleep(5)
-        assert inner.starts == 3
-        assert await read_log(storage, await copied(storage, segment)) == segment.log
-        await storage.stop()
-        assert inner.is_stopped
-
-    run(main)
-
-
-def test_an_error_that_no_retry_helps_ends_the_start_and_says_whose_it_is() -> None:
-    async def main() -> None:
-        inner = LateStorage(access_denied())
-        with pytest.raises(RemoteStorageError, match="remote_storage: 403 AccessDenied") as caught:
-            await awaited(inner).start()
-        assert not caught.value.retriable
-        await asyncio.sleep(100)
-        assert inner.starts == 1
-
-    run(main)
-
-
-def test_what_comes_after_an_outage_ends_no_attempts() -> None:
-    async def main() -> None:
-        inner = LateStorage(unavailable(), access_denied(), RuntimeError("a defect"))
-        storage = awaited(inner)
-        await storage.start()
-        await asyncio.sleep(0.7)
-        with pytest.raises(RemoteStorageError, match="403 AccessDenied"):
-            await storage.delete(make_segment().metadata)
-        await asyncio.sleep(10)
-        await storage.delete(make_segment().metadata)
-
-    run(main)
-
-
-def test_a_storage_that_never_comes_is_tried_ever_less_often_and_holds_up_no_stop() -> None:
-    async def main() -> None:
-        inner = LateStorage(*[unavailable()] * 1000)
-        storage = awaited(inner)
-        await storage.start()
-        await asyncio.sleep(3600)
-        assert 100 < inner.starts < 200
-        await storage.stop()
-        started = inner.starts
-        await asyncio.sleep(3600)
-        assert inner.starts == started
-
-    run(main)
 
 
 def node(folder: Path, *overrides: str) -> Node:
@@ -133,7 +38,7 @@ async def test_records_are_not_moved_from_a_bucket_to_the_disk_of_a_broker(tmp_p
         with pytest.raises(PluginError, match=r"set remote_storage to a place .* remote_storage\.fsspec\.url=s3://"):
             compactor.begin(CompactionRequest(engine=engine))
     with pytest.raises(PluginError, match="set remote_storage to a place"):
-        compactor.lend(CompactionRequest(), "spark", "driver")
+        compactor.begin_external(CompactionRequest(), "spark", "driver")
     assert [segment async for segment in compactor.plan(CompactionRequest())] == []
     await broker.stop()
 

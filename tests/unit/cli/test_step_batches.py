@@ -1,4 +1,4 @@
-"""Steps of a lent compaction job go to the broker in few requests."""
+"""Steps of an external compaction job go to the broker in few requests."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from diskless_core.tiering.kafka_export import ExportError, SourcePartition
+from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition
 
 TOPIC = Topic(name="t", topic_id=uuid.UUID(int=7), leaders={0: Leader(0, 0), 1: Leader(0, 0)})
 

@@ -15,7 +15,7 @@ from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.remote_storage import Operation
-from diskless_core.tiering.time_lookup import SegmentTimes
+from diskless_core.tiering.segment_times import SegmentTimes
 from tests.support.guarantees import guarantee
 from tests.support.produce_path import batch_of, key_of
 from tests.support.tiered_path import TieredPath, small_chunks

@@ -18,7 +18,7 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
-from diskless_core.tiering.adoption import AdoptionError, adopt
+from diskless_core.tiering.segment_admin import AdoptionError, adopt
 from tests.support.shards import TOPIC, ShardNode, batch, commit_of
 from tests.support.virtual_time import VirtualClock, run
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.testing.fakes.remote_log_metadata import Operation
 from diskless_core.testing.fakes.remote_storage import Operation as RemoteOperation
-from diskless_core.tiering.compaction import PARTITIONS_AT_ONCE, Compactor, TopicTiering
-from diskless_core.tiering.planning import FIRST_PAUSE_MS, MAX_PAUSE_MS
+from diskless_core.tiering.compaction import PARTITIONS_AT_ONCE, Compactor
+from diskless_core.tiering.planning import FIRST_PAUSE_MS, MAX_PAUSE_MS, TopicTiering
 from diskless_core.tiering.report import JobState
 from tests.support.compaction_world import RULES, CompactionWorld
 from tests.support.produce_path import ProducePath

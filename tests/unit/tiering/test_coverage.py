@@ -15,7 +15,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from diskless_core.tiering.coverage import GapError, chain, in_lineage
+from diskless_core.tiering.migration.coverage import GapError, chain, in_lineage
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -1,4 +1,4 @@
-"""How a topic's partitions are marked for deletion; what becomes of them then is in `test_remover`."""
+"""How a topic's partitions are marked for deletion; what becomes of them then is in `test_removal`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.remote_log.metadata import RemotePartitionDeleteMetadata, TopicIdPartition
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.testing.remote_log_metadata_tools import PARTITION, segment
-from diskless_core.tiering.deletion_marks import AT_ONCE, DeletionMarks
+from diskless_core.tiering.removal import PARALLEL_MARKS, DeletionMarks
 from tests.support.produce_path import ProducePath
 from tests.support.virtual_time import run
 
 ROUND_TRIP_S = 1.0
-COUNT = 10 * AT_ONCE
+COUNT = 10 * PARALLEL_MARKS
 
 
 class Distant(MemoryRemoteLogMetadata):
@@ -64,8 +64,8 @@ def test_many_partitions_are_marked_at_once_but_not_all_and_none_without_segment
             begun = asyncio.get_running_loop().time()
             await mark(path, metadata)
             assert metadata.marked() == set(range(COUNT // 2))
-            assert metadata.most == AT_ONCE
-            assert asyncio.get_running_loop().time() - begun == pytest.approx(COUNT / 2 / AT_ONCE * ROUND_TRIP_S)
+            assert metadata.most == PARALLEL_MARKS
+            assert asyncio.get_running_loop().time() - begun == pytest.approx(COUNT / 2 / PARALLEL_MARKS * ROUND_TRIP_S)
 
     run(main)
 

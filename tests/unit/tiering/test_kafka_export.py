@@ -15,7 +15,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from diskless_core.tiering.kafka_export import (
+from diskless_core.tiering.migration.kafka_export import (
     PARTITION_METADATA,
     ExportError,
     SourcePartition,

@@ -14,7 +14,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from diskless_core.tiering.kafka_import import (
+from diskless_core.tiering.migration.kafka_import import (
     TopicImportError,
     finished_segments,
     importable,

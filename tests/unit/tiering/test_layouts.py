@@ -16,8 +16,8 @@ from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.layout_codec import LayoutFormatError, decode_layouts
 from diskless_core.remote_log.metadata import RemoteLogSegmentState, TopicIdPartition
 from diskless_core.tiering import layouts as layouts_module
-from diskless_core.tiering.compaction import UnknownTopicError
 from diskless_core.tiering.layouts import Layouts, LayoutServices, PinnedPartition
+from diskless_core.tiering.topics import UnknownTopicError
 from tests.support.produce_path import batch_of, key_of
 from tests.support.shards import TOPIC, ShardNode, batch, commit_of
 from tests.support.tiered_path import TieredPath

@@ -12,8 +12,8 @@ from diskless_core.plugin.remote_storage import IndexType, LogSegmentData
 from diskless_core.protocol import record_batch
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
-from diskless_core.tiering import segment_copy
-from diskless_core.tiering.segment_copy import SegmentCopy, SegmentDamagedError, copy_segment, ensure_copied
+from diskless_core.tiering.migration import segment_copy
+from diskless_core.tiering.migration.segment_copy import SegmentCopy, SegmentDamagedError, copy_segment, ensure_copied
 from tests.support.segments import random_segment
 
 OURS = TopicIdPartition(uuid.UUID(int=7), "t", 0)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from diskless_core.broker.tiering import AwaitedRemoteStorage
 from diskless_core.clock import SystemClock
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.metrics import Metrics
@@ -19,6 +18,7 @@ from diskless_core.plugin.segment_compaction import BackendSources
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.tiering.awaited_storage import AwaitedRemoteStorage
 from diskless_core.tiering.retries import Retries
 from diskless_core.tiering.retrying import MeteredObjects, MeteredRemoteStorage
 

@@ -14,7 +14,7 @@ from diskless_core.admin.compaction import add_compaction
 from diskless_core.admin.driver import add_driver
 from diskless_core.cli.admin_client import NoAnswerError, RefusedError
 from diskless_core.cli.compaction_driver import Driver
-from diskless_core.cli.lent_job_client import LentJobClient
+from diskless_core.cli.external_job_client import ExternalJobClient
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction
@@ -26,7 +26,7 @@ from diskless_tiering.inline import InlineCompaction
 from tests.support.compaction_world import CompactionWorld
 
 
-class InProcessClient(LentJobClient):
+class InProcessClient(ExternalJobClient):
     """Asks a compactor's routes directly.
 
     Attributes:

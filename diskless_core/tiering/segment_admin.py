@@ -1,4 +1,7 @@
-"""Takes over segments that were made elsewhere and lie in this cluster's remote storage already."""
+"""What an operator does with segments through `admin/`: list those that are known, and have a broker adopt others.
+
+Segments that are adopted were made elsewhere and lie in this cluster's remote storage already.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,57 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.remote_log.tiered import TieredSegment
+from diskless_core.tiering.topics import TieredTopics, UnknownTopicError
 
 
 class AdoptionError(Exception):
     """The partition cannot have these segments; the message says why."""
+
+
+class RemoteLog:
+    """The segments of the topics that there are."""
+
+    def __init__(self, metadata: RemoteLogMetadata, topics: TieredTopics, clock: Clock) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._clock = clock
+
+    async def segments(self, *, topic: str | None, partition: int | None) -> Sequence[RemoteLogSegmentMetadata]:
+        """Those that are not deleted, by topic, partition and start offset; of one topic, or partition number, or all.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            RemoteLogMetadataError: who keeps that did not answer.
+        """
+        if topic is not None and self._topics.by_name(topic) is None:
+            raise UnknownTopicError(f"there is no topic {topic}")
+        found: list[RemoteLogSegmentMetadata] = []
+        for info in self._topics.all():
+            if topic in (None, info.name):
+                for index in range(info.partition_count):
+                    if partition in (None, index):
+                        found += await self._metadata.list(TopicIdPartition(info.topic_id, info.name, index))
+        return found
+
+    async def adopt(
+        self, topic: str, partition: int, log_start_offset: int, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> None:
+        """Let an empty partition have segments that lie in its remote storage; see `adopt`.
+
+        Raises:
+            AdoptionError: it cannot have them.
+            CoordinatorError, RemoteLogMetadataError: no answer; it can be asked again.
+        """
+        info = self._topics.by_name(topic)
+        if info is None:
+            raise AdoptionError(f"there is no topic {topic}")
+        own = TopicIdPartition(info.topic_id, topic, partition)
+        shard = self._topics.replica_of(PartitionKey(info.topic_id.bytes, partition))
+        if shard is None:
+            raise AdoptionError(f"there is no partition {topic}-{partition}")
+        if any(segment.segment_id.topic_id_partition != own for segment in segments):
+            raise AdoptionError(f"the segments are not those of {topic}-{partition} with the id {info.topic_id}")
+        await adopt(shard, self._metadata, self._clock, own, log_start_offset, segments)
 
 
 async def adopt(

@@ -85,7 +85,7 @@ class _Copy:
     outcome: asyncio.Task[bool] | None = None
 
 
-class LentJob(SegmentCompaction):
+class ExternalJob(SegmentCompaction):
     """Stands in for the engine on the broker. Steps are for one job, the one that `compact` is given.
 
     Args:

@@ -1,63 +1,20 @@
-"""Makes the parts of tiered storage (KIP-405) from a broker's configuration, starts and stops them in order."""
+"""Starts a remote storage that cannot be reached when the broker starts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 
-from diskless_core.clock import Clock
-from diskless_core.config.load import LoadedConfig
-from diskless_core.config.tiering import TieringConfig
-from diskless_core.plugin.context import ContextFactory
 from diskless_core.plugin.forwarding import ForwardingRemoteStorage
-from diskless_core.plugin.hookspecs import REMOTE_LOG_METADATA, REMOTE_STORAGE
-from diskless_core.plugin.manager import PluginManager
-from diskless_core.plugin.remote_log_metadata import RemoteLogLedger, RemoteLogMetadata, RemoteLogMetadataServices
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
 from diskless_core.tiering.retries import Retries
 
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieringServices:
-    """What the parts of tiered storage share. The metadata is started, and so is the storage, or it will be."""
-
-    remote_storage: RemoteStorage
-    metadata: RemoteLogMetadata
-    settings: TieringConfig
-
-
-async def start_backends(
-    loaded: LoadedConfig,
-    plugins: PluginManager,
-    context: ContextFactory,
-    *,
-    cluster_id: str,
-    ledger: RemoteLogLedger,
-    clock: Clock,
-    stack: AsyncExitStack,
-) -> TieringServices:
-    """Make and start the chosen backends; `stack` stops them.
-
-    Raises:
-        RemoteStorageError, RemoteLogMetadataError, PluginFactoryError: one of them cannot start.
-    """
-    chosen = plugins.create(REMOTE_STORAGE, loaded.plugins, context)
-    remote_storage = AwaitedRemoteStorage(chosen, Retries(loaded.broker, clock))
-    stack.push_async_callback(remote_storage.stop)
-    await remote_storage.start()
-    metadata = plugins.create(REMOTE_LOG_METADATA, loaded.plugins, context)
-    await metadata.start(RemoteLogMetadataServices(cluster_id=cluster_id, ledger=ledger))
-    stack.push_async_callback(metadata.stop)
-    return TieringServices(remote_storage=remote_storage, metadata=metadata, settings=loaded.broker)
 
 
 class AwaitedRemoteStorage(ForwardingRemoteStorage):

@@ -14,7 +14,7 @@ import pytest
 
 from diskless_core.admin.driver_models import FinishAnswer, FinishStep, SegmentsStep
 from diskless_core.cli.admin_client import NoAnswerError, RefusedError
-from diskless_core.cli.lent_job_client import LentJobClient
+from diskless_core.cli.external_job_client import ExternalJobClient
 
 
 class LossyBroker:
@@ -70,7 +70,7 @@ STEP = FinishStep(segment_id=uuid.UUID(int=1), custom_metadata=None)
 async def test_a_batch_of_steps_is_asked_for_until_there_is_a_whole_answer(brokers):
     answers = [{"step": "finish", "taken": True}, {"step": "refused", "error_code": 503, "message": "no"}]
     brokers.append(LossyBroker({"answers": answers}, lost=3))
-    client = LentJobClient(brokers[0].url)
+    client = ExternalJobClient(brokers[0].url)
     steps = client.steps("job")
     other = STEP.model_copy(update={"segment_id": uuid.UUID(int=2)})
     taken, refused = await asyncio.gather(
@@ -84,7 +84,7 @@ async def test_a_batch_of_steps_is_asked_for_until_there_is_a_whole_answer(broke
 
 async def test_a_refusal_is_final(brokers):
     brokers.append(LossyBroker({"error_code": 409, "message": "the compaction has ended"}, lost=0, status=409))
-    client = LentJobClient(brokers[0].url)
+    client = ExternalJobClient(brokers[0].url)
     with pytest.raises(RefusedError) as refused:
         await client.steps("job").ask(STEP, FinishAnswer)
     client.close()
@@ -94,7 +94,7 @@ async def test_a_refusal_is_final(brokers):
 
 async def test_a_client_that_is_closed_asks_no_more(brokers):
     brokers.append(LossyBroker({}, lost=1000))
-    client = LentJobClient(brokers[0].url)
+    client = ExternalJobClient(brokers[0].url)
     asked = asyncio.create_task(client.steps("job").ask(SegmentsStep(partition=0, number=0), FinishAnswer))
     while len(brokers[0].bodies) < 2:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -105,7 +105,7 @@ async def test_a_client_that_is_closed_asks_no_more(brokers):
 
 async def test_patience_with_a_silent_broker_has_an_end(brokers):
     brokers.append(LossyBroker({}, lost=1000))
-    client = LentJobClient(brokers[0].url)
+    client = ExternalJobClient(brokers[0].url)
     client.patience_s = 0.5
     with pytest.raises(NoAnswerError):
         await client.progress("job", 7)

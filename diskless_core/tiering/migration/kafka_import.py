@@ -16,8 +16,8 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.remote_log.partition_log import PartitionLog
 from diskless_core.remote_log.states import RemoteLogStateError
-from diskless_core.tiering import coverage
-from diskless_core.tiering.coverage import GapError
+from diskless_core.tiering.migration import coverage
+from diskless_core.tiering.migration.coverage import GapError
 
 _KEPT_CONFIG = ("max.message.bytes", "message.timestamp.type", "retention.bytes", "retention.ms")
 

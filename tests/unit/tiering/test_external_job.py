@@ -1,4 +1,4 @@
-"""Compactions whose engine runs elsewhere: the broker lends the job to a driver, over its HTTP interface."""
+"""Compactions whose engine runs elsewhere: the broker gives the job to a driver, over its HTTP interface."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from diskless_core.plugin.segment_compaction import (
 )
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
-from diskless_core.tiering import lent_job
+from diskless_core.tiering import external_job
 from diskless_core.tiering.compaction import (
     REPORTS,
     CompactionRequest,
@@ -34,10 +34,10 @@ from diskless_core.tiering.compaction import (
     UnknownJobError,
     UnknownTopicError,
 )
-from diskless_core.tiering.lent_job import JobNotRunningError, LentJob, UnknownStepError
+from diskless_core.tiering.external_job import ExternalJob, JobNotRunningError, UnknownStepError
 from diskless_core.tiering.report import JobState
 from tests.support.compaction_world import SESSION_TIMEOUT_MS, CompactionWorld
-from tests.support.lent_jobs import InProcessClient, WorldBackends, drive, driver_of, ended
+from tests.support.external_jobs import InProcessClient, WorldBackends, drive, driver_of, ended
 from tests.support.produce_path import ProducePath
 from tests.support.virtual_time import run
 
@@ -102,15 +102,15 @@ def on_a_world(test: Any) -> Any:
     return on_virtual_time
 
 
-async def lent(compactor: Compactor, driver: str = "driver") -> LentJob:
+async def begun(compactor: Compactor, driver: str = "driver") -> ExternalJob:
     """A job that runs."""
-    report = compactor.lend(EVERYTHING, "elsewhere", driver)
+    report = compactor.begin_external(EVERYTHING, "elsewhere", driver)
     while report.state is JobState.WAITING:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    return compactor.lent(report.id)
+    return compactor.external(report.id)
 
 
-async def first_of(job: LentJob, index: int = 0) -> SegmentPlan:
+async def first_of(job: ExternalJob, index: int = 0) -> SegmentPlan:
     return (await job.segments(index, 0)).segments[0]
 
 
@@ -176,7 +176,7 @@ async def test_producers_that_cannot_be_read_end_their_partition(world: Compacti
     world.remote.fetch_index = broken  # type: ignore[method-assign]
     compactor = world.compactor()
     report = await drive(compactor, WorldBackends(world))
-    job = await lent(compactor)
+    job = await begun(compactor)
     with pytest.raises(SegmentCompactionError, match="the producers of t-0 before offset"):
         await job.segments(0, 0)
     world.remote.fetch_index = healthy  # type: ignore[method-assign]
@@ -192,7 +192,7 @@ async def test_producers_that_cannot_be_read_end_their_partition(world: Compacti
 @on_a_world
 async def test_portions_of_one_segment_make_the_same_segments(world: CompactionWorld) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lent_job, "PORTION_RANGES", 1)
+        patch.setattr(external_job, "PORTION_RANGES", 1)
         compactor = world.compactor(parallel_partitions=2)
         client = RecordingClient(compactor)
         client.loses_answers = True
@@ -204,7 +204,7 @@ async def test_portions_of_one_segment_make_the_same_segments(world: CompactionW
 
 @on_a_world
 async def test_a_portion_is_told_again_until_it_is_copied(world: CompactionWorld) -> None:
-    job = await lent(world.compactor())
+    job = await begun(world.compactor())
     portion = await job.segments(0, 0)
     assert (portion.is_last, len(portion.segments) > 1, portion.producers) == (True, True, {})
     assert await job.segments(0, 0) is portion
@@ -221,7 +221,7 @@ async def test_a_portion_is_told_again_until_it_is_copied(world: CompactionWorld
 @on_a_world
 async def test_a_silent_driver_loses_its_job_and_what_it_says_later_changes_nothing(world: CompactionWorld) -> None:
     compactor = world.compactor()
-    job = await lent(compactor)
+    job = await begun(compactor)
     plan = await first_of(job)
     metadata = await job.begin(0, plan.start_offset, "token")
     await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 - 1)
@@ -234,7 +234,7 @@ async def test_a_silent_driver_loses_its_job_and_what_it_says_later_changes_noth
     with pytest.raises(JobNotRunningError, match="has not been heard of"):
         await job.finish(metadata.segment_id.id, None)
     with pytest.raises(JobNotRunningError, match="has not been heard of"):
-        compactor.lent(job.report.id)
+        compactor.external(job.report.id)
     assert world.tiered_ids(0) == []
     await world.compact(compactor)
     await assert_clean(world)
@@ -248,7 +248,7 @@ async def test_a_step_that_takes_long_is_no_silence(world: CompactionWorld) -> N
         await asyncio.sleep(3 * SESSION_TIMEOUT_MS / 1000 if is_slow else 0)
 
     compactor = world.compactor(step)
-    job = await lent(compactor)
+    job = await begun(compactor)
     plan = await first_of(job)
     is_slow = True
     assert (await job.begin(0, plan.start_offset, "token")).start_offset == plan.start_offset
@@ -261,7 +261,7 @@ async def test_a_step_that_takes_long_is_no_silence(world: CompactionWorld) -> N
 @on_a_world
 async def test_drivers_take_turns_and_the_worker_waits_for_them(world: CompactionWorld) -> None:
     compactor = world.compactor()
-    job = await lent(compactor, "first")
+    job = await begun(compactor, "first")
     second = asyncio.create_task(drive(compactor, WorldBackends(world)))
     for _ in range(5):
         await asyncio.sleep(SESSION_TIMEOUT_MS / 2000)
@@ -276,12 +276,12 @@ async def test_drivers_take_turns_and_the_worker_waits_for_them(world: Compactio
 @on_a_world
 async def test_a_driver_that_asks_again_gets_the_same_job_and_another_one_gets_its_own(world: CompactionWorld) -> None:
     compactor = world.compactor()
-    reports = [compactor.lend(EVERYTHING, "elsewhere", driver) for driver in ("a", "a", "b")]
+    reports = [compactor.begin_external(EVERYTHING, "elsewhere", driver) for driver in ("a", "a", "b")]
     assert reports[0] is reports[1]
     assert reports[0] is not reports[2]
-    compactor.lent(reports[0].id).end(0, "enough")
+    compactor.external(reports[0].id).end(0, "enough")
     assert (await ended(compactor, reports[0].id)).failures == ["enough"]
-    assert compactor.lend(EVERYTHING, "elsewhere", "a") is reports[0]
+    assert compactor.begin_external(EVERYTHING, "elsewhere", "a") is reports[0]
     await compactor.stop()
 
 
@@ -293,23 +293,23 @@ async def test_a_job_that_cannot_begin_is_begun_once(world: CompactionWorld) -> 
     compactor = world.compactor()
     healthy = world.shard.barrier
     world.shard.barrier = broken  # type: ignore[method-assign]
-    report = await ended(compactor, compactor.lend(EVERYTHING, "elsewhere", "a").id)
+    report = await ended(compactor, compactor.begin_external(EVERYTHING, "elsewhere", "a").id)
     world.shard.barrier = healthy  # type: ignore[method-assign]
-    assert compactor.lend(EVERYTHING, "elsewhere", "a") is report
+    assert compactor.begin_external(EVERYTHING, "elsewhere", "a") is report
     assert report.failures == ["the disk is gone"]
 
 
 @on_a_world
 async def test_reports_of_jobs_that_have_not_ended_are_kept(world: CompactionWorld) -> None:
     compactor = world.compactor()
-    first = await lent(compactor, "first")
-    waiting = [compactor.lend(EVERYTHING, "elsewhere", f"{index}") for index in range(REPORTS + 1)]
+    first = await begun(compactor, "first")
+    waiting = [compactor.begin_external(EVERYTHING, "elsewhere", f"{index}") for index in range(REPORTS + 1)]
     assert compactor.report(first.report.id) is first.report
     for report in waiting:
-        compactor.lent(report.id).end(0, None)
+        compactor.external(report.id).end(0, None)
     first.end(0, None)
     await ended(compactor, waiting[-1].id)
-    compactor.lend(EVERYTHING, "elsewhere", "last")
+    compactor.begin_external(EVERYTHING, "elsewhere", "last")
     assert len(compactor._reports) == REPORTS
     assert compactor.report(first.report.id) is None
     await compactor.stop()
@@ -321,9 +321,9 @@ async def test_a_job_of_the_brokers_own_engine_has_no_driver(world: CompactionWo
     report = compactor.begin(EVERYTHING)
     for _ in ("while it runs", "and when it has ended"):
         with pytest.raises(UnknownJobError, match="has no driver: its engine is the broker's own"):
-            compactor.lent(report.id)
+            compactor.external(report.id)
         with pytest.raises(UnknownJobError, match="has no driver: its engine is the broker's own"):
-            compactor.end_lent(report.id, 0, None)
+            compactor.end_external(report.id, 0, None)
         await ended(compactor, report.id)
     assert report.state is JobState.FINISHED
 
@@ -351,7 +351,7 @@ async def test_a_signal_ends_the_engine_and_the_job(world: CompactionWorld) -> N
 @on_a_world
 async def test_a_driver_that_is_interrupted_while_it_waits_leaves_nothing_to_wait_for(world: CompactionWorld) -> None:
     compactor = world.compactor()
-    first = await lent(compactor)
+    first = await begun(compactor)
     waiting = asyncio.create_task(drive(compactor, WorldBackends(world)))
     await asyncio.sleep(1)
     os.kill(os.getpid(), signal.SIGINT)
@@ -475,7 +475,7 @@ async def test_a_driver_that_looks_elsewhere_for_objects_begins_nothing(world: C
 @on_a_world
 async def test_steps_that_do_not_exist_are_refused(world: CompactionWorld) -> None:
     compactor = world.compactor()
-    job = await lent(compactor)
+    job = await begun(compactor)
     plan = await first_of(job)
     wrong: list[tuple[Coroutine[Any, Any, Any], str]] = [
         (job.segments(99, 0), "has no partition 99"),
@@ -489,7 +489,7 @@ async def test_steps_that_do_not_exist_are_refused(world: CompactionWorld) -> No
         with pytest.raises(UnknownStepError, match=message):
             await step
     with pytest.raises(UnknownJobError):
-        compactor.lent("other")
+        compactor.external("other")
     job.end(0, None)
     with pytest.raises(JobNotRunningError, match="its driver has ended it"):
         await job.segments(0, 1)
@@ -500,7 +500,7 @@ async def test_a_copy_that_was_abandoned_is_not_taken_and_one_that_was_taken_is_
     world: CompactionWorld,
 ) -> None:
     compactor = world.compactor()
-    job = await lent(compactor)
+    job = await begun(compactor)
     plan = await first_of(job)
     abandoned = (await job.begin(0, plan.start_offset, "a")).segment_id
     await job.abandon(abandoned.id)
@@ -521,7 +521,7 @@ async def test_a_plan_that_fails_says_so_as_often_as_it_is_asked_for(world: Comp
         raise CoordinatorStoreError("the disk is gone")
 
     compactor = world.compactor()
-    job = await lent(compactor)
+    job = await begun(compactor)
     healthy = world.shard.runs_from
     world.shard.runs_from = broken  # type: ignore[method-assign]
     for _ in range(2):
@@ -544,7 +544,7 @@ async def test_what_was_planned_before_a_failure_is_told_and_the_failure_next(wo
             raise CoordinatorStoreError("the disk is gone")
         return (await healthy(key, offset))[:-1]
 
-    job = await lent(world.compactor())
+    job = await begun(world.compactor())
     world.shard.runs_from = breaks_off  # type: ignore[method-assign]
     portion = await job.segments(0, 0)
     assert (portion.is_last, len(portion.segments) > 0) == (False, True)
@@ -556,7 +556,7 @@ async def test_what_was_planned_before_a_failure_is_told_and_the_failure_next(wo
 
 
 @on_a_world
-async def test_what_forbids_a_compaction_forbids_to_lend_it(world: CompactionWorld) -> None:
+async def test_what_forbids_a_compaction_forbids_an_external_one(world: CompactionWorld) -> None:
     def require_allowed() -> None:
         raise PluginError("set remote_storage")
 
@@ -565,12 +565,12 @@ async def test_what_forbids_a_compaction_forbids_to_lend_it(world: CompactionWor
 
     compactor = world.compactor()
     with pytest.raises(UnknownTopicError, match="there is no topic nope"):
-        compactor.lend(CompactionRequest(topics=["nope"]), "elsewhere", "driver")
+        compactor.begin_external(CompactionRequest(topics=["nope"]), "elsewhere", "driver")
     forbidden = Compactor(replace(compactor._services, require_allowed=require_allowed, engine_of=engine_of))
     with pytest.raises(PluginError, match="set remote_storage"):
-        forbidden.lend(EVERYTHING, "elsewhere", "driver")
+        forbidden.begin_external(EVERYTHING, "elsewhere", "driver")
     allowed = Compactor(replace(compactor._services, engine_of=engine_of))
-    allowed.lend(EVERYTHING, "elsewhere", "driver")
+    allowed.begin_external(EVERYTHING, "elsewhere", "driver")
     await allowed.stop()
 
 
@@ -578,7 +578,7 @@ async def test_what_forbids_a_compaction_forbids_to_lend_it(world: CompactionWor
 async def test_a_driver_is_told_whether_there_is_no_job_or_none_any_more(world: CompactionWorld) -> None:
     compactor = world.compactor()
     client = InProcessClient(compactor)
-    job = await lent(compactor)
+    job = await begun(compactor)
     path = f"/compaction/{job.report.id}/driver"
     assert (await client._http.get("/compaction/other/driver")).status_code == 404
     steps = {"steps": [{"step": "segments", "partition": 99, "number": 0}]}

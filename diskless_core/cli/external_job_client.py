@@ -1,4 +1,4 @@
-"""What the driver of a compaction says to the broker that has lent it, over HTTP."""
+"""What the driver of an external compaction job says to the broker, over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, s
 from tenacity.stop import stop_base
 
 from diskless_core.admin.compaction import CompactionAnswer
-from diskless_core.admin.driver import LendBody
+from diskless_core.admin.driver import ExternalJobBody
 from diskless_core.admin.driver_models import EndBody, JobAnswer, ProgressBody, StepsAnswer, StepsBody
 from diskless_core.cli import admin_client
 from diskless_core.cli.admin_client import NoAnswerError
@@ -23,7 +23,7 @@ _LONGEST_WAIT_S = 2.0
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 
-class LentJobClient:
+class ExternalJobClient:
     """The calls of one driver, in threads of their own. Each is made again while no answer comes.
 
     All raise AdminClientError when the broker answers with an error, and all but steps when it is silent for
@@ -45,7 +45,7 @@ class LentJobClient:
         for threads in (self._step_threads, self._sign_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def begin(self, body: LendBody) -> CompactionAnswer:
+    async def begin(self, body: ExternalJobBody) -> CompactionAnswer:
         """Begin a job."""
         return await self._sign("POST", "/compaction/driver", CompactionAnswer, body)
 

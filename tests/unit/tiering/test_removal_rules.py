@@ -14,7 +14,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from diskless_core.tiering.leftovers import PartitionBounds, fits, leftovers
+from diskless_core.tiering.removal_rules import GRACE_MS, PartitionBounds, fits, is_given_up, leftovers
 
 STARTED, FINISHED, DELETING, _ = RemoteLogSegmentState
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
@@ -84,3 +84,24 @@ def test_a_copy_has_whole_runs_from_the_first_one_on_and_all_their_bytes(
 ) -> None:
     segment = replace(copy(start, end, FINISHED), segment_size_bytes=size)
     assert fits(segment, local_start_offset, FIRST, LAST) is is_of_these_runs
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "is_living", "age_ms", "given_up"),
+    [
+        (1, True, 0, False),
+        (1, True, 10 * GRACE_MS, False),  # it takes long
+        (1, True, -GRACE_MS, False),  # the clock was set back
+        (1, False, 0, True),  # of a job that failed, or of an earlier process
+        (1, False, 10 * GRACE_MS, True),
+        (2, False, 0, False),
+        (2, False, GRACE_MS, False),
+        (2, False, GRACE_MS + 1, True),
+    ],
+)
+def test_a_copy_of_this_broker_is_given_up_when_no_job_has_it_and_another_brokers_after_a_day(
+    broker_id, is_living, age_ms, given_up
+) -> None:
+    segment = replace(copy(20, 29, STARTED), broker_id=broker_id)
+    living = {segment.segment_id} if is_living else set()
+    assert is_given_up(segment, node_id=1, living=living, now_ms=age_ms) is given_up

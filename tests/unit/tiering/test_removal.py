@@ -14,8 +14,10 @@ from diskless_core.config.tiering import TieringConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.ledger import CoordinatorLedger
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataServices
+from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.metadata import (
+    RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
     TopicIdPartition,
@@ -23,10 +25,9 @@ from diskless_core.remote_log.metadata import (
 from diskless_core.testing.fakes.remote_log_metadata import Operation as MetadataOperation
 from diskless_core.testing.fakes.remote_storage import Operation, access_denied
 from diskless_core.testing.remote_log_metadata_tools import segment
-from diskless_core.tiering.deletion_marks import DeletionMarks
-from diskless_core.tiering.leftovers import GRACE_MS
-from diskless_core.tiering.removal import below_log_start
-from diskless_core.tiering.remover import RemoverServices, SegmentRemover
+from diskless_core.tiering.copies import Copies, SegmentServices
+from diskless_core.tiering.removal import DeletionMarks, SegmentRemover
+from diskless_core.tiering.removal_rules import GRACE_MS, below_log_start
 from diskless_core.tiering.retries import Retries
 from diskless_tiering.config import CoordinatorMetadataSettings
 from diskless_tiering.coordinator_metadata import CoordinatorMetadata
@@ -49,21 +50,24 @@ def anywhere(_: TopicIdPartition) -> bool:
     return True
 
 
-def remover_of(path: TieredPath, metadata: RemoteLogMetadata | None = None, *, node_id: int = 1) -> SegmentRemover:
-    """One of a process that starts now."""
-    return SegmentRemover(
-        RemoverServices(
-            node_id=node_id,
-            clock=path.clock,
-            shards={0: path.node.shard},
-            metadata=metadata or path.metadata,
-            remote_storage=path.storage,
-            removes_here=anywhere,
-            retries=Retries(SETTINGS, path.clock),
-            settings=SETTINGS,
-            metrics=path.metrics,
-        )
+def services_of(path: TieredPath, metadata: RemoteLogMetadata | None = None) -> SegmentServices:
+    return SegmentServices(
+        node_id=1,
+        clock=path.clock,
+        shards={0: path.node.shard},
+        metadata=metadata or path.metadata,
+        remote_storage=path.storage,
+        retries=Retries(SETTINGS, path.clock),
+        metrics=path.metrics,
     )
+
+
+def remover_of(
+    path: TieredPath, metadata: RemoteLogMetadata | None = None, *, copies: Copies | None = None
+) -> SegmentRemover:
+    """One of a process that starts now, which works on `copies`, or on none."""
+    services = services_of(path, metadata)
+    return SegmentRemover(services, copies or Copies(services), anywhere, SETTINGS)
 
 
 def marks_of(path: TieredPath, metadata: RemoteLogMetadata | None = None) -> DeletionMarks:
@@ -114,25 +118,20 @@ def test_what_somebody_began_to_remove_is_finished_and_what_somebody_may_still_w
     async def main() -> None:
         async with TieredPath() as path:
             await fill(path)
-            given_up, living = await path.copied(through=4), await path.copied(through=4)
-            foreign = await path.copied(through=4)
-            for copy, broker_id in ((given_up, 1), (living, 1), (foreign, 2)):
+            given_up, foreign = await path.copied(through=4), await path.copied(through=4)
+            for copy, broker_id in ((given_up, 1), (foreign, 2)):
                 log = path.metadata.ledger.log(place())
                 log.put(replace(copy, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED, broker_id=broker_id))
             began = await path.copied(through=4)
             await path.note(began, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
             finished = await path.copied(through=4)
+            copies = Copies(services_of(path))
+            living = await copies.begin(path.node.shard, plan_of(given_up))
+            assert living is not None
+            path.storage.segments[living.segment_id] = path.storage.segments[given_up.segment_id]
             taken = await path.tier(through=9)
             await path.node.shard.delete_records(KEY, 5)
-            await asyncio.sleep(1)
-            remover = remover_of(path)
-            log.put(
-                replace(
-                    living,
-                    state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
-                    event_timestamp_ms=path.clock.now_ms(),
-                )
-            )
+            remover = remover_of(path, copies=copies)
             assert await remover.round()
             assert set(path.storage.segments) == {living.segment_id, foreign.segment_id, taken.segment_id}
             assert path.metrics.remote_delete_lag_segments._value.get() == 2
@@ -140,10 +139,26 @@ def test_what_somebody_began_to_remove_is_finished_and_what_somebody_may_still_w
             assert finished.segment_id not in path.storage.segments
             await asyncio.sleep(GRACE_MS / 1000 + 1)
             assert await remover.round()
+            assert set(path.storage.segments) == {living.segment_id, taken.segment_id}, "it is written, however long"
+            copies.give_up([living.segment_id])
+            assert await remover.round()
             assert set(path.storage.segments) == {taken.segment_id}
             assert path.metrics.remote_delete_lag_bytes._value.get() == 0
 
     run(main)
+
+
+def plan_of(copy: RemoteLogSegmentMetadata) -> SegmentPlan:
+    """The plan of a segment with the same records."""
+    return SegmentPlan(
+        partition=copy.segment_id.topic_id_partition,
+        start_offset=copy.start_offset,
+        end_offset=copy.end_offset,
+        size_bytes=copy.segment_size_bytes,
+        max_timestamp_ms=copy.max_timestamp_ms,
+        index_interval_bytes=4096,
+        ranges=(),
+    )
 
 
 def test_it_tries_for_ever_less_and_less_often() -> None:
@@ -312,8 +327,8 @@ class Doomed:
 def test_whoever_is_killed_at_any_step_is_followed_by_one_who_finishes(
     deleted: str, takes_effect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diskless_core.tiering.remover.PARALLEL_DELETIONS", 1)
-    monkeypatch.setattr("diskless_core.tiering.deletion_marks.AT_ONCE", 1)
+    monkeypatch.setattr("diskless_core.tiering.removal.PARALLEL_DELETIONS", 1)
+    monkeypatch.setattr("diskless_core.tiering.removal.PARALLEL_MARKS", 1)
 
     async def killed_at(step: int) -> bool:
         async with TieredPath() as path:
