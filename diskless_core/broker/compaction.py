@@ -13,13 +13,13 @@ from diskless_core.config.load import LoadedConfig
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.context import ContextFactory
 from diskless_core.plugin.errors import PluginError
-from diskless_core.plugin.hookspecs import REMOTE_STORAGE, SEGMENT_COMPACTION, WAL_OBJECT_STORE
-from diskless_core.plugin.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin_host.contexts import ContextFactory
+from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.nouns import REMOTE_STORAGE, SEGMENT_COMPACTION, WAL_OBJECT_STORE
 from diskless_core.tiering.compaction import CompactionServices, Compactor, TopicTiering
 from diskless_core.tiering.copies import CopyServices
 from diskless_core.tiering.retries import Retries

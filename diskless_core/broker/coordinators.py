@@ -25,9 +25,8 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.groups.state_machine import GroupsMachine, GroupsRecord
 from diskless_core.plugin.coordinator_log import CoordinatorLog
-from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
-
-GROUPS_SHARD = ShardId(ShardKind.GROUPS, 0)
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS_SHARD, short_name
 
 PATIENCE_S = 10.0
 """How long a start waits before it says what for, each time anew."""
@@ -40,7 +39,7 @@ def shard_machines(diskless_shards: int) -> Mapping[ShardId, StateMachine[Any]]:
     """All shards of a node, of which so many are diskless ones, and what each of them is."""
     return {
         CLUSTER_SHARD: ClusterMachine(),
-        **{ShardId(ShardKind.DISKLESS, index): DisklessMachine() for index in range(diskless_shards)},
+        **{DISKLESS.shard(index): DisklessMachine() for index in range(diskless_shards)},
         GROUPS_SHARD: GroupsMachine(),
     }
 
@@ -72,7 +71,7 @@ class Coordinators:
             diskless={
                 shard_id.index: DisklessShard(shard, rules)
                 for shard_id, shard in shards.items()
-                if shard_id.kind is ShardKind.DISKLESS
+                if shard_id.topic == DISKLESS.topic
             },
             groups=shards[GROUPS_SHARD],
             log=services.log,
@@ -106,7 +105,7 @@ class Coordinators:
     async def _require_all_shards(self) -> None:
         """Partitions keep the shard that they were created in, and a shard its objects."""
         configured = existing = len(self.diskless)
-        while (await self.log.bounds(ShardId(ShardKind.DISKLESS, existing))).end > 0:
+        while (await self.log.bounds(DISKLESS.shard(existing))).end > 0:
             existing += 1
         if existing > configured:
             raise StartError(
@@ -142,7 +141,7 @@ class Coordinators:
 
 
 def _require_candidate(services: ShardServices, shards: Iterable[ShardId]) -> None:
-    barred = [shard.short_name for shard in shards if not services.may_lead(shard)]
+    barred = [short_name(shard) for shard in shards if not services.may_lead(shard)]
     if barred and not services.log.is_shared:
         raise StartError(
             f"diskless.coordinator.placement does not let broker {services.node_id} lead {', '.join(barred)}, and "

@@ -54,15 +54,15 @@ from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
-from diskless_core.plugin.hookspecs import (
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import (
     COORDINATOR_LOG,
     COORDINATOR_STORE,
     OFFSET_ASSIGNMENT,
     ORPHAN_DETECTION,
     WAL_OBJECT_STORE,
 )
-from diskless_core.plugin.manager import PluginManager
-from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.writer import WalWriter

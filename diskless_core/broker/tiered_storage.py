@@ -21,9 +21,9 @@ from diskless_core.diskless.ledger import CoordinatorLedger
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.context import ContextFactory
-from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin_host.contexts import ContextFactory
+from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.tiering.compaction import Compactor
 from diskless_core.tiering.compaction_worker import CompactionWorker
 from diskless_core.tiering.deletion_marks import DeletionMarks

@@ -13,12 +13,12 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.config.load import LoadedConfig
 from diskless_core.config.tiering import TieringConfig
-from diskless_core.plugin.context import ContextFactory
 from diskless_core.plugin.forwarding import ForwardingRemoteStorage
-from diskless_core.plugin.hookspecs import REMOTE_LOG_METADATA, REMOTE_STORAGE
-from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.remote_log_metadata import RemoteLogLedger, RemoteLogMetadata, RemoteLogMetadataServices
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
+from diskless_core.plugin_host.contexts import ContextFactory
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import REMOTE_LOG_METADATA, REMOTE_STORAGE
 from diskless_core.tiering.retries import Retries
 
 T = TypeVar("T")

@@ -204,7 +204,7 @@ CONSUMER_GROUPS: Table[ConsumerGroup] = Table(
 
 
 class GroupsMachine:
-    """The state machine of `ShardKind.GROUPS`."""
+    """The state machine of the groups shard."""
 
     @property
     def tables(self) -> Sequence[Table[Any]]:

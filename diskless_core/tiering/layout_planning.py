@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.tiering.planning import SegmentPlanner, SegmentRules
 

@@ -33,13 +33,13 @@ from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.files.service import FileMaintenance
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.validation import validate
 from diskless_core.produce.writer import WalWriter, WriterSettings
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
@@ -136,9 +136,7 @@ class Broker:
         )
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=WEEK_MS)
         self.shards = {
-            index: DisklessShard(
-                CoordinatorShard(ShardId(ShardKind.DISKLESS, index), DisklessMachine(), services), rules
-            )
+            index: DisklessShard(CoordinatorShard(DISKLESS.shard(index), DisklessMachine(), services), rules)
             for index in range(world.shards)
         }
         reader = ObjectReader(objects, ObjectCache(CACHE_BYTES, metrics), metrics)

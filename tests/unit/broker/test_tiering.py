@@ -16,8 +16,8 @@ from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.plugin.errors import PluginError
-from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.remote_storage import RemoteStorageError
+from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, access_denied, unavailable
 from diskless_core.testing.remote_storage_tools import copied, make_segment, read_log
 from diskless_core.tiering.compaction import CompactionRequest, UnknownTopicError
