@@ -32,26 +32,19 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import CONTENT_TYPE, Metrics
-from diskless_core.plugin.coordinator_log import CoordinatorLogError
-from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
-from diskless_core.plugin.hookspecs import NOUNS
-from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
-from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin_host.nouns import NOUNS, backend_errors
 
 MAX_BODY_BYTES = 16 << 20
 """Of a request. The largest that there is use for names the segments of one partition, some 400 bytes each."""
 
 _WORDS_OF_VALIDATORS = ("value_error", "assertion_error")
 _UNAVAILABLE = (
-    CoordinatorLogError,
-    CoordinatorStoreError,
+    *backend_errors(),
     CoordinatorError,
-    WalObjectStoreError,
     OrphanDetectionError,
-    RemoteLogMetadataError,
 )
 
 

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from diskless_core.admin.errors import answer_with, error_answer
 from diskless_core.admin.models import ErrorAnswer
 from diskless_core.admin.sources import PluginSource
-from diskless_core.plugin.hookspecs import SEGMENT_COMPACTION
+from diskless_core.plugin_host.nouns import SEGMENT_COMPACTION
 from diskless_core.tiering.compaction import CompactionRequest, Compactor
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment, TopicReport
 from diskless_core.tiering.topics import UnknownTopicError

@@ -14,7 +14,7 @@ from diskless_core.admin.models import ErrorAnswer, KafkaUuid
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.groups.consumer import topic_regex
 from diskless_core.groups.consumer.topic_regex import InvalidRegexError
-from diskless_core.plugin.layout_codec import CONTENT_TYPE
+from diskless_core.layout.codec import CONTENT_TYPE
 from diskless_core.tiering.layouts import Layouts
 
 _ERRORS: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for code in (404, 422, 503)}

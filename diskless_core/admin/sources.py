@@ -9,8 +9,8 @@ from typing import Protocol
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.loading import LoadedPlugin
-from diskless_core.plugin.manager import Catalogue
+from diskless_core.plugin_host.loading import LoadedPlugin
+from diskless_core.plugin_host.manager import Catalogue
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_core.tiering.compaction import Compactor
 from diskless_core.tiering.layouts import Layouts

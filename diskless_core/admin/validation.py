@@ -10,7 +10,7 @@ from diskless_core.config.sources import Setting
 from diskless_core.config.validation import validate
 from diskless_core.plugin.config import redact
 from diskless_core.plugin.errors import nearest
-from diskless_core.plugin.loading import LoadedPlugin
+from diskless_core.plugin_host.loading import LoadedPlugin
 
 _SOURCE = "request"
 

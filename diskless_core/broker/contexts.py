@@ -5,8 +5,8 @@ from __future__ import annotations
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.plugin.context import ContextFactory, contexts_in
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin_host.contexts import ContextFactory, contexts_in
 from diskless_core.snapshot import reading
 
 

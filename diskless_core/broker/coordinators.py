@@ -15,6 +15,7 @@ import structlog
 from diskless_core.broker.errors import StartError
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.state_machine import ClusterMachine
+from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.status import ShardStatus, shard_status
@@ -24,7 +25,8 @@ from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.state_machine import GroupsMachine
 from diskless_core.plugin.coordinator_log import CoordinatorLog
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import CLUSTER, DISKLESS, GROUPS, SHARD_KINDS, ShardKind, kind_of, short_name
 
 PATIENCE_S = 10.0
 """How long a start waits before it says what for, each time anew."""
@@ -36,51 +38,48 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSettings:
-    """What shards are told. `diskless_shards` is how many Diskless coordinators there are."""
+    """What shards are told.
 
-    diskless_shards: int
+    Attributes:
+        counts: how many shards there are of the kinds of which there can be several.
+    """
+
+    counts: Mapping[ShardKind, int]
     commit_rules: CommitRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRoom:
-    """One kind of shard.
+    """What a kind of shard is made of.
 
     Attributes:
         machine: its state machine, for tools that need its tables and records alone.
         build: makes a shard of it.
-        setting: the setting that says how many there are; None where there is one.
     """
 
     machine: type[StateMachine[Any]]
     build: Callable[[ShardId, ShardServices, ShardSettings], CoordinatorShard[Any]]
-    setting: str | None = None
 
 
 SHARD_ROOMS: Mapping[ShardKind, ShardRoom] = {
-    ShardKind.CLUSTER: ShardRoom(
-        machine=ClusterMachine, build=lambda shard_id, services, _: ClusterShard(shard_id, services)
-    ),
-    ShardKind.DISKLESS: ShardRoom(
+    CLUSTER: ShardRoom(machine=ClusterMachine, build=lambda shard_id, services, _: ClusterShard(shard_id, services)),
+    DISKLESS: ShardRoom(
         machine=DisklessMachine,
         build=lambda shard_id, services, settings: DisklessShard(shard_id, services, settings.commit_rules),
-        setting="diskless_shards",
     ),
-    ShardKind.GROUPS: ShardRoom(
-        machine=GroupsMachine, build=lambda shard_id, services, _: GroupsShard(shard_id, services)
-    ),
+    GROUPS: ShardRoom(machine=GroupsMachine, build=lambda shard_id, services, _: GroupsShard(shard_id, services)),
 }
-"""Every kind of shard. A new one is an entry here and a room with the files that the others have."""
+"""The room of each of `SHARD_KINDS`."""
 
 
-def shard_ids(diskless_shards: int) -> list[ShardId]:
-    """All shards of a node, of which so many are diskless ones."""
-    counts = {"diskless_shards": diskless_shards}
-    return [
-        ShardId(kind, index)
-        for kind, room in SHARD_ROOMS.items()
-        for index in range(1 if room.setting is None else counts[room.setting])
-    ]
+def shard_counts(config: BrokerConfig) -> Mapping[ShardKind, int]:
+    """How many shards there are of the kinds of which there can be several, by a broker's settings."""
+    return {kind: getattr(config, kind.count_setting) for kind in SHARD_KINDS if kind.count_setting is not None}
+
+
+def shard_ids(counts: Mapping[ShardKind, int]) -> list[ShardId]:
+    """All shards of a node."""
+    return [kind.shard(index) for kind in SHARD_KINDS for index in range(counts.get(kind, 1))]
 
 
 class Coordinators:
@@ -96,10 +95,12 @@ class Coordinators:
     """
 
     def __init__(self, services: ShardServices, settings: ShardSettings) -> None:
-        ids = shard_ids(settings.diskless_shards)
+        ids = shard_ids(settings.counts)
         _require_candidate(services, ids)
         self.log: CoordinatorLog = services.log
-        self._shards = {shard_id: SHARD_ROOMS[shard_id.kind].build(shard_id, services, settings) for shard_id in ids}
+        self._shards = {
+            shard_id: SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings) for shard_id in ids
+        }
         [self.cluster] = self._of(ClusterShard)
         self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self._of(DisklessShard)}
         [self.groups] = self._of(GroupsShard)
@@ -137,7 +138,7 @@ class Coordinators:
     async def _require_all_shards(self) -> None:
         """Partitions keep the shard that they were created in, and a shard its objects."""
         configured = existing = len(self.diskless)
-        while (await self.log.bounds(ShardId(ShardKind.DISKLESS, existing))).end > 0:
+        while (await self.log.bounds(DISKLESS.shard(existing))).end > 0:
             existing += 1
         if existing > configured:
             raise StartError(
@@ -150,7 +151,7 @@ class Coordinators:
 
 
 def _require_candidate(services: ShardServices, shards: Iterable[ShardId]) -> None:
-    barred = [shard.short_name for shard in shards if not services.may_lead(shard)]
+    barred = [short_name(shard) for shard in shards if not services.may_lead(shard)]
     if barred and not services.log.is_shared:
         raise StartError(
             f"diskless.coordinator.placement does not let broker {services.node_id} lead {', '.join(barred)}, and "

@@ -22,14 +22,14 @@ from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
-from diskless_core.plugin.hookspecs import (
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import (
     COORDINATOR_LOG,
     COORDINATOR_STORE,
     OFFSET_ASSIGNMENT,
     ORPHAN_DETECTION,
     WAL_OBJECT_STORE,
 )
-from diskless_core.plugin.manager import PluginManager
 from diskless_core.tiering.part import Tiering
 
 

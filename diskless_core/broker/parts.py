@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from diskless_core.background import Background
 from diskless_core.broker.contexts import shard_snapshots, snapshot_prefix
-from diskless_core.broker.coordinators import Coordinators, ShardSettings
+from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.shard_watch import ShardWatch
@@ -218,7 +218,7 @@ async def _start_coordinators(
     rules = CommitRules(
         assignment=backends.offset_assignment, producer_id_expiration_ms=config.producer_id_expiration_ms
     )
-    settings = ShardSettings(diskless_shards=config.diskless_metadata_topic_num_partitions, commit_rules=rules)
+    settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
     await coordinators.start()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from diskless_core.clock import Clock
 from diskless_core.config.load import LoadedConfig
-from diskless_core.plugin.context import ContextFactory
-from diskless_core.plugin.hookspecs import REMOTE_LOG_METADATA, REMOTE_STORAGE, SEGMENT_COMPACTION, WAL_OBJECT_STORE
-from diskless_core.plugin.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin_host.contexts import ContextFactory
+from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.nouns import REMOTE_LOG_METADATA, REMOTE_STORAGE, SEGMENT_COMPACTION, WAL_OBJECT_STORE
 from diskless_core.tiering.part import EngineSource, TieringBackends
 from diskless_core.tiering.retries import Retries
 

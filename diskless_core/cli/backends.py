@@ -14,23 +14,22 @@ from diskless_core.cli.common import discover_plugins, fail, load_or_exit
 from diskless_core.clock import Clock, SystemClock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.load import LoadedConfig
-from diskless_core.plugin.context import TOOL_NODE_ID, ContextFactory
-from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
-from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError
+from diskless_core.plugin.context import TOOL_NODE_ID
+from diskless_core.plugin.coordinator_log import CoordinatorLog
+from diskless_core.plugin.coordinator_store import CoordinatorStore
 from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.folders import FolderInUseError
-from diskless_core.plugin.hookspecs import COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE
-from diskless_core.plugin.manager import PluginManager
-from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin_host.contexts import ContextFactory
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE, backend_errors
 from diskless_core.snapshot.format import SnapshotError
 
 T = TypeVar("T")
 
-BACKEND_ERRORS = (
+BACKEND_ERRORS: tuple[type[Exception], ...] = (
     PluginError,
-    CoordinatorLogError,
-    CoordinatorStoreError,
-    WalObjectStoreError,
+    *backend_errors(),
     SnapshotError,
     FolderInUseError,
 )

@@ -13,7 +13,7 @@ import typer
 from diskless_core.config.errors import ConfigError
 from diskless_core.config.load import LoadedConfig, load_config
 from diskless_core.plugin.errors import PluginError
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
 
 ConfigOption = Annotated[
     Path | None,

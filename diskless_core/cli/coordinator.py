@@ -20,7 +20,8 @@ from diskless_core.cli.coordinator_rebuild import RebuildRefusedError, rebuild_s
 from diskless_core.cli.text import NONE, iso_time, table
 from diskless_core.coordinator.description import DescribedRecord, LogDescriber
 from diskless_core.plugin.coordinator_log import CoordinatorLog
-from diskless_core.plugin.shard import ShardId, parse_shard
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import parse_shard
 
 app = typer.Typer(help="Look into coordinator shards.", no_args_is_help=True, add_completion=False)
 

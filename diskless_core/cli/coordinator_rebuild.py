@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Sequence
 
 from diskless_core.broker.contexts import shard_snapshots
-from diskless_core.broker.coordinators import SHARD_ROOMS, shard_ids
+from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts, shard_ids
 from diskless_core.cli.backends import Backends
 from diskless_core.coordinator.entries import tables_of
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, TableSpec
 from diskless_core.plugin.folders import FolderLock
 from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import kind_of
 
 
 class RebuildRefusedError(Exception):
@@ -36,8 +37,8 @@ async def rebuild_stores(backends: Backends) -> Sequence[tuple[ShardId, tuple[in
     lock.acquire()
     try:
         tables = {
-            shard: [table.spec for table in tables_of(SHARD_ROOMS[shard.kind].machine())]
-            for shard in shard_ids(backends.config.diskless_metadata_topic_num_partitions)
+            shard: [table.spec for table in tables_of(SHARD_ROOMS[kind_of(shard)].machine())]
+            for shard in shard_ids(shard_counts(backends.config))
         }
         replayed = await _replayable(backends, list(tables))
         store = backends.store()

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are generated from code, or checks that they are up to date.
+"""Writes the pages and sections that are generated from code, or checks that they are up to date.
 
 `python -m diskless_core.cli.docs [--check]`, from the project's folder; `make docs` and `make lint` call it.
 """
@@ -27,19 +27,39 @@ PAGES: Mapping[str, Callable[[], str]] = {
 }
 """Generated pages by their names in docs/."""
 
+SECTIONS: Mapping[str, Callable[[], str]] = {
+    "README.md": lambda: reference.render_nouns(reference.built_in_descriptors()),
+    "mkdocs.yml": reference.render_navigation,
+}
+"""Generated sections by the files beside docs/ that have them, each between the lines with `BEGIN` and with `END`."""
+
+BEGIN = "begin: written by `make docs`"
+END = "end: written by `make docs`"
+
 
 @app.command()
 def docs(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a page is out of date.")] = False,
     folder: Annotated[Path, typer.Option("--folder", help="Where the pages are.")] = Path("docs"),
 ) -> None:
-    """Write the generated pages."""
-    outdated = [name for name, render in PAGES.items() if _content(folder / name) != render()]
+    """Write the generated pages and sections."""
+    pages = {folder / name: render() for name, render in PAGES.items()}
+    for name, render in SECTIONS.items():
+        pages[folder.parent / name] = with_section(_content(folder.parent / name) or "", render())
+    outdated = [path for path, content in pages.items() if _content(path) != content]
     if check and outdated:
-        fail(f"out of date in {folder}: {', '.join(outdated)}. Run `make docs`.")
-    for name in outdated:
-        (folder / name).write_text(PAGES[name](), encoding="utf-8")
-        typer.echo(f"wrote {folder / name}")
+        fail(f"out of date: {', '.join(map(str, outdated))}. Run `make docs`.")
+    for path in outdated:
+        path.write_text(pages[path], encoding="utf-8")
+        typer.echo(f"wrote {path}")
+
+
+def with_section(page: str, section: str) -> str:
+    """A page with `section`, which ends with a line, as its generated one."""
+    lines = page.splitlines(keepends=True)
+    begin = next(number for number, line in enumerate(lines) if BEGIN in line)
+    end = next(number for number, line in enumerate(lines) if END in line)
+    return "".join([*lines[: begin + 1], section, *lines[end:]])
 
 
 def _content(path: Path) -> str | None:

@@ -15,8 +15,8 @@ from diskless_core.config.load import LoadedConfig
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.gateway_placement import GatewayPlacement, Gateways, violation
-from diskless_core.plugin.hookspecs import GATEWAY_PLACEMENT
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import GATEWAY_PLACEMENT
 
 app = typer.Typer(help="Plan produce gateways.", no_args_is_help=True, add_completion=False)
 

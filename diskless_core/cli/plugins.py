@@ -17,11 +17,11 @@ from diskless_core.clock import SystemClock
 from diskless_core.config.describe import SettingDescription, describe_settings
 from diskless_core.config.errors import ConfigError, ConfigProblem
 from diskless_core.config.load import LoadedConfig, load_config
-from diskless_core.plugin.context import contexts_in
 from diskless_core.plugin.errors import PluginError, PluginFactoryError, PluginLoadError, PluginNotFoundError
-from diskless_core.plugin.hookspecs import NOUNS
-from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.contexts import contexts_in
+from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import NOUNS
 
 app = typer.Typer(help="List, describe and check plugins.", no_args_is_help=True, add_completion=False)
 

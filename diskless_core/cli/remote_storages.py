@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from diskless_core.cli.backends import Backends
 from diskless_core.cli.common import fail
-from diskless_core.plugin.hookspecs import REMOTE_STORAGE
-from diskless_core.plugin.manager import SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
+from diskless_core.plugin_host.manager import SelectedPlugin
+from diskless_core.plugin_host.nouns import REMOTE_STORAGE
 from diskless_core.tiering.retries import Retries
 
 

@@ -25,13 +25,9 @@ from diskless_core.clock import SystemClock
 from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.plugin.config import secret_values
-from diskless_core.plugin.coordinator_log import CoordinatorLogError
-from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.errors import PluginError
-from diskless_core.plugin.manager import PluginManager
-from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
-from diskless_core.plugin.remote_storage import RemoteStorageError
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import backend_errors
 
 if TYPE_CHECKING:
     from diskless_core.admin.http import AdminServer
@@ -39,15 +35,11 @@ if TYPE_CHECKING:
 PROFILE_VARIABLE = "DISKLESS_PROFILE"
 """A file that gets a cProfile of the event loop's thread when the broker ends."""
 
-_START_ERRORS = (
+_START_ERRORS: tuple[type[Exception], ...] = (
     StartError,
     PluginError,
     CoordinatorError,
-    CoordinatorLogError,
-    CoordinatorStoreError,
-    RemoteLogMetadataError,
-    RemoteStorageError,
-    WalObjectStoreError,
+    *backend_errors(),
 )
 
 _log = structlog.get_logger(__name__)

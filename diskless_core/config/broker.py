@@ -203,9 +203,7 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
     @field_validator("diskless_coordinator_placement")
     @classmethod
     def _of_shards(cls, value: tuple[Placement, ...], info: ValidationInfo) -> tuple[Placement, ...]:
-        shards = info.data.get("diskless_metadata_topic_num_partitions")
-        if shards is not None:
-            check_shards(value, shards)
+        check_shards(value, info.data)
         return value
 
     @field_validator("diskless_append_inflight_max_bytes")

@@ -14,8 +14,8 @@ from diskless_core.config.sources import Setting
 from diskless_core.plugin.config import environment_name
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.errors import nearest
-from diskless_core.plugin.hookspecs import NOUNS
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import NOUNS
 
 
 def model_keys(model: type[BaseModel], prefix: str = "") -> Mapping[str, FieldInfo]:

@@ -16,8 +16,8 @@ from diskless_core.config.validation import validate
 from diskless_core.plugin.config import environment_name, redact
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
-from diskless_core.plugin.hookspecs import NOUNS
-from diskless_core.plugin.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.nouns import NOUNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

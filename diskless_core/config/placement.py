@@ -5,11 +5,13 @@ In Kafka this is the placement of the partitions of `__diskless_metadata`. Every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from diskless_core.plugin.config import split_list
-from diskless_core.plugin.shard import ShardId, ShardKind, parse_shard
+from diskless_core.plugin.config import property_name, split_list
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import DISKLESS, kind_of, parse_shard, short_name
 
 ALL_OTHERS = "*"
 
@@ -43,18 +45,24 @@ def parse_placement(value: object) -> object:
     return placements
 
 
-def check_shards(placements: Sequence[Placement], diskless_shards: int) -> None:
+def check_shards(placements: Sequence[Placement], settings: Mapping[str, Any]) -> None:
     """Refuse to place what there is not.
+
+    Args:
+        settings: those of a broker, by field; the number of a kind of shard may be missing, and anything then goes.
 
     Raises:
         ValueError: a coordinator does not exist.
     """
     for placement in placements:
         shard = placement.shard
-        if shard is not None and shard.index >= (diskless_shards if shard.kind is ShardKind.DISKLESS else 1):
-            raise ValueError(
-                f"there is no coordinator {_name(shard)}: diskless.metadata.topic.num.partitions is {diskless_shards}"
-            )
+        if shard is None:
+            continue
+        setting = kind_of(shard).count_setting
+        count = 1 if setting is None else settings.get(setting)
+        if count is not None and shard.index >= count:
+            reason = "there is only one of its kind" if setting is None else f"{property_name(setting)} is {count}"
+            raise ValueError(f"there is no coordinator {_name(shard)}: {reason}")
 
 
 def may_lead(placements: Sequence[Placement], shard: ShardId, node_id: int) -> bool:
@@ -71,7 +79,7 @@ def _parse_entry(text: str) -> Placement:
     if name == ALL_OTHERS:
         shard = None
     elif name.isascii() and name.isdigit():
-        shard = ShardId(ShardKind.DISKLESS, int(name))
+        shard = DISKLESS.shard(int(name))
     else:
         shard = parse_shard(name)
     return Placement(shard, tuple(map(int, ids)))
@@ -80,4 +88,4 @@ def _parse_entry(text: str) -> Placement:
 def _name(shard: ShardId | None) -> str:
     if shard is None:
         return ALL_OTHERS
-    return str(shard.index) if shard.kind is ShardKind.DISKLESS else shard.short_name
+    return str(shard.index) if shard.topic == DISKLESS.topic else short_name(shard)

@@ -1,6 +1,6 @@
-"""Writes docs/configuration.md from the models, so that it can't differ from them.
+"""Writes docs/configuration.md from the models, and lists of nouns from their table, so that they can't differ.
 
-`make docs` writes the file; a test compares it.
+`make docs` writes the files; a test compares them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.describe import SettingDescription, describe_settings
 from diskless_core.plugin.descriptor import Descriptor
-from diskless_core.plugin.discovery import BUILT_IN_DISTRIBUTION, installed_entry_points
 from diskless_core.plugin.errors import PluginError
-from diskless_core.plugin.hookspecs import NOUNS
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.discovery import BUILT_IN_DISTRIBUTION, installed_entry_points
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import NOUNS, Noun
 
 _INTRODUCTION = """\
 # Configuration
@@ -57,6 +57,20 @@ def render_reference(descriptors: Mapping[str, Sequence[Descriptor[Any]]]) -> st
     return "\n".join(sections)
 
 
+def render_nouns(descriptors: Mapping[str, Sequence[Descriptor[Any]]]) -> str:
+    """A table of all nouns with the backends to mention, the default one first."""
+    rows = [
+        (f"[`{name}`](docs/plugins/{name}.md)", noun.help, _backends(noun, descriptors.get(name, ())))
+        for name, noun in NOUNS.items()
+    ]
+    return _table(("Noun", "What it is", "Backends"), rows)
+
+
+def render_navigation() -> str:
+    """The pages of all nouns, as entries of the site's navigation."""
+    return "".join(f"      - {noun}: plugins/{noun}.md\n" for noun in NOUNS)
+
+
 def built_in_descriptors() -> Mapping[str, Sequence[Descriptor[Any]]]:
     """What the distribution `diskless` itself brings, by noun.
 
@@ -76,6 +90,11 @@ def _plugin_section(noun: str, descriptor: Descriptor[Any]) -> str:
     settings = describe_settings(descriptor.settings, f"{noun}.{descriptor.name}.")
     table = _settings_table(settings) if settings else "It has no properties.\n"
     return f"### {noun}={descriptor.name}\n\n{descriptor.help}\n\n{table}"
+
+
+def _backends(noun: Noun[Any], descriptors: Sequence[Descriptor[Any]]) -> str:
+    default_first = sorted(descriptors, key=lambda descriptor: descriptor.name != noun.default)
+    return "; or ".join(f"`{descriptor.name}`: {descriptor.help.rstrip('.')}" for descriptor in default_first)
 
 
 def _nouns_table() -> str:

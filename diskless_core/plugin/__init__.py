@@ -1,1 +1,1 @@
-"""The author API: everything that a third-party plugin imports."""
+"""The author API: what a third-party plugin imports, and nothing of how a broker finds, loads and calls it."""

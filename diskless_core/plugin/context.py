@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +25,5 @@ class PluginContext:
     clock: Clock
 
 
-ContextFactory = Callable[[str, str], PluginContext]
-"""Makes the context of the plugin (noun, name)."""
-
 TOOL_NODE_ID = -1
 """Whoever asks without being a broker has this id in Kafka. A tool's plugins have it lest they touch the broker's."""
-
-
-def contexts_in(folder: Path, clock: Clock, *, node_id: int) -> ContextFactory:
-    """Contexts for the plugins of a node, each with a folder of its own below the first of `log.dirs`."""
-
-    def context_of(noun: str, name: str) -> PluginContext:
-        return PluginContext(node_id=node_id, data_dir=folder / noun / name, log_dir=folder, clock=clock)
-
-    return context_of

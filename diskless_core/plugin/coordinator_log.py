@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 from diskless_core.plugin.shard import ShardId
 
 
@@ -136,3 +137,24 @@ class CoordinatorLogPlugin(Descriptor[CoordinatorLog]):
     """Descriptor that `diskless_coordinator_logs` yields."""
 
     noun = "coordinator_log"
+
+
+@hookspec
+def diskless_coordinator_logs() -> list[CoordinatorLogPlugin]:
+    """Replicated metadata logs, chosen with `coordinator_log=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_coordinator_logs() -> list[CoordinatorLogPlugin]:
+            return [
+                CoordinatorLogPlugin(
+                    name="etcd",
+                    factory=EtcdLog,
+                    settings=EtcdLogSettings,
+                    api_version="1.0",
+                    help="Keeps the coordinator log in etcd.",
+                )
+            ]
+    """
+    raise NotImplementedError

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 from diskless_core.plugin.shard import ShardId
 
 Value = int | str | bytes | None
@@ -145,3 +146,24 @@ class CoordinatorStorePlugin(Descriptor[CoordinatorStore]):
     """Descriptor that `diskless_coordinator_stores` yields."""
 
     noun = "coordinator_store"
+
+
+@hookspec
+def diskless_coordinator_stores() -> list[CoordinatorStorePlugin]:
+    """Local stores of coordinator state, chosen with `coordinator_store=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_coordinator_stores() -> list[CoordinatorStorePlugin]:
+            return [
+                CoordinatorStorePlugin(
+                    name="lmdb",
+                    factory=LmdbStore,
+                    settings=LmdbStoreSettings,
+                    api_version="1.0",
+                    help="Keeps coordinator state in LMDB.",
+                )
+            ]
+    """
+    raise NotImplementedError

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 
 Gateways = Mapping[int, Mapping[str | None, frozenset[int]]]
 """Shard of a coordinator → rack → node ids of its gateways there. The gateways of one rack have no order: whoever
@@ -72,6 +73,27 @@ class GatewayPlacementPlugin(Descriptor[GatewayPlacement]):
     """Descriptor that `diskless_gateway_placements` yields."""
 
     noun = "gateway_placement"
+
+
+@hookspec
+def diskless_gateway_placements() -> list[GatewayPlacementPlugin]:
+    """Ways to choose produce gateways, chosen with `gateway_placement=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_gateway_placements() -> list[GatewayPlacementPlugin]:
+            return [
+                GatewayPlacementPlugin(
+                    name="dedicated",
+                    factory=DedicatedPlacement,
+                    settings=DedicatedSettings,
+                    api_version="1.0",
+                    help="Makes gateways of the brokers that are set aside for it.",
+                )
+            ]
+    """
+    raise NotImplementedError
 
 
 def brokers_by_rack(brokers: Iterable[LiveBroker]) -> dict[str | None, list[int]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 
 
 class OffsetAssignment(ABC):
@@ -31,3 +32,24 @@ class OffsetAssignmentPlugin(Descriptor[OffsetAssignment]):
     """Descriptor that `diskless_offset_assignments` yields."""
 
     noun = "offset_assignment"
+
+
+@hookspec
+def diskless_offset_assignments() -> list[OffsetAssignmentPlugin]:
+    """Ways to give offsets to the batches of a commit, chosen with `offset_assignment=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_offset_assignments() -> list[OffsetAssignmentPlugin]:
+            return [
+                OffsetAssignmentPlugin(
+                    name="aligned",
+                    factory=AlignedAssignment,
+                    settings=AlignedSettings,
+                    api_version="1.0",
+                    help="Starts every commit at a multiple of a configured number.",
+                )
+            ]
+    """
+    raise NotImplementedError

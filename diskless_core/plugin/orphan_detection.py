@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 from diskless_core.plugin.wal_object_store import ObjectInfo, WalObjectStore
 from diskless_core.wal.format import is_object_key, is_older
 
@@ -81,3 +82,24 @@ class OrphanDetectionPlugin(Descriptor[OrphanDetection]):
     """Descriptor that `diskless_orphan_detections` yields."""
 
     noun = "orphan_detection"
+
+
+@hookspec
+def diskless_orphan_detections() -> list[OrphanDetectionPlugin]:
+    """Ways to find objects that nobody committed, chosen with `orphan_detection=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_orphan_detections() -> list[OrphanDetectionPlugin]:
+            return [
+                OrphanDetectionPlugin(
+                    name="inventory",
+                    factory=InventoryDetection,
+                    settings=InventorySettings,
+                    api_version="1.0",
+                    help="Reads the bucket's daily inventory instead of listing it.",
+                )
+            ]
+    """
+    raise NotImplementedError

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 from diskless_core.remote_log.metadata import (
     RemoteLogMetadataEvent,
     RemoteLogSegmentMetadata,
@@ -162,3 +163,24 @@ class RemoteLogMetadataPlugin(Descriptor[RemoteLogMetadata]):
     """Descriptor that `diskless_remote_log_metadatas` yields."""
 
     noun = "remote_log_metadata"
+
+
+@hookspec
+def diskless_remote_log_metadatas() -> list[RemoteLogMetadataPlugin]:
+    """Keepers of the metadata of segments, chosen with `remote_log_metadata=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_remote_log_metadatas() -> list[RemoteLogMetadataPlugin]:
+            return [
+                RemoteLogMetadataPlugin(
+                    name="postgres",
+                    factory=PostgresMetadata,
+                    settings=PostgresSettings,
+                    api_version="1.0",
+                    help="Keeps the metadata of segments in PostgreSQL.",
+                )
+            ]
+    """
+    raise NotImplementedError

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 
@@ -134,3 +135,24 @@ class RemoteStoragePlugin(Descriptor[RemoteStorage]):
     """Descriptor that `diskless_remote_storages` yields."""
 
     noun = "remote_storage"
+
+
+@hookspec
+def diskless_remote_storages() -> list[RemoteStoragePlugin]:
+    """Storages of segments, chosen with `remote_storage=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_remote_storages() -> list[RemoteStoragePlugin]:
+            return [
+                RemoteStoragePlugin(
+                    name="tape",
+                    factory=TapeStorage,
+                    settings=TapeSettings,
+                    api_version="1.0",
+                    help="Keeps segments on tape.",
+                )
+            ]
+    """
+    raise NotImplementedError

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.wal_object_store import WalObjectStore
@@ -197,3 +198,24 @@ class SegmentCompactionPlugin(Descriptor[SegmentCompaction]):
     """Descriptor that `diskless_segment_compactions` yields."""
 
     noun = "segment_compaction"
+
+
+@hookspec
+def diskless_segment_compactions() -> list[SegmentCompactionPlugin]:
+    """Engines that make segments of WAL objects, chosen with `segment_compaction=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_segment_compactions() -> list[SegmentCompactionPlugin]:
+            return [
+                SegmentCompactionPlugin(
+                    name="ray",
+                    factory=RayCompaction,
+                    settings=RaySettings,
+                    api_version="1.0",
+                    help="Compacts on a Ray cluster.",
+                )
+            ]
+    """
+    raise NotImplementedError

@@ -3,45 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class ShardKind(StrEnum):
-    """What a shard coordinates; the value is the Kafka topic that its log corresponds to."""
-
-    CLUSTER = "__cluster_metadata"
-    DISKLESS = "__diskless_metadata"
-    GROUPS = "__consumer_offsets"
+_INTERNAL = "__"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardId:
-    """One shard: a partition of one of the three metadata topics. `str()` gives Kafka's `topic-partition`."""
+    """One shard. `str()` gives Kafka's `topic-partition`, which `parse_shard_id` reads.
 
-    kind: ShardKind
+    What a shard coordinates means nothing to a plugin: a broker may have shards of topics that are not known yet.
+
+    Attributes:
+        topic: the internal topic of Kafka that the shard's log corresponds to, such as `__diskless_metadata`. Its name
+            begins with two underscores.
+        index: the partition of that topic.
+    """
+
+    topic: str
     index: int
 
     def __str__(self) -> str:
-        return f"{self.kind.value}-{self.index}"
-
-    @property
-    def short_name(self) -> str:
-        """The name that operators use, such as `diskless-0`."""
-        return f"{self.kind.name.lower()}-{self.index}"
+        return f"{self.topic}-{self.index}"
 
 
-CLUSTER_SHARD = ShardId(ShardKind.CLUSTER, 0)
-"""The one that has the topics."""
-
-
-def parse_shard(text: str) -> ShardId:
-    """Read `diskless-0`, or Kafka's `__diskless_metadata-0`.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    kind, _, index = text.rpartition("-")
-    kinds = {name: member for member in ShardKind for name in (member.value, member.name.lower())}
-    if kind not in kinds or not (index.isascii() and index.isdigit()):
-        raise ValueError(f"{text!r} is no shard: they are called cluster-0, diskless-0 and so on, and groups-0")
-    return ShardId(kinds[kind], int(index))
+def parse_shard_id(text: str) -> ShardId | None:
+    """Read `str(ShardId)`, such as the name of a folder that a plugin gave a shard; None if it is none."""
+    topic, _, index = text.rpartition("-")
+    if not (topic.startswith(_INTERNAL) and index.isascii() and index.isdigit()):
+        return None
+    return ShardId(topic, int(index))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from diskless_core.plugin.descriptor import Descriptor
+from diskless_core.plugin.hookspecs import hookspec
 
 ObjectData = bytes | bytearray | memoryview
 """Contiguous bytes of an object."""
@@ -110,3 +111,24 @@ class WalObjectStorePlugin(Descriptor[WalObjectStore]):
     """Descriptor that `diskless_wal_object_stores` yields."""
 
     noun = "wal_object_store"
+
+
+@hookspec
+def diskless_wal_object_stores() -> list[WalObjectStorePlugin]:
+    """Object stores for WAL objects, chosen with `wal_object_store=<name>`.
+
+    Example::
+
+        @hookimpl
+        def diskless_wal_object_stores() -> list[WalObjectStorePlugin]:
+            return [
+                WalObjectStorePlugin(
+                    name="azure",
+                    factory=AzureObjectStore,
+                    settings=AzureSettings,
+                    api_version="1.0",
+                    help="Keeps WAL objects in an Azure container.",
+                )
+            ]
+    """
+    raise NotImplementedError

@@ -15,12 +15,13 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
-from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log import records, tiered
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, Part, SnapshotError
@@ -77,7 +78,7 @@ async def read_layouts(objects: WalObjectStore, prefix: str, wants: Callable[[st
     partitions: dict[ShardId, set[_Key]] = defaultdict(set)
     for key, index in cluster.placements.items():
         if key[0] in names:
-            partitions[ShardId(ShardKind.DISKLESS, index)].add(key)
+            partitions[DISKLESS.shard(index)].add(key)
     taken_at_ms = cluster.manifest.taken_at
     layouts: list[PartitionLayout] = []
     gone: set[bytes] = set()

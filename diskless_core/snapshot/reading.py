@@ -13,8 +13,9 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from diskless_core.plugin.shard import ShardId, ShardKind, parse_shard
+from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
+from diskless_core.shards import DISKLESS, parse_shard
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot.format import Manifest, Part, SnapshotError
 
@@ -87,7 +88,7 @@ async def manifests(objects: WalObjectStore, prefix: str) -> Mapping[ShardId, Ma
     """
     folders = {
         found.key[len(prefix) + 1 :].partition("/")[0]
-        async for page in objects.list(f"{prefix}/{ShardKind.DISKLESS.value}-")
+        async for page in objects.list(f"{prefix}/{DISKLESS.topic}-")
         for found in page
     }
     found = {shard: await newest(objects, prefix, shard) for shard in sorted(map(parse_shard, folders))}

@@ -16,8 +16,9 @@ from diskless_core.plugin.coordinator_log import (
     LogBatch,
     LogBounds,
 )
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import read_header
+from diskless_core.shards import DISKLESS, SHARD_KINDS
 from diskless_core.testing.coordinator_log_life import LogLifeContract
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
@@ -128,7 +129,7 @@ class CoordinatorLogContract(LogLifeContract):
     # -- shards ---------------------------------------------------------------------------------------------------
 
     async def test_shards_know_nothing_of_each_other(self, make_log: MakeLog) -> None:
-        kinds = [ShardId(kind, 0) for kind in ShardKind]
+        kinds = [kind.shard(0) for kind in SHARD_KINDS]
         async with started(make_log()) as log:
             for shard in kinds:
                 await log.append(shard, [batch_of(str(shard).encode())])
@@ -137,7 +138,7 @@ class CoordinatorLogContract(LogLifeContract):
                 assert same_content(await read_all(log, shard), [batch_of(str(shard).encode())])
 
     async def test_many_shards_append_at_once_each_in_its_own_order(self, make_log: MakeLog) -> None:
-        shards = [ShardId(ShardKind.DISKLESS, index) for index in range(16)]
+        shards = [DISKLESS.shard(index) for index in range(16)]
 
         async def append_in_turn(shard: ShardId) -> None:
             for number in range(10):

@@ -16,8 +16,9 @@ from pathlib import Path
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogPlugin
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import RecordData, build
+from diskless_core.shards import DISKLESS
 
 Acknowledged = dict[ShardId, dict[int, bytes]]
 """Base offset and bytes of each batch whose append returned."""
@@ -68,7 +69,7 @@ async def append_and_kill(target: KillableLog, lines: int, acknowledged: Acknowl
 
 
 def _shard(index: int) -> ShardId:
-    return ShardId(ShardKind.DISKLESS, index)
+    return DISKLESS.shard(index)
 
 
 def _open(module: str, name: str, data_dir: Path, settings: str) -> CoordinatorLog:

@@ -14,7 +14,7 @@ from diskless_core.plugin.coordinator_log import (
     LogBounds,
     LogOffsetPrunedError,
 )
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS, GROUPS_SHARD
 from diskless_core.testing.coordinator_log_appender import Acknowledged, KillableLog, append_and_kill
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
@@ -107,8 +107,8 @@ class LogLifeContract:
             await log.append(OTHER_SHARD, batches)
             await self._prune_half(log)
             assert same_content(await read_all(log, OTHER_SHARD), batches)
-            await log.prune(ShardId(ShardKind.GROUPS, 0), 5)
-            assert await log.bounds(ShardId(ShardKind.GROUPS, 0)) == LogBounds(0, 0)
+            await log.prune(GROUPS_SHARD, 5)
+            assert await log.bounds(GROUPS_SHARD) == LogBounds(0, 0)
 
     async def test_what_is_pruned_stays_so_after_a_restart(self, make_log: MakeLog) -> None:
         self._require_outliving()
@@ -166,7 +166,7 @@ class LogLifeContract:
 
     async def test_appends_under_way_when_the_log_stops_succeed_or_raise(self, make_log: MakeLog) -> None:
         log = make_log()
-        shards = [ShardId(ShardKind.DISKLESS, index) for index in range(8)]
+        shards = [DISKLESS.shard(index) for index in range(8)]
         async with started(log):
             appends = [asyncio.create_task(log.append(shard, [batch_of(b"a")])) for shard in shards]
             await asyncio.sleep(0)

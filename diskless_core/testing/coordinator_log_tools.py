@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBatch
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import RecordData, build
+from diskless_core.shards import DISKLESS
 
 LogT = TypeVar("LogT", bound=CoordinatorLog)
 
 MakeLog = Callable[[], CoordinatorLog]
 """Makes instances, not started, that open one and the same log."""
 
-SHARD = ShardId(ShardKind.DISKLESS, 0)
-OTHER_SHARD = ShardId(ShardKind.DISKLESS, 1)
+SHARD = DISKLESS.shard(0)
+OTHER_SHARD = DISKLESS.shard(1)
 
 TIMEOUT_S = 300.0
 """How long a test waits for what has to happen."""

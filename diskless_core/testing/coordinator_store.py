@@ -25,12 +25,13 @@ from diskless_core.plugin.coordinator_store import (
     TableChanges,
     TableSpec,
 )
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import DISKLESS, SHARD_KINDS
 from diskless_core.testing.coordinator_store_crashes import MakeStore, StoreCrashContract
 from diskless_core.testing.coordinator_store_model import store_machine
 
-SHARD = ShardId(ShardKind.DISKLESS, 0)
-OTHER_SHARD = ShardId(ShardKind.DISKLESS, 1)
+SHARD = DISKLESS.shard(0)
+OTHER_SHARD = DISKLESS.shard(1)
 
 PAIRS = TableSpec(
     name="pairs",
@@ -297,7 +298,7 @@ class CoordinatorStoreContract(StoreCrashContract):
 
     def test_shards_of_one_index_and_different_kinds_do_not_mix(self, make_store: MakeStore) -> None:
         backend = make_store()
-        with self.opened(backend, *(ShardId(kind, 0) for kind in ShardKind)) as stores:
+        with self.opened(backend, *(kind.shard(0) for kind in SHARD_KINDS)) as stores:
             for number, store in enumerate(stores):
                 store.write({"names": puts(("number", number))}, number)
             assert [store.scan("names") for store in stores] == [[("number", n)] for n in range(len(stores))]
@@ -306,7 +307,7 @@ class CoordinatorStoreContract(StoreCrashContract):
         backend = make_store()
 
         def fill(index: int) -> list[Row]:
-            with closing(backend.open(ShardId(ShardKind.DISKLESS, index), TABLES)) as store:
+            with closing(backend.open(DISKLESS.shard(index), TABLES)) as store:
                 for offset in range(1, 30):
                     store.write({"names": puts((f"{offset:02}", index))}, offset)
                 return store.scan("names")

@@ -11,7 +11,7 @@ import pytest
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.coordinator_store import CoordinatorStore
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.coordinator_store_writer import (
     WRITTEN,
     DoomedWriters,
@@ -55,7 +55,7 @@ class StoreCrashContract:
 
     def test_a_process_killed_at_any_time_leaves_each_write_whole(self, make_store: MakeStore) -> None:
         self.require_reopen()
-        moments, shard = SystemClock(_SEED).random(), ShardId(ShardKind.DISKLESS, FIRST_SHARD)
+        moments, shard = SystemClock(_SEED).random(), DISKLESS.shard(FIRST_SHARD)
         reached = 0
         with DoomedWriters(make_store) as writers:
             for _ in range(KILLS):
@@ -72,7 +72,7 @@ class StoreCrashContract:
         A state between them, with a part of a write, lasts for some steps, and is met on the way.
         """
         self.require_reopen()
-        shards = (ShardId(ShardKind.DISKLESS, index) for index in count(FIRST_SHARD + 1))
+        shards = (DISKLESS.shard(index) for index in count(FIRST_SHARD + 1))
 
         def run(kill_at: int) -> tuple[int, int]:
             shard = next(shards)

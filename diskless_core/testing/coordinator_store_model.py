@@ -19,7 +19,8 @@ from diskless_core.plugin.coordinator_store import (
     TableChanges,
     TableSpec,
 )
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import DISKLESS
 
 TABLE = TableSpec(
     name="modelled",
@@ -119,6 +120,6 @@ def store_machine(make_store: Callable[[], CoordinatorStore], *, keeps: bool) ->
 
     class OwnShardMachine(StoreMachine):
         def __init__(self) -> None:
-            super().__init__(make_store, ShardId(ShardKind.DISKLESS, next(shards)), keeps=keeps)
+            super().__init__(make_store, DISKLESS.shard(next(shards)), keeps=keeps)
 
     return OwnShardMachine

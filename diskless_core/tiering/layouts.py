@@ -20,9 +20,9 @@ from diskless_core.coordinator.strict_reads import catch_up
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import TOPICS, PartitionHead, Topic
+from diskless_core.layout.codec import LayoutEncoder
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
-from diskless_core.plugin.layout_codec import LayoutEncoder
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log import tiered
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from diskless_core.diskless.commands import NO_TIMESTAMP, Run
 from diskless_core.diskless.tables import PartitionHead
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.log.segment_indexer import MAX_OFFSETS
-from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange, SegmentPlan
 from diskless_core.remote_log.metadata import TopicIdPartition
 

@@ -22,7 +22,7 @@ from diskless_core.log.segment import (
 )
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.folders import sync_folder
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId, parse_shard_id
 
 _log = logging.getLogger(__name__)
 
@@ -71,18 +71,11 @@ def look_at_shards(data_dir: Path) -> Iterator[RecoveredShard]:
 
 def _find_shards(data_dir: Path, open_last: Callable[[Path, int], RecoveredSegment]) -> Iterator[RecoveredShard]:
     for folder in sorted(data_dir.iterdir()):
-        shard = _shard_of(folder.name)
+        shard = parse_shard_id(folder.name)
         if shard is not None and folder.is_dir():
             found = _find_shard(shard, folder, open_last)
             if found is not None:
                 yield found
-
-
-def _shard_of(folder_name: str) -> ShardId | None:
-    kind, _, index = folder_name.rpartition("-")
-    if kind not in set(ShardKind) or not (index.isascii() and index.isdigit()):
-        return None
-    return ShardId(ShardKind(kind), int(index))
 
 
 def _find_shard(

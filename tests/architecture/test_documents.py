@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
 from diskless_core.cli import docs
-from diskless_core.plugin.hookspecs import NOUNS
+from diskless_core.plugin_host.nouns import NOUNS
 from tests.architecture.source_files import ROOT, project_files, read
 
 PAGES = [path for path in project_files() if path.suffix == ".md"]
@@ -34,9 +35,24 @@ def test_a_generated_page_is_what_the_code_renders(page):
     assert read(Path("docs") / page) == docs.PAGES[page]()
 
 
+@pytest.mark.parametrize("page", docs.SECTIONS)
+def test_a_generated_section_is_what_the_code_renders(page):
+    text = read(Path(page))
+
+    assert text == docs.with_section(text, docs.SECTIONS[page]())
+
+
 @pytest.mark.parametrize("noun", NOUNS)
 def test_every_noun_has_a_page(noun):
     assert (ROOT / "docs" / "plugins" / f"{noun}.md").exists()
+
+
+@pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
+def test_every_noun_has_a_contract_suite_that_its_backends_are_held_to(noun):
+    suite = f"{noun.interface.__name__}Contract"
+
+    assert hasattr(importlib.import_module(f"diskless_core.testing.{noun.name}"), suite)
+    assert suite in read(Path(f"tests/contract/test_{noun.name}.py"))
 
 
 def test_decision_records_are_numbered_without_gaps_and_have_the_usual_parts():

@@ -24,7 +24,7 @@ from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import BATCHES, BLOCKS, PARTITIONS, PartitionHead
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore, TableChanges, TableSpec
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.commit_file import (
     CommitBatch,
     CommitFileRequest,
@@ -34,13 +34,14 @@ from diskless_core.protocol.commit_file import (
     pack_response,
     unpack_request,
 )
+from diskless_core.shards import DISKLESS
 from diskless_local_log.config import LocalLogSettings
 from diskless_local_log.local_log import LocalCoordinatorLog
 from diskless_policies.config import SequentialSettings
 from diskless_policies.sequential import SequentialAssignment
 from diskless_sqlite.store import SqliteCoordinatorStore
 
-SHARD_ID = ShardId(ShardKind.DISKLESS, 0)
+SHARD_ID = DISKLESS.shard(0)
 PARTITIONS_WRITTEN = 640
 PARTITIONS_A_TOPIC = 64
 BATCH_BYTES = 4_096

@@ -5,16 +5,8 @@ from __future__ import annotations
 from pydantic import Field, SecretStr
 
 from diskless_core.plugin.config import PluginSettings
-from diskless_core.plugin.coordinator_log import CoordinatorLogPlugin
-from diskless_core.plugin.coordinator_store import CoordinatorStorePlugin
-from diskless_core.plugin.gateway_placement import GatewayPlacementPlugin
-from diskless_core.plugin.hookspecs import NOUNS, hookimpl
-from diskless_core.plugin.offset_assignment import OffsetAssignmentPlugin
-from diskless_core.plugin.orphan_detection import OrphanDetectionPlugin
-from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataPlugin
-from diskless_core.plugin.remote_storage import RemoteStoragePlugin
-from diskless_core.plugin.segment_compaction import SegmentCompactionPlugin
-from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
+from diskless_core.plugin.hookspecs import hookimpl
+from diskless_core.plugin_host.nouns import NOUNS
 from tests.broken_plugins.zoo import announce
 
 
@@ -29,53 +21,22 @@ def refuse(context, settings):
     raise NotImplementedError
 
 
-def describe(descriptor, name, settings=PluginSettings):
-    return [descriptor(name=name, factory=refuse, settings=settings, api_version="1.0", help="Stands in.")]
+SETTINGS = {"wal_object_store": ObjectStoreSettings}
 
 
-@hookimpl
-def diskless_coordinator_logs():
-    return describe(CoordinatorLogPlugin, "local")
+def hook_of(noun):
+    """A hook that returns the noun's default backend."""
+
+    def hook():
+        settings = SETTINGS.get(noun.name, PluginSettings)
+        return [
+            noun.descriptor(name=noun.default, factory=refuse, settings=settings, api_version="1.0", help="Stands in.")
+        ]
+
+    return hookimpl(hook)
 
 
-@hookimpl
-def diskless_coordinator_stores():
-    return describe(CoordinatorStorePlugin, "sqlite")
-
-
-@hookimpl
-def diskless_wal_object_stores():
-    return describe(WalObjectStorePlugin, "fsspec", ObjectStoreSettings)
-
-
-@hookimpl
-def diskless_offset_assignments():
-    return describe(OffsetAssignmentPlugin, "sequential")
-
-
-@hookimpl
-def diskless_gateway_placements():
-    return describe(GatewayPlacementPlugin, "kip1164")
-
-
-@hookimpl
-def diskless_orphan_detections():
-    return describe(OrphanDetectionPlugin, "listing")
-
-
-@hookimpl
-def diskless_remote_storages():
-    return describe(RemoteStoragePlugin, "fsspec")
-
-
-@hookimpl
-def diskless_remote_log_metadatas():
-    return describe(RemoteLogMetadataPlugin, "coordinator")
-
-
-@hookimpl
-def diskless_segment_compactions():
-    return describe(SegmentCompactionPlugin, "inline")
+globals().update({noun.hook: hook_of(noun) for noun in NOUNS.values()})
 
 
 def announce_stand_ins():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from diskless_core.plugin.hookspecs import NOUNS
-from diskless_core.plugin.loading import LoadedPlugin, load_plugin
+from diskless_core.plugin_host.loading import LoadedPlugin, load_plugin
+from diskless_core.plugin_host.nouns import NOUNS
 from tests.broken_plugins.zoo import announce, quarantined
 
 

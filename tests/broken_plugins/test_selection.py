@@ -13,8 +13,8 @@ from diskless_core.config.errors import ConfigError
 from diskless_core.config.load import load_config
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.errors import PluginConflictError, PluginFactoryError, PluginLoadError
-from diskless_core.plugin.hookspecs import OFFSET_ASSIGNMENT
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import OFFSET_ASSIGNMENT
 from tests.broken_plugins.stand_ins import announce_stand_ins
 from tests.broken_plugins.zoo import announce
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from diskless_core.plugin.discovery import PluginEntryPoint
-from diskless_core.plugin.loading import QuarantinedPlugin, load_plugin
+from diskless_core.plugin_host.discovery import PluginEntryPoint
+from diskless_core.plugin_host.loading import QuarantinedPlugin, load_plugin
 
 
 def announce(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS
 from tests.support.batches import batch_of, read_values
 from tests.support.cluster import Cluster, in_thread, until
 from tests.support.requests import append, create_topic, delete_topic, fetch, metadata_request
 
-SHARD = ShardId(ShardKind.DISKLESS, 0)
+SHARD = DISKLESS.shard(0)
 PRUNED_SOON = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
 
 

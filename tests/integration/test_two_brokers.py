@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DeleteRecordsRequest
+from diskless_core.shards import DISKLESS
 from tests.support.batches import batch_of, read_values
 from tests.support.cluster import Cluster, in_thread, until
 from tests.support.guarantees import guarantee
@@ -256,7 +256,7 @@ async def test_a_broker_finds_the_leader_that_its_own_log_has_not_told_it_of(tmp
                 create_topic(one, TOPIC)
 
         await in_thread(create)
-        cluster.shared.set_leader(ShardId(ShardKind.DISKLESS, 0), 2, seen_by=[1, 2])
+        cluster.shared.set_leader(DISKLESS.shard(0), 2, seen_by=[1, 2])
         await until(lambda: cluster.leads(2, 0))
 
         def write() -> None:

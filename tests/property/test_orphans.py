@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from diskless_core.diskless import operations
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.files import orphans
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import AppendFault
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.guarantees import guarantee
@@ -74,7 +75,7 @@ def play(seed: int, steps: int = STEPS) -> None:
 async def step(world: World, random: Random) -> None:
     node_id = random.choice((*LEADERS, OUTSIDER))
     broker = world.brokers[node_id]
-    shard = ShardId(ShardKind.DISKLESS, random.randrange(SHARDS))
+    shard = DISKLESS.shard(random.randrange(SHARDS))
     match random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]:
         case "produce" if broker.alive:
             broker.produce(random.sample(range(PARTITIONS), random.randrange(1, PARTITIONS)))

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.diskless.commands import Run
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.log.segment_indexer import MAX_OFFSETS
-from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.planning import OFF, SegmentPlanner, SegmentRules, batch_range, plan_layout

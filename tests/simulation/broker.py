@@ -32,13 +32,13 @@ from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.validation import validate
 from diskless_core.produce.writer import WalWriter, WriterSettings
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
@@ -134,9 +134,7 @@ class Broker:
             node_id=node_id, clock=self.clock, log=self._log, store=disk.store, snapshots=self._snapshots
         )
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=WEEK_MS)
-        self.shards = {
-            index: DisklessShard(ShardId(ShardKind.DISKLESS, index), services, rules) for index in range(world.shards)
-        }
+        self.shards = {index: DisklessShard(DISKLESS.shard(index), services, rules) for index in range(world.shards)}
         reader = ObjectReader(objects, ObjectCache(CACHE_BYTES, metrics), metrics)
         purgatory = Purgatory()
         offsets = OffsetLookup(reader)

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.shards import DISKLESS
 from diskless_core.snapshot.format import SnapshotError
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket
@@ -125,7 +126,7 @@ class Troubles:
         if not self._world.active:
             return
         for index in range(self._world.shards):
-            shard = ShardId(ShardKind.DISKLESS, index)
+            shard = DISKLESS.shard(index)
             if self._world.log.hint(shard, node_id) == node_id:
                 self._hint(shard, self._up(but=node_id))
 
@@ -151,7 +152,7 @@ class Troubles:
         ]
 
     def _any_shard(self) -> ShardId:
-        return ShardId(ShardKind.DISKLESS, self._random.randrange(self._world.shards))
+        return DISKLESS.shard(self._random.randrange(self._world.shards))
 
     # --- what is between them ------------------------------------------------------------------------------------
 
@@ -223,4 +224,4 @@ class Troubles:
             else:
                 world.start_broker(node_id)
         for index in range(world.shards):
-            world.log.set_leader(ShardId(ShardKind.DISKLESS, index), 1 + index % world.scenario.brokers)
+            world.log.set_leader(DISKLESS.shard(index), 1 + index % world.scenario.brokers)

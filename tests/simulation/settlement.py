@@ -22,8 +22,8 @@ from diskless_core.diskless.tables import (
     RECEIVED_FILES,
     TRIMS,
 )
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.checker import OBJECT_PREFIX
 from tests.simulation.clients import ask
@@ -100,7 +100,7 @@ class Settlement:
     async def _compare_stores(self) -> None:
         """All replicas have the same rows, once nothing has happened for a while."""
         for index in range(self._world.shards):
-            shard = ShardId(ShardKind.DISKLESS, index)
+            shard = DISKLESS.shard(index)
             end = None
             while self._world.log.state(shard).end != end:
                 end = self._world.log.state(shard).end

@@ -22,11 +22,11 @@ from diskless_core.diskless.commands import HandOver
 from diskless_core.files.orphans import OrphanScanner, OrphanServices
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.plugin.wal_object_store import ObjectInfo
+from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.orphan_detection import PREFIX, THRESHOLD_MS, found_by, keys_created_at, search_of
@@ -68,7 +68,7 @@ class Shards:
         self.source = source
         self.snapshots = Snapshots(objects, SNAPSHOTS, CLOCK)
         self.nodes = [
-            ShardNode(SharedLog(), CLOCK, shard_id=ShardId(ShardKind.DISKLESS, index), snapshots=self.snapshots)
+            ShardNode(SharedLog(), CLOCK, shard_id=DISKLESS.shard(index), snapshots=self.snapshots)
             for index in range(2)
         ]
         self.now_ms = CLOCK.now_ms()

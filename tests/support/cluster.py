@@ -11,10 +11,11 @@ from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
 from diskless_core.coordinator.peers import PeerAddress
-from diskless_core.plugin.discovery import installed_entry_points
-from diskless_core.plugin.hookspecs import COORDINATOR_LOG
-from diskless_core.plugin.manager import PluginManager
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
+from diskless_core.plugin_host.discovery import installed_entry_points
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import COORDINATOR_LOG
+from diskless_core.shards import CLUSTER, DISKLESS, GROUPS
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.wire import WireClient
 
@@ -54,14 +55,14 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
-        for kind in (ShardKind.CLUSTER, ShardKind.GROUPS):
+        for kind in (CLUSTER, GROUPS):
             self.shared.set_leader(ShardId(kind, 0), node_ids[0])
         for index, leader in leaders.items():
             self.lead(index, leader)
 
     def lead(self, shard: int, node_id: int) -> None:
         """From now on the log hints that this node leads a Diskless shard."""
-        self.shared.set_leader(ShardId(ShardKind.DISKLESS, shard), node_id)
+        self.shared.set_leader(DISKLESS.shard(shard), node_id)
 
     async def __aenter__(self) -> Cluster:
         await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))

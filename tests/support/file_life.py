@@ -21,8 +21,8 @@ from diskless_core.files.part import FileMaintenance
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from tests.support.hand_over_post import Letterbox, Post
@@ -42,8 +42,7 @@ class LifeProcess:
         self.maintenance: FileMaintenance
         self.is_running = False
         self.replicas = [
-            ShardNode(life.shared, life.clock, node_id, shard_id=ShardId(ShardKind.DISKLESS, index))
-            for index in range(shards)
+            ShardNode(life.shared, life.clock, node_id, shard_id=DISKLESS.shard(index)) for index in range(shards)
         ]
         self._life = life
 

@@ -23,7 +23,6 @@ from diskless_core.files.part import FileMaintenance
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.files.trimmer import Trimmer
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.committer import Committer, CommitterServices
@@ -32,6 +31,7 @@ from diskless_core.produce.validation import validate
 from diskless_core.produce.writer import WalWriter, WriterSettings
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.wal.format import created_ms_of
@@ -130,8 +130,7 @@ class Broker:
         self.clock = VirtualClock(asyncio.get_running_loop(), seed=node_id)
         self.clock.skew_ms = skew_ms
         self.replicas = [
-            ShardNode(world.shared, self.clock, node_id, shard_id=ShardId(ShardKind.DISKLESS, index))
-            for index in range(SHARDS)
+            ShardNode(world.shared, self.clock, node_id, shard_id=DISKLESS.shard(index)) for index in range(SHARDS)
         ]
         self.alive = False
         self._world = world
@@ -310,7 +309,7 @@ class World:
         for node_id in self.brokers:
             self.shared.resume_reads(node_id)
         for index in range(SHARDS):
-            self.shared.set_leader(ShardId(ShardKind.DISKLESS, index), leader)
+            self.shared.set_leader(DISKLESS.shard(index), leader)
 
     async def expire(self, partition: int) -> None:
         """Retention takes everything, should there be a leader to do so."""
@@ -351,7 +350,7 @@ class World:
                 await broker.start()
         self.agree(LEADERS[0])
         for index in range(SHARDS):
-            self.shared.land_late_appends(ShardId(ShardKind.DISKLESS, index))
+            self.shared.land_late_appends(DISKLESS.shard(index))
 
     async def _check_records(self) -> None:
         """All objects with live batches are there, and what was acknowledged can be read."""

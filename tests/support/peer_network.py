@@ -18,8 +18,8 @@ from diskless_core.diskless.commands import ListedOffset, PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.shards import ShardNode
 
@@ -38,8 +38,7 @@ class NetworkNode:
     def __init__(self, node_id: int, network: Network, clock: Clock, shards: int) -> None:
         self.node_id = node_id
         self.replicas = [
-            ShardNode(network.shared, clock, node_id, shard_id=ShardId(ShardKind.DISKLESS, index))
-            for index in range(shards)
+            ShardNode(network.shared, clock, node_id, shard_id=DISKLESS.shard(index)) for index in range(shards)
         ]
         self.peers = PeerMap(node_id)
         self._network = network
@@ -80,7 +79,7 @@ class Network:
         self.losing: set[int] = set()
         self.silent: set[int] = set()
         for shard, leader in leaders.items():
-            self.shared.set_leader(ShardId(ShardKind.DISKLESS, shard), leader)
+            self.shared.set_leader(DISKLESS.shard(shard), leader)
         self.nodes = {node_id: NetworkNode(node_id, self, clock, len(leaders)) for node_id in node_ids}
         self._leaders = leaders
 

@@ -18,12 +18,13 @@ from diskless_core.diskless.producer_state import NO_PRODUCER, last_sequence
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
 from tests.support.stores import Disk, FailingStore
 
-SHARD_ID = ShardId(ShardKind.DISKLESS, 0)
+SHARD_ID = DISKLESS.shard(0)
 TOPIC = b"T" * 16
 OTHER_TOPIC = b"U" * 16
 EXPIRATION_MS = 60_000

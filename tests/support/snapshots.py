@@ -10,8 +10,8 @@ from crc32c import crc32c
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.cluster.tables import PLACEMENTS, TOPICS, ClusterTopic
 from diskless_core.plugin.coordinator_store import TableChanges
-from diskless_core.plugin.shard import CLUSTER_SHARD
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.shards import CLUSTER_SHARD
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, Part

@@ -16,12 +16,13 @@ from pydantic import ValidationError
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.config import environment_name
-from diskless_core.plugin.context import TOOL_NODE_ID, contexts_in
+from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.errors import PluginError, nearest
-from diskless_core.plugin.hookspecs import NOUNS, REMOTE_STORAGE, WAL_OBJECT_STORE
-from diskless_core.plugin.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin_host.contexts import contexts_in
+from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.nouns import NOUNS, REMOTE_STORAGE, WAL_OBJECT_STORE
 from diskless_core.snapshot import reading
 from diskless_spark.backends import elsewhere_only, why_unreachable
 from diskless_spark.source.options import SourceOptionError, SourceOptions

@@ -16,9 +16,9 @@ from typing import Self
 from tenacity import RetryCallState, Retrying, nap, retry_if_exception_type
 
 from diskless_core.clock import Clock, SystemClock
+from diskless_core.layout.codec import LayoutFormatError, decode_layouts
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin import retrying
-from diskless_core.plugin.layout import PartitionLayout
-from diskless_core.plugin.layout_codec import LayoutFormatError, decode_layouts
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.snapshot.format import SnapshotError
 from diskless_core.snapshot.layouts import read_layouts

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from diskless_core.clock import uuid_text
-from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_spark.source.decoding import Place

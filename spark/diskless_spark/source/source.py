@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from diskless_core.clock import SystemClock
-from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.layout.partition import PartitionLayout
 from diskless_spark.source import offsets, planning, tables
 from diskless_spark.source.connection import connect
 from diskless_spark.source.decoding import Place, PlainBatch, decode, plain_batch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.log import time_index
-from diskless_core.plugin.layout import PartitionLayout
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol import record_batch
 from diskless_spark.source import planning

@@ -21,13 +21,13 @@ from diskless_core.metrics import Metrics
 from diskless_core.plugin.config import PluginSettings
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
-from diskless_core.plugin.discovery import PluginEntryPoint
 from diskless_core.plugin.errors import PluginLoadError, PluginNotFoundError
-from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin
-from diskless_core.plugin.manager import Catalogue
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError, WalObjectStorePlugin
+from diskless_core.plugin_host.discovery import PluginEntryPoint
+from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin_host.manager import Catalogue
 from diskless_core.testing.remote_log_metadata_tools import PARTITION, segment
 from diskless_core.tiering.segment_admin import AdoptionError
 from diskless_core.tiering.topics import UnknownTopicError

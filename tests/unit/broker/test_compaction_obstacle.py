@@ -10,8 +10,8 @@ from diskless_core.broker.errors import StartError
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
-from diskless_core.plugin.discovery import installed_entry_points
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.discovery import installed_entry_points
+from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
 from diskless_core.tiering.compaction import compaction_obstacle

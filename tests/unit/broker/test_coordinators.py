@@ -13,14 +13,13 @@ from diskless_core.broker.errors import StartError
 from diskless_core.config.placement import may_lead, parse_placement
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
-from diskless_core.plugin.shard import CLUSTER_SHARD, ShardId, ShardKind
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS_SHARD, short_name
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import EXPIRATION_MS, Sequential
 from tests.support.virtual_time import VirtualClock, run
 
 PATIENCE_S = 600
-GROUPS_SHARD = ShardId(ShardKind.GROUPS, 0)
 
 
 class Broker:
@@ -45,7 +44,7 @@ class Broker:
             may_lead=lambda shard: may_lead(placements, shard, node_id),  # type: ignore[arg-type]  # it was text
         )
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        self.coordinators = Coordinators(services, ShardSettings(diskless_shards=shards, commit_rules=rules))
+        self.coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: shards}, commit_rules=rules))
 
     async def start(self) -> None:
         await self.log.start()
@@ -56,7 +55,7 @@ class Broker:
         await self.log.stop()
 
     def leads(self) -> set[str]:
-        return {shard.id.short_name for shard in self.coordinators.all() if shard.leading}
+        return {short_name(shard.id) for shard in self.coordinators.all() if shard.leading}
 
 
 def story(told: Callable[[SharedLog], Awaitable[None]]) -> None:
@@ -180,7 +179,7 @@ def test_a_placement_says_who_may_lead(placement: str, led_by_1: set[str]) -> No
     shards = {
         "cluster-0": CLUSTER_SHARD,
         "groups-0": GROUPS_SHARD,
-        **{str(index): ShardId(ShardKind.DISKLESS, index) for index in range(2)},
+        **{str(index): DISKLESS.shard(index) for index in range(2)},
     }
     placements = parse_placement(placement)
     assert isinstance(placements, tuple)

@@ -14,6 +14,7 @@ from diskless_core.broker.shard_watch import LOOK_S, ShardWatch
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.metrics import Metrics
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import EXPIRATION_MS, TOPIC, Sequential, batch, commit_of
@@ -34,7 +35,7 @@ async def served_shards() -> AsyncIterator[tuple[Coordinators, Metrics]]:
         metrics=metrics,
     )
     rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-    coordinators = Coordinators(services, ShardSettings(diskless_shards=2, commit_rules=rules))
+    coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: 2}, commit_rules=rules))
     await coordinators.start()
     for shard in coordinators.all():
         await shard.until_leading()

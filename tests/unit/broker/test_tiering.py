@@ -12,7 +12,7 @@ from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
 from diskless_core.plugin.errors import PluginError
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.tiering.compaction import CompactionRequest
 from diskless_core.tiering.topics import UnknownTopicError
 from diskless_fsspec.local_store import LocalObjectStore

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from diskless_core.cli import common
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
 from tests.broken_plugins.stand_ins import announce_stand_ins
 
 app = typer.Typer(add_completion=False)

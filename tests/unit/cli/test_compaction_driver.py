@@ -9,7 +9,7 @@ import typer
 
 from diskless_core.cli import backends
 from diskless_core.cli.compaction_driver import DriverBackends
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
 
 
 def test_an_engine_gets_its_master_and_plugins_are_looked_for_once(

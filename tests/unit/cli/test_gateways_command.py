@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from diskless_core.cli import common
 from diskless_core.cli.main import main
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
 from diskless_policies.kip1164 import Kip1164Placement
 from tests.broken_plugins.stand_ins import announce_stand_ins
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from diskless_core.cli import common
 from diskless_core.cli.main import main
-from diskless_core.plugin.discovery import installed_entry_points
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.discovery import installed_entry_points
+from diskless_core.plugin_host.manager import PluginManager
 from tests.broken_plugins.bad_backends import FACTORIES
 from tests.broken_plugins.stand_ins import announce_stand_ins
 from tests.broken_plugins.zoo import announce

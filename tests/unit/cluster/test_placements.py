@@ -14,12 +14,10 @@ from diskless_core.cluster.tables import PLACEMENTS
 from diskless_core.coordinator.errors import NotCoordinatorError
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.tables import Key
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import CLUSTER_SHARD as CLUSTER
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.virtual_time import VirtualClock, run
-
-CLUSTER = ShardId(ShardKind.CLUSTER, 0)
 
 
 def test_the_shards_of_all_topics_are_in_use_and_only_the_leader_says_so() -> None:

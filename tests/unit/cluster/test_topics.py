@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from diskless_core import shards
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.operations import Refusal
@@ -22,15 +23,15 @@ from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import AppendFault, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import EXPIRATION_MS, Sequential
 from tests.support.virtual_time import VirtualClock, run
 
-CLUSTER = ShardId(ShardKind.CLUSTER, 0)
-DISKLESS = ShardId(ShardKind.DISKLESS, 0)
+CLUSTER = shards.CLUSTER_SHARD
+DISKLESS = shards.DISKLESS.shard(0)
 
 
 class ClusterNode:

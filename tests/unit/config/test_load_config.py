@@ -6,7 +6,8 @@ import pytest
 
 from diskless_core.config.errors import ConfigError
 from diskless_core.config.load import load_config
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import NOUNS
 from tests.broken_plugins.stand_ins import announce_stand_ins
 from tests.broken_plugins.zoo import announce
 
@@ -49,15 +50,7 @@ def test_without_any_source_everything_has_its_default(load):
 
     assert config.broker.node_id == 1
     assert {noun: plugin.descriptor.name for noun, plugin in config.plugins.items()} == {
-        "coordinator_log": "local",
-        "coordinator_store": "sqlite",
-        "wal_object_store": "fsspec",
-        "offset_assignment": "sequential",
-        "gateway_placement": "kip1164",
-        "orphan_detection": "listing",
-        "remote_storage": "fsspec",
-        "remote_log_metadata": "coordinator",
-        "segment_compaction": "inline",
+        noun.name: noun.default for noun in NOUNS.values()
     }
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.describe import configured
 from diskless_core.config.placement import Placement
-from diskless_core.plugin.shard import ShardId, ShardKind, parse_shard
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, SHARD_KINDS, parse_shard, short_name
 
 PLACEMENT = "diskless.coordinator.placement"
 
@@ -23,9 +23,9 @@ def test_coordinators_are_named_by_index_or_name_and_come_back_as_they_were_writ
     broker = config("0:1|2, diskless-1:3,cluster-0:1,*:4")
 
     assert broker.diskless_coordinator_placement == (
-        Placement(ShardId(ShardKind.DISKLESS, 0), (1, 2)),
-        Placement(ShardId(ShardKind.DISKLESS, 1), (3,)),
-        Placement(ShardId(ShardKind.CLUSTER, 0), (1,)),
+        Placement(DISKLESS.shard(0), (1, 2)),
+        Placement(DISKLESS.shard(1), (3,)),
+        Placement(CLUSTER_SHARD, (1,)),
         Placement(None, (4,)),
     )
     assert configured(broker)[PLACEMENT] == "0:1|2,1:3,cluster-0:1,*:4"
@@ -56,10 +56,10 @@ def test_a_placement_that_means_nothing_is_refused(placement, message):
         config(placement)
 
 
-@pytest.mark.parametrize("shard", [ShardId(kind, index) for kind in ShardKind for index in (0, 17)])
+@pytest.mark.parametrize("shard", [kind.shard(index) for kind in SHARD_KINDS for index in (0, 17)])
 def test_a_shard_is_read_by_either_of_its_names(shard):
     assert parse_shard(str(shard)) == shard
-    assert parse_shard(shard.short_name) == shard
+    assert parse_shard(short_name(shard)) == shard
 
 
 @pytest.mark.parametrize("text", ["", "diskless", "diskless-", "diskless--1", "diskless-x", "topic-0", "-0"])

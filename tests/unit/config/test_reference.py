@@ -11,7 +11,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.describe import describe_settings
 from diskless_core.config.reference import built_in_descriptors, render_reference
 from diskless_core.plugin.config import CommaSeparated, PluginSettings
-from tests.broken_plugins.stand_ins import diskless_wal_object_stores
+from tests.broken_plugins import stand_ins
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
@@ -60,7 +60,7 @@ def test_a_setting_names_its_environment_variable():
 
 
 def test_the_page_has_every_setting_of_the_broker_and_of_the_given_plugins():
-    page = render_reference({"wal_object_store": diskless_wal_object_stores()})
+    page = render_reference({"wal_object_store": stand_ins.diskless_wal_object_stores()})
 
     for field in BrokerConfig.model_fields.values():
         assert f"| `{field.alias}` |" in page

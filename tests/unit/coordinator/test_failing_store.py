@@ -15,8 +15,8 @@ from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import FILES
 from diskless_core.plugin.coordinator_log import LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, TableSpec
-from diskless_core.plugin.guarded import guarded
 from diskless_core.plugin.shard import ShardId
+from diskless_core.plugin_host.guarded import guarded
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import TOPIC, ShardNode, batch, commit_of, row_of

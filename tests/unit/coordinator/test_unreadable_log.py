@@ -8,13 +8,13 @@ from diskless_core.clock import SystemClock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.diskless.state_machine import DisklessMachine
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 
-SHARD = ShardId(ShardKind.DISKLESS, 0)
+SHARD = DISKLESS.shard(0)
 
 
 async def test_a_shard_whose_log_holds_something_else_refuses_to_lead_and_names_the_offset() -> None:

@@ -21,7 +21,6 @@ from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, FoundRuns, HandOver, ListedOffset, PartitionKey
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.diskless.remote import RemoteCoordinator
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     DISKLESS_APIS,
@@ -29,6 +28,7 @@ from diskless_core.protocol.messages import (
     DisklessListOffsetsRequest,
     FindCoordinatorRequest,
 )
+from diskless_core.shards import DISKLESS
 from diskless_core.wal.format import object_key
 from tests.support.peer_network import Network
 from tests.support.shards import TOPIC, batch, commit_of
@@ -36,7 +36,7 @@ from tests.support.virtual_time import VirtualClock, run
 
 TOPIC_ID = uuid.UUID(bytes=TOPIC)
 KEY = PartitionKey(TOPIC, 0)
-SHARD_0 = ShardId(ShardKind.DISKLESS, 0)
+SHARD_0 = DISKLESS.shard(0)
 COMMIT = DisklessCommitFileRequest.API_KEY
 FIND = FindCoordinatorRequest.API_KEY
 LIST = DisklessListOffsetsRequest.API_KEY
@@ -344,7 +344,7 @@ def test_a_part_whose_coordinator_has_moved_goes_there_and_the_others_are_not_re
     async def test(network: Network) -> None:
         for shard in range(2):
             await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
-        network.shared.set_leader(ShardId(ShardKind.DISKLESS, 1), 3, seen_by=[1, 3])
+        network.shared.set_leader(DISKLESS.shard(1), 3, seen_by=[1, 3])
         await network.nodes[3].shards[1].until_leading()
         network.sent.clear()
         results = await commit_parts(network, "f", [0, 1])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from diskless_core.diskless.oldest_file import oldest_live_ms
 from diskless_core.diskless.tables import LIVE_FILES, LiveFile
 from diskless_core.plugin.coordinator_store import ShardStore, TableChanges
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_core.wal.format import WalFormatError, created_ms_of, object_key
 
@@ -26,7 +26,7 @@ KEYS = st.one_of(
 
 
 def store_of(keys: list[str]) -> ShardStore:
-    store = MemoryCoordinatorStore().open(ShardId(ShardKind.DISKLESS, 0), [LIVE_FILES.spec])
+    store = MemoryCoordinatorStore().open(DISKLESS.shard(0), [LIVE_FILES.spec])
     store.write({LIVE_FILES.name: TableChanges(put=[LIVE_FILES.row((key,), LiveFile(1, 0, (0,))) for key in keys])}, 1)
     return store
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from diskless_core.plugin.guarded import guarded
 from diskless_core.plugin.wal_object_store import ObjectData
+from diskless_core.plugin_host.guarded import guarded
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation

@@ -14,8 +14,8 @@ from diskless_core.files import orphans
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, threshold_ms
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionError, OrphanSearch
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from diskless_core.wal.format import object_key
@@ -44,8 +44,7 @@ class Cluster:
         self.used = {0, 1}
         self.metrics = Metrics()
         self.nodes = [
-            ShardNode(self.shared, self.clock, shard_id=ShardId(ShardKind.DISKLESS, index))
-            for index in range(len(TOPICS))
+            ShardNode(self.shared, self.clock, shard_id=DISKLESS.shard(index)) for index in range(len(TOPICS))
         ]
 
     async def start(self) -> None:

@@ -18,12 +18,11 @@ from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.groups.shard import GroupsShard
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol import messages
+from diskless_core.shards import GROUPS_SHARD as SHARD
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 
-SHARD = ShardId(ShardKind.GROUPS, 0)
 SETTINGS = GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
 
 HANDLERS = {

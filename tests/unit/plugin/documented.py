@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 
-from diskless_core.plugin.discovery import ENTRY_POINT_GROUP, PluginEntryPoint
+from diskless_core.plugin_host.discovery import ENTRY_POINT_GROUP, PluginEntryPoint
 
 PAGES = Path(__file__).parents[3] / "docs" / "plugins"
 

@@ -11,16 +11,15 @@ import pytest
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.hookspecs import NOUNS, OFFSET_ASSIGNMENT, Hooks
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import NOUNS, OFFSET_ASSIGNMENT
 from tests.broken_plugins.stand_ins import announce_stand_ins
 from tests.unit.plugin.documented import PAGES, announced, blocks, page
 
 
 def signature(noun):
     """A hook's first line as an author writes it."""
-    spec = getattr(Hooks, noun.hook)
-    return f"def {noun.hook}{inspect.signature(spec)}:".replace("'", "")
+    return f"def {noun.hook}{inspect.signature(noun.spec)}:".replace("'", "")
 
 
 @pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
@@ -34,7 +33,7 @@ def test_a_page_shows_the_hook_with_its_exact_signature(noun):
 
 @pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
 def test_a_hooks_docstring_shows_an_implementation_with_its_exact_signature(noun):
-    docstring = inspect.getdoc(getattr(Hooks, noun.hook))
+    docstring = inspect.getdoc(noun.spec)
 
     assert f"    @hookimpl\n    {signature(noun)}\n" in docstring
     assert f"`{noun.name}=<name>`" in docstring

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from diskless_core.plugin_host.nouns import NOUNS
 from tests.unit.plugin.documented import example
 
-TestCoordinatorLogExample = example("coordinator_log").TestListLog
-TestCoordinatorStoreExample = example("coordinator_store").TestDictStore
-TestWalObjectStoreExample = example("wal_object_store").TestDictObjectStore
-TestOffsetAssignmentExample = example("offset_assignment").TestAlignedAssignment
-TestGatewayPlacementExample = example("gateway_placement").TestDedicatedPlacement
-TestOrphanDetectionExample = example("orphan_detection").TestPacedDetection
-TestRemoteStorageExample = example("remote_storage").TestDictRemoteStorage
-TestRemoteLogMetadataExample = example("remote_log_metadata").TestSqliteMetadata
-TestSegmentCompactionExample = example("segment_compaction").TestOneByOne
+for noun in NOUNS.values():
+    (suite,) = (found for name, found in vars(example(noun.name)).items() if name.startswith("Test"))
+    globals()[f"Test{noun.interface.__name__}Example"] = suite

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.discovery import BUILT_IN_DISTRIBUTION, installed_entry_points
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.discovery import BUILT_IN_DISTRIBUTION, installed_entry_points
+from diskless_core.plugin_host.manager import PluginManager
 
 MANAGER = PluginManager(entry for entry in installed_entry_points() if entry.distribution == BUILT_IN_DISTRIBUTION)
 CONTEXT = PluginContext(node_id=1, data_dir=Path("unused"), log_dir=Path("unused"), clock=SystemClock())

@@ -20,8 +20,9 @@ from diskless_core.clock import SystemClock
 from diskless_core.log.segment import file_name
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogOffsetPrunedError
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import walk
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
@@ -133,6 +134,16 @@ async def test_a_batch_larger_than_a_segment_has_one_for_itself(log: Coordinator
     assert same_content(await read_all(log, SHARD), batches)
 
 
+async def test_a_shard_of_a_topic_that_this_release_does_not_know_is_there_after_a_restart(
+    make_log: MakeLocalLog,
+) -> None:
+    shard = ShardId("__metadata-of-tomorrow", 3)
+    async with started(make_log()) as log:
+        await log.append(shard, [A, B])
+    async with started(make_log()) as log:
+        assert same_content(await read_all(log, shard), [A, B])
+
+
 async def test_other_folders_in_the_data_folder_are_left_alone(make_log: MakeLocalLog, data_dir: Path) -> None:
     for name in ("lost+found", "orders-0", "__diskless_metadata-x", "__diskless_metadata"):
         (data_dir / name).mkdir(parents=True)
@@ -172,7 +183,7 @@ async def test_nothing_is_acknowledged_or_readable_before_it_is_synced(make_log:
 
 
 async def test_appends_that_queue_during_a_sync_share_the_next_one(make_log: MakeLocalLog, sync: Gate) -> None:
-    shards = [ShardId(ShardKind.DISKLESS, index) for index in range(3)]
+    shards = [DISKLESS.shard(index) for index in range(3)]
     async with started(make_log()) as log:
         sync.open.clear()
         first = asyncio.create_task(log.append(SHARD, [A]))

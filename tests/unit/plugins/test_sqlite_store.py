@@ -24,12 +24,12 @@ from diskless_core.plugin.coordinator_store import (
     TableChanges,
     TableSpec,
 )
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS
 from diskless_sqlite.plugin import diskless_coordinator_stores
 from diskless_sqlite.statements import TableStatements, create_table
 from diskless_sqlite.store import SqliteCoordinatorStore
 
-SHARD = ShardId(ShardKind.DISKLESS, 3)
+SHARD = DISKLESS.shard(3)
 TABLE = TableSpec(
     name="group",
     key=(Column("topic", ColumnType.BLOB), Column("index", ColumnType.INTEGER), Column("from", ColumnType.TEXT)),

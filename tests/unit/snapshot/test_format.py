@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableChanges, TableSpec
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot.format import Manifest, Part, SnapshotError
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
@@ -31,7 +31,7 @@ MANIFEST = Manifest(
 
 
 def filled(mixed, keys):
-    store = MemoryCoordinatorStore().open(ShardId(ShardKind.DISKLESS, 0), TABLES)
+    store = MemoryCoordinatorStore().open(DISKLESS.shard(0), TABLES)
     store.write({"mixed": TableChanges(put=mixed), "keys": TableChanges(put=keys)}, 7)
     return store
 

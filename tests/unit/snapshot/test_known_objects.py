@@ -10,7 +10,7 @@ import pytest
 
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.diskless.commands import HandOver
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, SnapshotError
 from diskless_core.snapshot.known_objects import known_objects_of_part
@@ -30,8 +30,7 @@ class Place:
         self.objects = MemoryWalObjectStore(clock)
         self.snapshots = Snapshots(self.objects, PREFIX, clock)
         self.nodes = [
-            ShardNode(SharedLog(), clock, shard_id=ShardId(ShardKind.DISKLESS, index), snapshots=self.snapshots)
-            for index in (0, 10)
+            ShardNode(SharedLog(), clock, shard_id=DISKLESS.shard(index), snapshots=self.snapshots) for index in (0, 10)
         ]
 
     async def start(self) -> None:

@@ -12,7 +12,6 @@ from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.diskless import remote_segments
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.trimming import trim_page
-from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -21,6 +20,7 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.remote_log.tiered import TieredSegment
+from diskless_core.shards import DISKLESS
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import SnapshotError
@@ -48,7 +48,7 @@ class Place:
         self.objects = MemoryWalObjectStore(self.clock)
         self.snapshots = Snapshots(self.objects, PREFIX, self.clock)
         self.nodes = [
-            ShardNode(SharedLog(), self.clock, shard_id=ShardId(ShardKind.DISKLESS, index), snapshots=self.snapshots)
+            ShardNode(SharedLog(), self.clock, shard_id=DISKLESS.shard(index), snapshots=self.snapshots)
             for index in (0, 1)
         ]
         self.committed = 0
@@ -264,7 +264,7 @@ def test_a_topic_that_was_created_while_a_snapshot_was_put_is_an_error():
         await taking
         with pytest.raises(SnapshotError, match="t-1 is not in the newest snapshot of __diskless_metadata-1"):
             await place.read()
-        newest = await reading.newest(place.objects, PREFIX, ShardId(ShardKind.DISKLESS, 1))
+        newest = await reading.newest(place.objects, PREFIX, DISKLESS.shard(1))
         assert newest is not None
         assert newest.taken_at == begun_at_ms
 

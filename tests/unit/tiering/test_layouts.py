@@ -12,8 +12,8 @@ import pytest
 from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.diskless import runs
 from diskless_core.diskless import shard as client
-from diskless_core.plugin.layout import PartitionLayout
-from diskless_core.plugin.layout_codec import LayoutFormatError, decode_layouts
+from diskless_core.layout.codec import LayoutFormatError, decode_layouts
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.remote_log.metadata import RemoteLogSegmentState, TopicIdPartition
 from diskless_core.tiering import layouts as layouts_module
 from diskless_core.tiering.layouts import Layouts, LayoutServices, PinnedPartition

@@ -10,7 +10,7 @@ import pytest
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.retrying import Backoff, Retrying
-from diskless_core.plugin.shard import ShardId, ShardKind
+from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from diskless_core.testing.orphan_detection import search_of
@@ -25,7 +25,7 @@ RETRYING = Retrying(Backoff(attempts=3, first_ms=0, max_ms=0, jitter=0), CLOCK)
 @pytest.mark.parametrize("operation", [Operation.LIST, Operation.GET])
 async def test_a_store_that_is_busy_does_not_end_a_search(operation: Operation) -> None:
     objects = MemoryWalObjectStore(CLOCK)
-    shard = ShardId(ShardKind.DISKLESS, 0)
+    shard = DISKLESS.shard(0)
     snapshots = Snapshots(objects, "wal-snapshots", CLOCK)
     node = ShardNode(SharedLog(), CLOCK, shard_id=shard, snapshots=snapshots)
     await node.start()

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from diskless_core.clock import SystemClock
-from diskless_core.plugin.layout_codec import LayoutEncoder
+from diskless_core.layout.codec import LayoutEncoder
 from diskless_spark.source import tables
 from diskless_spark.source.connection import connect
 from diskless_spark.source.layouts import PATIENCE_S, PLAN_PATIENCE_S, AbsentError, LayoutError, Layouts, those_there

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import Operation

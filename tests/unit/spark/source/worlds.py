@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from diskless_core.clock import SystemClock, uuid_text
-from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from diskless_core.plugin.version import API_VERSION, incompatibility
+from diskless_core.plugin.version import API_VERSION
+from diskless_core.plugin_host.checking import incompatibility
 
 
 @pytest.mark.parametrize("wanted", ["1.0", "1.3", "1.10"])

@@ -5,10 +5,11 @@ It stands in the way of every call of a backend, and costs next to nothing where
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import AsyncIterator, Callable, Collection
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -19,12 +20,6 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
-class NounError(Protocol):
-    """Makes a noun's own error."""
-
-    def __call__(self, message: str, *, retriable: bool) -> Exception: ...
-
-
 class Guard:
     """A context for calls of one backend: an exception that is not `due` leaves it as one that is.
 
@@ -33,15 +28,15 @@ class Guard:
 
     Args:
         plugin: `<noun>.<name>`.
-        due: what the noun's interface says that its methods raise.
-        make: makes one of them.
+        due: what the noun's interface says that its methods raise. Made from a message, and `retriable` if it takes it.
         secrets: words that no message may have in it.
     """
 
-    def __init__(self, plugin: str, due: type[Exception], make: NounError, secrets: Collection[str] = ()) -> None:
+    def __init__(self, plugin: str, due: type[Exception], secrets: Collection[str] = ()) -> None:
         self._plugin = plugin
         self._due = due
-        self._make = make
+        self._make: Callable[..., Exception] = due
+        self._says_retriable = "retriable" in inspect.signature(due.__init__).parameters
         self._secrets = secrets
         self._reported: set[type[Exception]] = set()
         self.starting = _Starting(self)
@@ -88,7 +83,7 @@ class Guard:
                 error=message,
                 exception=redact(text, self._secrets),
             )
-        return self._make(message, retriable=retriable)
+        return self._make(message, retriable=retriable) if self._says_retriable else self._make(message)
 
 
 class _Starting:

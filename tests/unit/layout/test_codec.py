@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskless_core.plugin import layout_codec
-from diskless_core.plugin.layout import PartitionLayout
-from diskless_core.plugin.layout_codec import LayoutEncoder, LayoutFormatError, decode_layouts
+from diskless_core.layout import codec as layout_codec
+from diskless_core.layout.codec import LayoutEncoder, LayoutFormatError, decode_layouts
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,

@@ -17,13 +17,9 @@ from structlog.testing import capture_logs
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.config import PluginSettings
-from diskless_core.plugin.context import contexts_in
-from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogOffsetPrunedError
+from diskless_core.plugin.coordinator_log import CoordinatorLog, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
-from diskless_core.plugin.guarded import guarded
-from diskless_core.plugin.hookspecs import WAL_OBJECT_STORE
-from diskless_core.plugin.manager import PluginManager, SelectedPlugin
-from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
+from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata
 from diskless_core.plugin.remote_storage import LogSegmentData, RemoteStorage, RemoteStorageError
 from diskless_core.plugin.wal_object_store import (
     ObjectNotFoundError,
@@ -31,16 +27,16 @@ from diskless_core.plugin.wal_object_store import (
     WalObjectStoreError,
     WalObjectStorePlugin,
 )
+from diskless_core.plugin_host.contexts import contexts_in
+from diskless_core.plugin_host.guarded import guarded
+from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.nouns import NOUNS, WAL_OBJECT_STORE
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from diskless_core.testing.remote_storage_tools import make_segment
 
-NOUNS: list[tuple[str, type[Any], type[Exception]]] = [
-    ("wal_object_store", WalObjectStore, WalObjectStoreError),
-    ("remote_storage", RemoteStorage, RemoteStorageError),
-    ("remote_log_metadata", RemoteLogMetadata, RemoteLogMetadataError),
-    ("coordinator_log", CoordinatorLog, CoordinatorLogError),
-    ("coordinator_store", CoordinatorStore, CoordinatorStoreError),
+GUARDED: list[tuple[str, type[Any], type[Exception]]] = [
+    *((noun.name, noun.interface, noun.error) for noun in NOUNS.values() if noun.error is not None),
     ("coordinator_store", ShardStore, CoordinatorStoreError),
     ("coordinator_store", StoreView, CoordinatorStoreError),
 ]
@@ -50,7 +46,7 @@ def methods_of(interface: type[Any]) -> list[str]:
     return [name for name, _ in inspect.getmembers(interface, inspect.isfunction) if not name.startswith("_")]
 
 
-CALLS = [(*noun, method) for noun in NOUNS for method in methods_of(noun[1])]
+CALLS = [(*noun, method) for noun in GUARDED for method in methods_of(noun[1])]
 
 
 def raising(interface: type[Any], make: Callable[[], BaseException]) -> Any:

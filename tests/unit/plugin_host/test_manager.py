@@ -9,8 +9,8 @@ import pytest
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.errors import PluginNotFoundError
-from diskless_core.plugin.hookspecs import NOUNS, OFFSET_ASSIGNMENT
-from diskless_core.plugin.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.nouns import NOUNS, OFFSET_ASSIGNMENT
 from tests.broken_plugins.stand_ins import announce_stand_ins
 from tests.broken_plugins.zoo import announce
 
@@ -50,17 +50,9 @@ def test_the_catalogue_is_in_the_order_of_the_nouns_and_then_by_name():
 
     catalogue = manager.catalogue()
 
+    names = {noun.name: [noun.default] for noun in NOUNS.values()} | {"offset_assignment": ["animal", "sequential"]}
     assert [plugin.entry_point.key for plugin in catalogue.loaded] == [
-        "coordinator_log.local",
-        "coordinator_store.sqlite",
-        "wal_object_store.fsspec",
-        "offset_assignment.animal",
-        "offset_assignment.sequential",
-        "gateway_placement.kip1164",
-        "orphan_detection.listing",
-        "remote_storage.fsspec",
-        "remote_log_metadata.coordinator",
-        "segment_compaction.inline",
+        f"{noun}.{name}" for noun in NOUNS for name in names[noun]
     ]
     assert [plugin.entry_point.key for plugin in catalogue.quarantined] == ["offset_assignment.zebra"]
 

@@ -20,7 +20,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from diskless_core.plugin.layout import PartitionLayout
+from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange, range_rows, ranges_of
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition

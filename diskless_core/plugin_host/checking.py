@@ -1,4 +1,4 @@
-"""What can be seen of a backend before it is started: methods of the wrong kind, abilities that it does not tell.
+"""What can be seen of a plugin before it is started: its version, methods of the wrong kind, abilities not set.
 
 Pure. Each mistake is a clause that says what to write instead.
 """
@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
+from diskless_core.plugin.version import API_VERSION
+
 _Method = Callable[..., Any]
 
+_MAJOR_MINOR = re.compile(r"(\d+)\.(\d+)")
 
-class _Kind(Enum):
+
+class MethodKind(Enum):
     """How a method is declared; the value is what its author writes."""
 
     COROUTINE = "async def {}(...)"
@@ -23,10 +27,24 @@ class _Kind(Enum):
 
 
 _PROMISED = {
-    _Kind.COROUTINE: re.compile(r"\b(Awaitable|Coroutine)\b"),
-    _Kind.STREAM: re.compile(r"\b(AsyncIterator|AsyncIterable|AsyncGenerator)\b"),
+    MethodKind.COROUTINE: re.compile(r"\b(Awaitable|Coroutine)\b"),
+    MethodKind.STREAM: re.compile(r"\b(AsyncIterator|AsyncIterable|AsyncGenerator)\b"),
 }
 """Return types by which a plain `def` promises the same as `async def`."""
+
+
+def incompatibility(wanted: str, offered: str = API_VERSION) -> str | None:
+    """Why a plugin written for the API version `wanted` can't run on `offered`, or None if it can."""
+    wanted_match, offered_match = _MAJOR_MINOR.fullmatch(wanted), _MAJOR_MINOR.fullmatch(offered)
+    if wanted_match is None or offered_match is None:
+        return f"its api_version is {wanted!r}, which is not of the form <major>.<minor>, such as {offered!r}"
+    wanted_major, wanted_minor = map(int, wanted_match.groups())
+    offered_major, offered_minor = map(int, offered_match.groups())
+    if wanted_major != offered_major:
+        return f"it was written for plugin API {wanted}, this broker offers {offered}: the major versions differ"
+    if wanted_minor > offered_minor:
+        return f"it needs plugin API {wanted} or newer, this broker offers {offered}: upgrade the broker"
+    return None
 
 
 def missing_methods(implementation: type[Any]) -> Sequence[str]:
@@ -39,7 +57,7 @@ def mistaken_methods(interface: type[Any], implementation: type[Any]) -> Sequenc
     """Mistakes in those methods of a class that its interface declares."""
     return [
         f"its method {name} should be `{kind.value.format(name)}`, as {interface.__name__} has it"
-        for name, kind in _declared(interface)
+        for name, kind in declared_methods(interface)
         if not _is_of_kind(getattr(implementation, name), kind)
     ]
 
@@ -70,29 +88,34 @@ def wrong_signature(factory: _Method) -> Sequence[str]:
     return []
 
 
-def _declared(interface: type[Any]) -> Iterator[tuple[str, _Kind]]:
+def declared_methods(interface: type[Any]) -> Iterator[tuple[str, MethodKind]]:
+    """The public methods of an interface, and how each is to be declared."""
     for name, member in inspect.getmembers(interface, inspect.isfunction):
         if not name.startswith("_"):
             yield name, _kind_of(member)
 
 
-def _kind_of(method: _Method) -> _Kind:
+def _kind_of(method: _Method) -> MethodKind:
     if inspect.iscoroutinefunction(method):
-        return _Kind.COROUTINE
-    return _Kind.STREAM if inspect.isasyncgenfunction(method) or _promises(method, _Kind.STREAM) else _Kind.PLAIN
+        return MethodKind.COROUTINE
+    return (
+        MethodKind.STREAM
+        if inspect.isasyncgenfunction(method) or _promises(method, MethodKind.STREAM)
+        else MethodKind.PLAIN
+    )
 
 
-def _is_of_kind(method: _Method, kind: _Kind) -> bool:
+def _is_of_kind(method: _Method, kind: MethodKind) -> bool:
     inner = inspect.unwrap(method)
     found = {
-        _Kind.COROUTINE: inspect.iscoroutinefunction(inner),
-        _Kind.STREAM: inspect.isasyncgenfunction(inner),
+        MethodKind.COROUTINE: inspect.iscoroutinefunction(inner),
+        MethodKind.STREAM: inspect.isasyncgenfunction(inner),
     }
     if any(found.values()):
         return found.get(kind, False)
-    return kind is _Kind.PLAIN or _promises(inner, kind)
+    return kind is MethodKind.PLAIN or _promises(inner, kind)
 
 
-def _promises(method: _Method, kind: _Kind) -> bool:
+def _promises(method: _Method, kind: MethodKind) -> bool:
     annotations = getattr(method, "__annotations__", {})
     return _PROMISED[kind].search(str(annotations.get("return", ""))) is not None

@@ -9,17 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from diskless_core.plugin import checking
 from diskless_core.plugin.config import PluginSettings, redact, secret_values
-from diskless_core.plugin.context import ContextFactory, PluginContext
+from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.descriptor import Descriptor
-from diskless_core.plugin.discovery import (
-    LOAD_PLUGINS_VARIABLE,
-    EntryPointSource,
-    PluginEntryPoint,
-    allowed_entry_points,
-    installed_entry_points,
-)
 from diskless_core.plugin.errors import (
     PluginConflictError,
     PluginFactoryError,
@@ -27,9 +19,18 @@ from diskless_core.plugin.errors import (
     PluginNotFoundError,
     nearest,
 )
-from diskless_core.plugin.guarded import guarded
-from diskless_core.plugin.hookspecs import NOUNS, Noun
-from diskless_core.plugin.loading import LoadedPlugin, QuarantinedPlugin, load_plugin
+from diskless_core.plugin_host import checking
+from diskless_core.plugin_host.contexts import ContextFactory
+from diskless_core.plugin_host.discovery import (
+    LOAD_PLUGINS_VARIABLE,
+    EntryPointSource,
+    PluginEntryPoint,
+    allowed_entry_points,
+    installed_entry_points,
+)
+from diskless_core.plugin_host.guarded import guarded
+from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin, load_plugin
+from diskless_core.plugin_host.nouns import NOUNS, Noun
 
 InterfaceT = TypeVar("InterfaceT")
 

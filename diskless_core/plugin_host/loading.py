@@ -10,13 +10,13 @@ from typing import Any
 import pluggy
 from pydantic import BaseModel, ValidationError
 
-from diskless_core.plugin import checking
 from diskless_core.plugin.config import PluginSettings, property_name
 from diskless_core.plugin.descriptor import Descriptor
-from diskless_core.plugin.discovery import PluginEntryPoint
 from diskless_core.plugin.errors import nearest
-from diskless_core.plugin.hookspecs import NOUNS, PROJECT, Hooks, Noun
-from diskless_core.plugin.version import incompatibility
+from diskless_core.plugin.hookspecs import PROJECT
+from diskless_core.plugin_host import checking
+from diskless_core.plugin_host.discovery import PluginEntryPoint
+from diskless_core.plugin_host.nouns import NOUNS, Noun
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _PROPERTY = re.compile(r"[a-z][a-z0-9]*(\.[a-z0-9]+)*")
@@ -85,7 +85,7 @@ def _import(entry_point: PluginEntryPoint) -> object:
 def _call_hook(noun: Noun[Any], module: object) -> list[Descriptor[Any]]:
     # A manager of its own for each plugin: pluggy then checks this one's hooks, whatever others there are.
     hooks = pluggy.PluginManager(PROJECT)
-    hooks.add_hookspecs(Hooks)
+    hooks.add_hookspecs(type("Hooks", (), {known.hook: staticmethod(known.spec) for known in NOUNS.values()}))
     try:
         hooks.register(module)
     except pluggy.PluginValidationError as error:
@@ -131,7 +131,7 @@ def _announced(entry_point: PluginEntryPoint, descriptors: list[Descriptor[Any]]
 
 
 def _check_descriptor(noun: Noun[Any], descriptor: Descriptor[Any]) -> None:
-    problem = incompatibility(descriptor.api_version)
+    problem = checking.incompatibility(descriptor.api_version)
     if problem:
         raise _RefusedError(problem)
     _check_factory(noun, descriptor.factory)

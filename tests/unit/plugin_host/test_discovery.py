@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from diskless_core.plugin.discovery import allowed_entry_points, installed_entry_points
 from diskless_core.plugin.errors import PluginNotFoundError
-from diskless_core.plugin.hookspecs import NOUNS
-from diskless_core.plugin.manager import PluginManager
+from diskless_core.plugin_host.discovery import allowed_entry_points, installed_entry_points
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import NOUNS
 from tests.broken_plugins.stand_ins import announce_stand_ins
 from tests.broken_plugins.zoo import announce
 
