@@ -22,7 +22,7 @@ from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompa
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.compaction import CompactionServices, Compactor, TopicTiering
 from diskless_core.tiering.copies import CopyServices
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 EngineSource = Callable[[str | None], tuple[str, SegmentCompaction]]
 """The engine of a name, or the chosen one, with its name. Raises PluginError where there is none, or must not be."""

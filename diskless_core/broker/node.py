@@ -21,7 +21,7 @@ from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Endpoint, Services
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.broker.tiered_storage import NodeParts, TieredStorage, start_tiered_storage
-from diskless_core.clock import Clock, uuid_text
+from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
@@ -66,6 +66,7 @@ from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.committer import Committer, CommitterServices
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.writer import WalWriter
+from diskless_core.protocol.names import uuid_text
 from diskless_core.quotas.managers import QuotaManagers
 
 COMMIT_S = 30.0

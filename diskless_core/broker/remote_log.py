@@ -53,7 +53,7 @@ class RemoteLog:
         own = TopicIdPartition(info.topic_id, topic, partition)
         shard = self._topics.replica_of(PartitionKey(info.topic_id.bytes, partition))
         if shard is None:
-            raise AdoptionError(f"there is no partition {topic}-{partition}")
+            raise AdoptionError(f"there is no partition {own.name}")
         if any(segment.segment_id.topic_id_partition != own for segment in segments):
-            raise AdoptionError(f"the segments are not those of {topic}-{partition} with the id {info.topic_id}")
+            raise AdoptionError(f"the segments are not those of {own.name} with the id {info.topic_id}")
         await adopt(shard, self._metadata, self._clock, own, log_start_offset, segments)

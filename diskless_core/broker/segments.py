@@ -18,7 +18,7 @@ from diskless_core.tiering.index_cache import IndexCache
 from diskless_core.tiering.leadership import LeadershipNews
 from diskless_core.tiering.remote_reads import RemoteReads
 from diskless_core.tiering.remover import RemoverServices, SegmentRemover
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from diskless_core.tiering.segment_reader import SegmentReader
 from diskless_core.tiering.time_lookup import SegmentTimes
 

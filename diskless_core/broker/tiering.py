@@ -19,7 +19,7 @@ from diskless_core.plugin.hookspecs import REMOTE_LOG_METADATA, REMOTE_STORAGE
 from diskless_core.plugin.manager import PluginManager
 from diskless_core.plugin.remote_log_metadata import RemoteLogLedger, RemoteLogMetadata, RemoteLogMetadataServices
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The state of the cluster shard, all of it resident, and the code that changes it."""
+"""The state of the cluster shard, all of it resident, and the code that changes it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups shard as a state machine: Apache Kafka's `__consumer_offsets` records, and the tables that they fill."""
+"""The groups shard as a pure state machine: Kafka's `__consumer_offsets` records, and the tables that they fill."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ async def adopt(
     await shard.barrier()
     head = shard.head(key)
     if head is None:
-        raise AdoptionError(f"there is no partition {partition.topic}-{partition.partition}")
+        raise AdoptionError(f"there is no partition {partition.name}")
     if head != PartitionHead() and shard.tiered(key) != tiered:
-        raise AdoptionError(f"{partition.topic}-{partition.partition} is not empty: create another topic")
+        raise AdoptionError(f"{partition.name} is not empty: create another topic")
     known = {one.segment_id for one in await metadata.list(partition)}
     for segment in segments:
         if segment.segment_id not in known:

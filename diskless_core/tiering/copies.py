@@ -27,7 +27,7 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.tiering.leftovers import GRACE_MS, PartitionBounds, fits, leftovers
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 _EPOCH = 0
 

@@ -34,7 +34,7 @@ from diskless_core.remote_log.metadata import (
 from diskless_core.tiering.leftovers import GRACE_MS
 from diskless_core.tiering.partitions import topic_id_partition
 from diskless_core.tiering.removal import Removable, below_log_start, of_deleted_partition
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 PARALLEL_DELETIONS = 8
 """Segments of a partition that are deleted at once."""

@@ -32,7 +32,7 @@ from diskless_core.tiering.compaction import CompactionRequest, CompactionServic
 from diskless_core.tiering.copies import CopyServices, key_of
 from diskless_core.tiering.planning import SegmentRules
 from diskless_core.tiering.report import JobReport
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from diskless_tiering.config import InlineSettings
 from diskless_tiering.inline import InlineCompaction
 from tests.support.produce_path import ProducePath, batch_of

@@ -27,7 +27,7 @@ from diskless_core.tiering.deletion_marks import DeletionMarks
 from diskless_core.tiering.leftovers import GRACE_MS
 from diskless_core.tiering.removal import below_log_start
 from diskless_core.tiering.remover import RemoverServices, SegmentRemover
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from diskless_tiering.config import CoordinatorMetadataSettings
 from diskless_tiering.coordinator_metadata import CoordinatorMetadata
 from tests.support.guarantees import guarantee
