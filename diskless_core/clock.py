@@ -6,11 +6,12 @@ list keeps `time.time`, `random`, `uuid.uuid4` and their relatives out of every 
 
 from __future__ import annotations
 
-import base64
 import random
 import time
 import uuid
 from typing import Protocol
+
+from diskless_core.protocol.names import uuid_text
 
 RESERVED_UUIDS = frozenset({uuid.UUID(int=0), uuid.UUID(int=1)})
 """Ids that Apache Kafka keeps for itself: the absent id and the metadata topic's (KIP-516, "Topic ID")."""
@@ -69,8 +70,3 @@ def draw_uuid(source: random.Random) -> uuid.UUID:
         drawn = uuid.UUID(int=source.getrandbits(128), version=4)
         if drawn not in RESERVED_UUIDS and not uuid_text(drawn).startswith("-"):
             return drawn
-
-
-def uuid_text(value: uuid.UUID) -> str:
-    """Kafka's text form of an id: URL-safe base64 without padding, 22 characters."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")

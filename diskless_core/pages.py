@@ -7,9 +7,13 @@ Fresh pages cost more CPU time than the copy into them (measured on a virtual ma
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 import weakref
+from collections import deque
 from contextlib import suppress
+from functools import cache
+from operator import itemgetter
 
 PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
@@ -31,42 +35,70 @@ def fresh_pages(size: int) -> mmap.mmap:
 
 
 class PagePool:
-    """Buffers whose memory comes back by itself once nobody has a view of it any more. Any thread may use it.
+    """Buffers that are used again. Any thread may use it.
 
     New capacities are a quarter of a power of two apart, and the smallest idle one that is not much too large is used
     first. At most `max_idle_bytes` lie idle: what lay longest goes.
     """
 
+    # No lock protects it: `give_back` may interrupt any line, in any thread. So each step is one call that cannot be
+    # interrupted, the sizes are added up anew, and an idle buffer may be gone when it is asked for.
+
     def __init__(self, max_idle_bytes: int) -> None:
         self._max_idle_bytes = max_idle_bytes
-        self._idle: list[mmap.mmap] = []
+        self._idle: dict[int, deque[tuple[int, mmap.mmap]]] = {}
+        self._order = itertools.count()
 
     def take(self, size: int) -> memoryview:
-        """Writable memory of exactly `size` bytes with unspecified content; page-aligned unless it is small."""
+        """Writable memory of exactly `size` bytes with unspecified content; page-aligned unless it is small.
+
+        It comes back by itself once nobody has a view of it any more.
+        """
         if size < POOLED_FROM_BYTES:
             return memoryview(bytearray(size))
-        capacity = _capacity(size)
-        memory = self._idle_one(capacity) or fresh_pages(capacity)
+        memory = self.take_pages(size)
         window = (ctypes.c_char * len(memory)).from_buffer(memory)
-        weakref.finalize(window, self._give_back, memory).atexit = False
+        weakref.finalize(window, self.give_back, memory).atexit = False
         return memoryview(window).cast("B")[:size]
 
+    def take_pages(self, size: int) -> mmap.mmap:
+        """A buffer of at least `size` bytes with unspecified content. Whoever takes it may give it back."""
+        capacity = _capacity(size)
+        return self._idle_one(capacity) or fresh_pages(capacity)
+
+    def give_back(self, memory: mmap.mmap) -> None:
+        """Let others have a buffer that nobody reads or writes any more."""
+        self._idle.setdefault(len(memory), deque()).append((next(self._order), memory))
+        while self._idle_bytes() > self._max_idle_bytes:
+            with suppress(IndexError, ValueError):
+                min(filter(None, self._piles()), key=itemgetter(0)).popleft()
+
     def _idle_one(self, capacity: int) -> mmap.mmap | None:
-        for memory in sorted(self._idle, key=len):
-            if capacity <= len(memory) <= _LARGEST_FIT * capacity:
-                # Another thread may have been quicker; a lock is no help, as `_give_back` may interrupt any line.
-                with suppress(ValueError):
-                    self._idle.remove(memory)
-                    return memory
+        for fit in _fits(capacity):
+            pile = self._idle.get(fit)
+            if pile:
+                try:
+                    return pile.pop()[1]
+                except IndexError:  # another thread was quicker
+                    continue
         return None
 
-    def _give_back(self, memory: mmap.mmap) -> None:
-        """Runs when the last view is gone, in whichever thread that is."""
-        self._idle.append(memory)
-        while sum(map(len, self._idle)) > self._max_idle_bytes:
-            del self._idle[:1]
+    def _idle_bytes(self) -> int:
+        return sum(capacity * len(self._idle[capacity]) for capacity in list(self._idle))
+
+    def _piles(self) -> list[deque[tuple[int, mmap.mmap]]]:
+        return [self._idle[capacity] for capacity in list(self._idle)]
 
 
 def _capacity(size: int) -> int:
     step = max((1 << (size - 1).bit_length()) // 2 // _CLASSES_PER_DOUBLING, PAGE_BYTES)
     return -(-size // step) * step
+
+
+@cache
+def _fits(capacity: int) -> tuple[int, ...]:
+    """The capacities that may serve in the place of one, smallest first."""
+    fits = [capacity]
+    while (larger := _capacity(fits[-1] + 1)) <= _LARGEST_FIT * capacity:
+        fits.append(larger)
+    return tuple(fits)

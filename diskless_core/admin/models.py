@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, PlainSerializer
 
-from diskless_core.clock import uuid_text
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

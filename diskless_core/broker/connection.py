@@ -14,9 +14,10 @@ from typing import Any, Protocol, cast
 import structlog
 
 from diskless_core.broker.connection_limit import ConnectionLimit
-from diskless_core.broker.frame_pool import Frame, FramePool
+from diskless_core.broker.frames import Frame
 from diskless_core.broker.receive_memory import COUNTED_FROM_BYTES, ReceiveMemory
 from diskless_core.metrics import Metrics
+from diskless_core.pages import PagePool
 from diskless_core.quotas.entities import ANONYMOUS
 
 RECEIVE_BYTES = 64 << 10
@@ -53,7 +54,7 @@ class Server:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        pool: FramePool,
+        pool: PagePool,
         arrivals: ReceiveMemory,
         *,
         max_frame_bytes: int,
@@ -179,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause("arrivals")
                 break
             position += _SIZE_BYTES
-            frame = self._server.pool.take(size)
+            frame = Frame(size, self._server.pool)
             frame.view[:here] = received[position : position + here]
             position += here
             if missing:

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection
-from diskless_core.broker.frame_pool import Frame
+from diskless_core.broker.frames import Frame
 from diskless_core.broker.services import Services
 from diskless_core.protocol import api_versions, framing
 from diskless_core.protocol.errors import ErrorCode

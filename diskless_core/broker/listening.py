@@ -15,7 +15,6 @@ from diskless_core.broker import open_files
 from diskless_core.broker.connection import Connection, Dispatcher, Server
 from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.errors import StartError
-from diskless_core.broker.frame_pool import FramePool
 from diskless_core.broker.receive_memory import ReceiveMemory
 from diskless_core.broker.services import Endpoint
 from diskless_core.clock import Clock
@@ -23,6 +22,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import LOOPBACK_HOSTS, Listener
 from diskless_core.config.types import MAX_INT
 from diskless_core.metrics import Metrics
+from diskless_core.pages import PagePool
 
 DRAIN_S = 5.0
 """How long a clean shutdown waits for requests under way, once everything that was produced is committed."""
@@ -40,7 +40,7 @@ class Listening:
         self._config = config
         self._clock = clock
         self._metrics = metrics
-        self._pool = FramePool(_MAX_IDLE_FRAME_BYTES)
+        self._pool = PagePool(_MAX_IDLE_FRAME_BYTES)
         self._servers: dict[str, Server] = {}
         self._sockets: dict[str, asyncio.Server] = {}
         self._sweeper: asyncio.Task[None] | None = None

@@ -16,7 +16,7 @@ from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.shard_watch import ShardWatch
-from diskless_core.clock import Clock, uuid_text
+from diskless_core.clock import Clock
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.topics import Topics
@@ -43,6 +43,7 @@ from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
+from diskless_core.protocol.names import uuid_text
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
 from diskless_core.tiering.part import CompactionForbiddenError, Tiering, TieringBackends, TieringNeighbours

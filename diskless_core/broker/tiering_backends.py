@@ -10,7 +10,7 @@ from diskless_core.plugin_host.contexts import ContextFactory
 from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin_host.nouns import REMOTE_LOG_METADATA, REMOTE_STORAGE, SEGMENT_COMPACTION, WAL_OBJECT_STORE
 from diskless_core.tiering.part import EngineSource, TieringBackends
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 
 def tiering_backends(

@@ -19,12 +19,12 @@ from diskless_core.cli.compaction_progress import Show
 from diskless_core.cli.external_job_client import ExternalJobClient
 from diskless_core.cli.remote_job import RemoteJob
 from diskless_core.cli.remote_storages import RemoteStorages
-from diskless_core.clock import uuid_text
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_building.backends import ObjectsToRead, RetryingRemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.plugin_host.nouns import SEGMENT_COMPACTION
+from diskless_core.protocol.names import uuid_text
 from diskless_core.tiering.compaction import compaction_obstacle
 from diskless_core.tiering.report import JobState
 

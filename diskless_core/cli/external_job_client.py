@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, stop_never, wait_exponential
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, stop_never
 from tenacity.stop import stop_base
 
 from diskless_core.admin.compaction import CompactionAnswer
@@ -16,9 +16,11 @@ from diskless_core.admin.driver_models import EndBody, JobAnswer, ProgressBody, 
 from diskless_core.cli import admin_client
 from diskless_core.cli.admin_client import NoAnswerError
 from diskless_core.cli.step_batches import REQUESTS_AT_ONCE, StepBatches
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.retrying import Backoff
 
 _PATIENCE_S = 30.0
-_LONGEST_WAIT_S = 2.0
+_RETRY = Backoff(first_ms=100, max_ms=2_000)
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
@@ -103,7 +105,7 @@ class ExternalJobClient:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(NoAnswerError),
             stop=stop,
-            wait=wait_exponential(multiplier=0.1, max=_LONGEST_WAIT_S),
+            wait=_RETRY.wait(SystemClock()),
             reraise=True,
         )
         return await retrying(attempt)

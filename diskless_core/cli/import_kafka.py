@@ -19,6 +19,7 @@ from diskless_core.cli.export import (
 from diskless_core.cli.kafka_importer import Importer, PartitionReport
 from diskless_core.cli.remote_storages import RemoteStorages
 from diskless_core.cli.tiering_client import TieringClient
+from diskless_core.protocol.names import partition_name
 from diskless_core.tiering.migration.kafka_import import TopicImportError
 
 app = typer.Typer(help="Take over topics of another system.", no_args_is_help=True, add_completion=False)
@@ -67,6 +68,6 @@ def _tell(reports: Sequence[PartitionReport]) -> None:
     left_out = [report for report in reports if report.next_offset < report.log_end_offset]
     for report in left_out:
         typer.echo(
-            f"{report.topic}-{report.partition}: offsets {report.next_offset} to {report.log_end_offset - 1} are not "
-            "imported: Kafka has them in its local log only"
+            f"{partition_name(report.topic, report.partition)}: offsets {report.next_offset} to "
+            f"{report.log_end_offset - 1} are not imported: Kafka has them in its local log only"
         )

@@ -13,9 +13,9 @@ from diskless_core.cli import kafka_cluster, kafka_log_dir, text
 from diskless_core.cli.kafka_cluster import KafkaCluster, Topic
 from diskless_core.cli.kafka_log_dir import LocalLog, LogDirError
 from diskless_core.cli.remote_storages import RemoteStorages
-from diskless_core.clock import uuid_text
 from diskless_core.log import producer_snapshot
 from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError, RemoteStorage
+from diskless_core.protocol.names import partition_name, uuid_text
 from diskless_core.remote_log.metadata import RemoteLogMetadataEvent, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.migration import kafka_export
 from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition, Step, TargetPartition
@@ -104,7 +104,7 @@ class Exporter:
                 for source in self.source.partitions(topic):
                     topic_id = kafka_log_dir.topic_id_in(log_dir, topic, source.partition)
                     if topic_id is None:
-                        self.echo(f"{topic}-{source.partition} is not in {log_dir}")
+                        self.echo(f"{partition_name(topic, source.partition)} is not in {log_dir}")
                     elif source.next_offset:
                         partition = TopicIdPartition(topic_id, topic, source.partition)
                         logs.append(await _local_log(source, partition, storage))
@@ -134,7 +134,7 @@ class Exporter:
                     await self.storages.retries.do(partial(ensure_copied, copy, own, storage))
                 if source.segments:
                     self.echo(
-                        f"{target.topic_id_partition.topic}-{source.partition}: copied "
+                        f"{partition_name(target.topic_id_partition.topic, source.partition)}: copied "
                         f"{text.counted(len(source.segments), 'segment')}, up to offset {source.next_offset - 1}"
                     )
 
@@ -192,7 +192,7 @@ async def _local_log(source: SourcePartition, partition: TopicIdPartition, stora
             snapshot = bytes(await storage.fetch_index(exported, IndexType.PRODUCER_SNAPSHOT))
     except RemoteResourceNotFoundError as error:
         raise ExportError(
-            f"not all segments of {partition.topic}-{partition.partition} have been copied yet: run the command with "
+            f"not all segments of {partition.name} have been copied yet: run the command with "
             f"--bootstrap first, while the Kafka runs ({error})"
         ) from error
     return LocalLog(

@@ -144,7 +144,7 @@ class Importer:
         ]
         # also where all are there: it is the coordinator that says whether the partition has them
         self.target.adopt(partition, plan.log_start_offset, segments)
-        self.echo(f"{partition.topic}-{partition.partition}: imported {len(segments)} segments")
+        self.echo(f"{partition.name}: imported {len(segments)} segments")
 
     async def _copied(
         self, segment: RemoteLogSegmentMetadata, partition: TopicIdPartition, source: RemoteStorage, own: RemoteStorage
@@ -167,7 +167,7 @@ async def _importable(
     try:
         lineage = leader_epochs.decode(bytes(checkpoint))
     except CorruptCheckpointError as error:
-        raise TopicImportError(f"a segment of {partition.topic}-{partition.partition} is damaged: {error}") from error
+        raise TopicImportError(f"a segment of {partition.name} is damaged: {error}") from error
     return kafka_import.importable(partition, segments, log_start_offset, lineage)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from diskless_core.clock import uuid_text
 from diskless_core.log import offset_checkpoint
 from diskless_core.log.leader_epochs import CorruptCheckpointError
+from diskless_core.protocol.names import partition_name, uuid_text
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering.migration import kafka_export
 
@@ -37,12 +37,12 @@ class LocalLog:
 
     @property
     def folder_name(self) -> str:
-        return f"{self.partition.topic}-{self.partition.partition}"
+        return self.partition.name
 
 
 def topic_id_in(log_dir: Path, topic: str, partition: int) -> UUID | None:
     """The id of the topic whose partition lies in a log folder; None where it does not."""
-    file = log_dir / f"{topic}-{partition}" / kafka_export.PARTITION_METADATA
+    file = log_dir / partition_name(topic, partition) / kafka_export.PARTITION_METADATA
     return kafka_export.topic_id_of(file.read_bytes()) if file.exists() else None
 
 

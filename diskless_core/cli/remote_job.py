@@ -22,11 +22,12 @@ from diskless_core.admin.driver_models import (
 )
 from diskless_core.cli.admin_client import AdminClientError, RefusedError
 from diskless_core.cli.external_job_client import ExternalJobClient
-from diskless_core.clock import Clock, uuid_text
+from diskless_core.clock import Clock
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 AnswerT = TypeVar("AnswerT", bound=StepAnswer)

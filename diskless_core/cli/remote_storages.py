@@ -13,7 +13,7 @@ from diskless_core.cli.common import fail
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin_host.manager import SelectedPlugin
 from diskless_core.plugin_host.nouns import REMOTE_STORAGE
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 
 class RemoteStorages(Backends):

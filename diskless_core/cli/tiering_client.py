@@ -120,7 +120,7 @@ class TieringClient:
                 led = text.counted(self._led_elsewhere, "partition")
                 advice = f"other brokers lead {led}: run `diskless compact --everything` there first"
             raise ExportError(
-                f"the records of {partition.topic}-{partition.partition} from offset {error.offset} to {end - 1} are "
+                f"the records of {partition.name} from offset {error.offset} to {end - 1} are "
                 f"not all in segments: {advice}"
             ) from error
         return SourcePartition(partition=partition.partition, log_start_offset=start, next_offset=end, segments=chain)

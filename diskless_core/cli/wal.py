@@ -12,8 +12,8 @@ from diskless_core.cli import common
 from diskless_core.cli.backends import Backends, run
 from diskless_core.cli.text import NONE, iso_time, table
 from diskless_core.cli.wal_objects import find_object, read_headers, read_index
-from diskless_core.clock import uuid_text
 from diskless_core.plugin.wal_object_store import ObjectInfo
+from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import BatchHeader
 from diskless_core.wal.format import IndexEntry, WalFormatError, created_ms_of
 

@@ -1,4 +1,4 @@
-"""The records of the cluster shard as plain data; on the log they are KRaft's metadata records."""
+"""The records of the cluster shard as plain data; on the log they are KRaft's metadata records. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the cluster shard, and the only code that changes it: `replay`."""
+"""The state of the cluster shard, and the only code that changes it: `replay`. Pure."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diskless_core.clock import uuid_text
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance, Claim, Entry
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.codec import CompiledRecord
+from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import CorruptBatchError, RecordData, UnsupportedCompressionError
 from diskless_core.protocol.record_frames import RecordFormatError
 

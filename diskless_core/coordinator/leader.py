@@ -19,11 +19,12 @@ from diskless_core.coordinator.leadership import Leadership
 from diskless_core.coordinator.pipeline import Pending, Pipeline
 from diskless_core.coordinator.tables import State, Writes
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import RecordData
 
-RETRY_S = 0.2
-"""Base of the back-off, with jitter, after the log failed or another node's claim won."""
+RETRY = Backoff(first_ms=200, max_ms=200)
+"""After the log failed or another node's claim won."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -196,4 +197,4 @@ class Leader:
 
     async def back_off(self) -> None:
         """Wait a little, not as long as others do."""
-        await asyncio.sleep(RETRY_S * (0.5 + self._clock.random().random()))
+        await asyncio.sleep(RETRY.pause_s(1, self._clock))

@@ -6,9 +6,10 @@ are performed".)
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import Protocol
 
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.errors import CoordinatorError
@@ -18,6 +19,18 @@ _UNPATCHED = 16
 """Logs may rewrite base offset and leader epoch (bytes 0-7, 12-15); from here on an entry comes back as it went."""
 
 
+class Outcome(Awaitable[None], Protocol):
+    """What the caller of a command waits for: a future."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: None, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+    def exception(self) -> BaseException | None: ...
+
+
 @dataclass(slots=True)
 class Pending:
     """A command whose entry has not been read back yet."""
@@ -25,7 +38,7 @@ class Pending:
     sequence: int
     writes: Writes
     entry: bytes
-    done: asyncio.Future[None]
+    done: Outcome
 
     def is_read_back_as(self, data: bytes) -> bool:
         """Whether the log's entry says the same. A log may have compressed it or set its timestamps."""

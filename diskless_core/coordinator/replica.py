@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
 from diskless_core.coordinator.errors import CoordinatorError
@@ -45,6 +46,7 @@ class Replica(Generic[RecordT]):
         store: CoordinatorStore,
         snapshots: SnapshotSource,
         meter: ShardMeter,
+        clock: Clock,
     ) -> None:
         self.id = shard_id
         self.machine = machine
@@ -52,7 +54,7 @@ class Replica(Generic[RecordT]):
         self.next_offset = 0
         self.acceptance = Acceptance()
         self.store = StoreThread(store, shard_id)
-        self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter)
+        self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter, clock)
         self._snapshots = snapshots
         self._specs = [table.spec for table in self.state.tables]
         self._commit_listeners: list[Callable[[Writes], None]] = []

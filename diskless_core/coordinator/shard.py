@@ -29,6 +29,7 @@ from diskless_core.coordinator.tables import Key, State, Table, Transaction, Wri
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
 from diskless_core.snapshot.format import Manifest
 
@@ -36,8 +37,8 @@ R = TypeVar("R")
 Operation = Callable[[Command[RecordT]], R]
 """A pure function: reads and emits through the command, returns the answer that it will get once committed."""
 
-RESTORE_RETRY_S = 2.0
-"""Base of the back-off, with jitter, while the object store does not give a snapshot."""
+RESTORE_RETRY = Backoff(first_ms=2_000, max_ms=2_000)
+"""While the object store does not give a snapshot."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -76,7 +77,7 @@ class CoordinatorShard(Generic[RecordT]):
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
         self._services = services
-        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter)
+        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter, services.clock)
         self._leader = Leader(
             shard_id,
             self._replica.state,
@@ -395,6 +396,6 @@ class CoordinatorShard(Generic[RecordT]):
             except (CoordinatorError, CoordinatorLogError, CoordinatorStoreError) as error:
                 store_failures += isinstance(error, CoordinatorStoreError)
                 self._log.error("the shard could not be restored; it is tried again", error=str(error))
-                await asyncio.sleep(RESTORE_RETRY_S * (0.5 + self._services.clock.random().random()))
+                await asyncio.sleep(RESTORE_RETRY.pause_s(1, self._services.clock))
         self._leader.may_claim()
         self._leader.leadership.changed.set()

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 
 import structlog
 
+from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.tables import Key, State, Table
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, TableSpec
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
 
 T = TypeVar("T")
@@ -26,8 +28,7 @@ FLUSH_ROWS = 500
 """Rows in one transaction: enough to spread a commit's cost, few enough not to hold up reads."""
 
 FLUSH_INTERVAL_S = 0.5
-RETRY_INTERVAL_S = 1.0
-RETRY_MAX_S = 30.0
+RETRY = Backoff(first_ms=1_000, max_ms=30_000)
 
 REOPEN_AFTER = 3
 """Writes that failed in a row until the store is closed and opened again: what fails for a moment needs no new one."""
@@ -154,13 +155,20 @@ class Flusher:
     """
 
     def __init__(
-        self, thread: StoreThread, state: State, applied_offset: Callable[[], int], shard: ShardId, meter: ShardMeter
+        self,
+        thread: StoreThread,
+        state: State,
+        applied_offset: Callable[[], int],
+        shard: ShardId,
+        meter: ShardMeter,
+        clock: Clock,
     ) -> None:
         self._thread = thread
         self._state = state
         self._applied_offset = applied_offset
         self._shard = shard
         self._meter = meter
+        self._clock = clock
         self._wake = asyncio.Event()
         self._full = asyncio.Event()
         self._flushing = asyncio.Lock()
@@ -227,11 +235,7 @@ class Flusher:
                     error=str(error),
                 )
                 self._wake.set()
-                await asyncio.sleep(self._pause_s())
-
-    def _pause_s(self) -> float:
-        doublings = min(max(0, self._failures - REOPEN_AFTER), 10)
-        return min(RETRY_MAX_S, RETRY_INTERVAL_S * 2.0**doublings)
+                await asyncio.sleep(RETRY.pause_s(self._failures, self._clock))
 
     async def _reopen(self) -> None:
         async with self._flushing:

@@ -19,11 +19,12 @@ from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.snapshot.format import SnapshotError
 
 LOOK_S = 1.0
-RETRY_S = 30.0
+RETRY = Backoff(first_ms=30_000, max_ms=30_000)
 
 _log = structlog.get_logger(__name__)
 
@@ -80,7 +81,7 @@ class Snapshotter:
             except (CoordinatorStoreError, CoordinatorLogError, WalObjectStoreError, SnapshotError) as error:
                 self._shard.meter.snapshot_failures.inc()
                 _log.warning("a snapshot failed and is put off", shard=str(self._shard.id), error=str(error))
-                pause_s = RETRY_S
+                pause_s = RETRY.pause_s(1, self._clock)
             await asyncio.sleep(pause_s)
 
     async def look(self) -> None:

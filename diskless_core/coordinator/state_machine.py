@@ -1,4 +1,4 @@
-"""What makes a kind of shard: its tables, its records, and how a record changes the tables.
+"""What makes a kind of shard: its tables, its records, and how a record changes the tables. Pure.
 
 (KIP-1164, "Local state machine".)
 """

@@ -2,7 +2,7 @@
 
 A command changes state through a `Transaction`. Its writes are laid over the committed state while its log entry
 is on the way, become committed when the entry was read back, and are forgotten when it was not. Nothing here knows
-a log, a store or a clock. (KIP-1164, "How operations are performed", steps 3 and 6.)
+a log, a store or a clock: it is pure. (KIP-1164, "How operations are performed", steps 3 and 6.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What is asked of a Diskless coordinator and what it answers, as plain data (KIP-1164, "Diskless coordinator API")."""
+"""What is asked of a Diskless coordinator and what it answers, as plain data. Pure.
+
+(KIP-1164, "Diskless coordinator API".)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a diskless shard (KIP-1164, "Metadata records"), as plain data and as bytes in the log."""
+"""The records of a diskless shard (KIP-1164, "Metadata records"), as plain data and as bytes in the log. Pure."""
 
 from __future__ import annotations
 

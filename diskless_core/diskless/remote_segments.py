@@ -92,7 +92,7 @@ def _require_partition(command: Command[DisklessRecord], partition: TopicIdParti
     """A copy that begins when its partition is gone, or its segments are on their way out, would stay for ever."""
     key = key_of(partition)
     if command.get(PARTITIONS, key) is None or command.get(REMOTE_DELETIONS, key) is not None:
-        raise states.RemoteLogStateError(f"the partition {partition.topic}-{partition.partition} is deleted")
+        raise states.RemoteLogStateError(f"the partition {partition.name} is deleted")
 
 
 def _row(reader: Any, event: RemoteLogMetadataEvent) -> tuple[Table[Any], Key, Any]:

@@ -1,6 +1,6 @@
 """Finding batch runs: the newest ones in memory, which is what a consumer at the tail asks for, others in the store.
 
-(KIP-1164, DisklessFindBatches.)
+Pure. (KIP-1164, DisklessFindBatches.)
 """
 
 from __future__ import annotations

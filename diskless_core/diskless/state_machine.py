@@ -1,7 +1,7 @@
 """The state of a diskless shard, and the only code that changes it: `replay` (KIP-1164, "Local state machine").
 
 Resident: topics, partition heads and producer windows. Batch runs and files live in the store, and so does what
-`trimming` has to do there: replay cannot read those rows, so it only notes which have become garbage.
+`trimming` has to do there: replay cannot read those rows, so it only notes which have become garbage. Pure.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ What an object's uploader wrote enters whole; what is read back enters as the ra
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from diskless_core.fetch.planner import ObjectRange
+from diskless_core.loading_cache import LoadingCache
 from diskless_core.metrics import Metrics
 
 
@@ -37,53 +39,64 @@ class Chunk:
         return self.data[start - self.start : end - self.start]
 
 
+_NONE: Mapping[ObjectRange, Chunk] = {}
+
+
 class ObjectCache:
-    """Chunks by object key. A chunk larger than the whole cache is not kept."""
+    """Chunks by the range that they were read for. A chunk larger than the whole cache is not kept."""
 
     def __init__(self, max_bytes: int, metrics: Metrics) -> None:
-        self._max_bytes = max_bytes
         self._metrics = metrics
-        self._chunks: OrderedDict[tuple[str, int, int], Chunk] = OrderedDict()
-        self._by_object: dict[str, list[Chunk]] = {}
-        self.size_bytes = 0
+        self._chunks: LoadingCache[ObjectRange, Chunk] = LoadingCache(
+            max_bytes,
+            lambda chunk: len(chunk.data),
+            max_value_bytes=max_bytes,
+            on_put=self._has_come,
+            on_discard=self._has_gone,
+        )
+        self._by_object: dict[str, dict[ObjectRange, Chunk]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        return self._chunks.size_bytes
 
     def find(self, object_key: str, start: int, end: int) -> Chunk | None:
         """A chunk that covers the range."""
-        for chunk in self._by_object.get(object_key, ()):
+        for key, chunk in self._by_object.get(object_key, _NONE).items():
             if chunk.covers(start, end):
-                self._chunks.move_to_end((object_key, chunk.start, chunk.end))
                 self._metrics.cache_hits.inc()
-                return chunk
+                return self._chunks.peek(key)
         self._metrics.cache_misses.inc()
         return None
 
     def holds(self, object_key: str, start: int, end: int) -> bool:
         """Whether a chunk covers the range. It does not count as a use."""
-        return any(chunk.covers(start, end) for chunk in self._by_object.get(object_key, ()))
+        return any(chunk.covers(start, end) for chunk in self._by_object.get(object_key, _NONE).values())
+
+    async def load(self, wanted: ObjectRange, read: Callable[[], Awaitable[Chunk]]) -> Chunk:
+        """Read a range, or wait for a read under way that covers it; errors are those of `read`.
+
+        A caller that is cancelled leaves the read to the others that wait for it.
+        """
+        under_way = (other for other in self._chunks.loading if other.covers(wanted))
+        return await self._chunks.load(next(under_way, wanted), read)
 
     def put(self, chunk: Chunk) -> None:
         """Keep a chunk, and let go of the coldest ones until all fit."""
-        identity = (chunk.object_key, chunk.start, chunk.end)
-        if len(chunk.data) > self._max_bytes or identity in self._chunks:
-            return
-        self._chunks[identity] = chunk
-        self._by_object.setdefault(chunk.object_key, []).append(chunk)
-        self.size_bytes += len(chunk.data)
-        while self.size_bytes > self._max_bytes:
-            self._evict()
-        self._metrics.cache_bytes.set(self.size_bytes)
+        self._chunks.put(ObjectRange(chunk.object_key, chunk.start, chunk.end), chunk)
 
     def forget(self, object_key: str) -> None:
         """Let go of all chunks of an object that was deleted."""
-        for chunk in self._by_object.pop(object_key, ()):
-            del self._chunks[object_key, chunk.start, chunk.end]
-            self.size_bytes -= len(chunk.data)
+        for key in list(self._by_object.get(object_key, _NONE)):
+            self._chunks.discard(key)
         self._metrics.cache_bytes.set(self.size_bytes)
 
-    def _evict(self) -> None:
-        _, chunk = self._chunks.popitem(last=False)
-        self.size_bytes -= len(chunk.data)
-        siblings = self._by_object[chunk.object_key]
-        siblings.remove(chunk)
+    def _has_come(self, key: ObjectRange, chunk: Chunk) -> None:
+        self._by_object.setdefault(key.object_key, {})[key] = chunk
+        self._metrics.cache_bytes.set(self.size_bytes)
+
+    def _has_gone(self, key: ObjectRange, _: Chunk) -> None:
+        siblings = self._by_object[key.object_key]
+        del siblings[key]
         if not siblings:
-            del self._by_object[chunk.object_key]
+            del self._by_object[key.object_key]

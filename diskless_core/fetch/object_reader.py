@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from diskless_core.diskless.commands import Run, TimestampType
@@ -48,7 +49,6 @@ class ObjectReader:
         self._metrics = metrics
         self._from_cache = metrics.fetch_bytes.labels("cache")
         self._from_store = metrics.fetch_bytes.labels("store")
-        self._in_flight: dict[ObjectRange, asyncio.Task[Chunk]] = {}
 
     def uploaded(self, object_key: str, data: memoryview) -> None:
         """Keep what was just uploaded: whoever reads the tail wants it next. From now on the reader owns `data`."""
@@ -90,29 +90,17 @@ class ObjectReader:
         await asyncio.gather(*map(self._fetch, planner.ranges(missing)))
 
     async def _fetch(self, wanted: ObjectRange) -> Chunk | ReadError:
-        task = self._under_way(wanted)
-        if task is None:
-            task = self._in_flight[wanted] = asyncio.create_task(self._get(wanted))
-            task.add_done_callback(lambda _: self._in_flight.pop(wanted))
         try:
-            return await asyncio.shield(task)
+            return await self._cache.load(wanted, partial(self._get, wanted))
         except WalObjectStoreError as error:
             return error
-
-    def _under_way(self, wanted: ObjectRange) -> asyncio.Task[Chunk] | None:
-        for other, task in self._in_flight.items():
-            if other.object_key == wanted.object_key and other.start <= wanted.start and wanted.end <= other.end:
-                return task
-        return None
 
     async def _get(self, wanted: ObjectRange) -> Chunk:
         self._metrics.store_reads.inc()
         with self._metrics.store_read_seconds.time(), self._metrics.store_read_failures.count_exceptions():
             data = await self._store.get(wanted.object_key, wanted.start, wanted.end)
         self._metrics.store_bytes_read.inc(len(data))
-        chunk = Chunk(wanted.object_key, wanted.start, _writable(data))
-        self._cache.put(chunk)
-        return chunk
+        return Chunk(wanted.object_key, wanted.start, _writable(data))
 
 
 def _bytes_of(run: Run) -> tuple[int, int]:

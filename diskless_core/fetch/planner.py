@@ -6,9 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from diskless_core.diskless.commands import Run
-
-MAX_GAP_BYTES = 64 << 10
-"""Up to this much unwanted data is read rather than to ask twice: a request costs more than that."""
+from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES
 
 MAX_RANGE_BYTES = 8 << 20
 
@@ -19,6 +17,9 @@ class ObjectRange(NamedTuple):
     object_key: str
     start: int
     end: int
+
+    def covers(self, other: ObjectRange) -> bool:
+        return self.object_key == other.object_key and self.start <= other.start and other.end <= self.end
 
 
 def ranges(runs: Iterable[Run]) -> list[ObjectRange]:

@@ -23,8 +23,7 @@ from diskless_core.diskless.file_stages import ENDING_STAGES, EndingFile, Stage,
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import DEAD_FILES, HORIZON, RECEIVED_FILES, THE_HORIZON
 from diskless_core.files.deletion_plan import Moment, Plan, can_be_forgotten, horizon_over, plan
-from diskless_core.files.hand_overs import HandOvers
-from diskless_core.files.retries import back_off_s
+from diskless_core.files.hand_overs import BACKOFF, HandOvers
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
@@ -115,7 +114,7 @@ class FileDeleter:
 
     def _back_off(self) -> Pause:
         self._failures += 1
-        seconds = back_off_s(self._failures, self._services.clock)
+        seconds = BACKOFF.pause_s(self._failures, self._services.clock)
         return Pause(least_s=seconds, most_s=seconds)
 
     async def _rest(self, pause: Pause) -> None:

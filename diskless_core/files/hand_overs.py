@@ -18,7 +18,10 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.files.retries import back_off_s
+from diskless_core.plugin.retrying import Backoff
+
+BACKOFF = Backoff(first_ms=1_000, max_ms=60_000)
+"""Of all work at the end of objects: it is tried for ever, less and less often."""
 
 PAGE_FILES = 500
 """Objects in one request at most."""
@@ -102,7 +105,7 @@ class HandOvers:
                     objects=len(waiting),
                     error=str(error),
                 )
-                await asyncio.sleep(back_off_s(failures, self._clock))
+                await asyncio.sleep(BACKOFF.pause_s(failures, self._clock))
                 continue
             for parcel in parcels:
                 waiting.pop(parcel.file.object_key, None)

@@ -5,7 +5,7 @@
       └──nobody is left──┘    └── a member joins, changes, leaves, fails ────┴─────────────────────────────────────┘
 
 Dead is where a group goes that is no longer coordinated here; nothing leads out of it. What has to be done about an
-event collects as effects, which the shell takes and carries out in order before the next event.
+event collects as effects, which the shell takes and carries out in order before the next event. Pure.
 """
 
 from __future__ import annotations

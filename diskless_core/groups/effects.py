@@ -1,6 +1,6 @@
 """What goes into and comes out of the classic group protocol: requests, answers, and what the shell has to do.
 
-A request that can wait carries an `id` that the shell chose; the answer to it comes back with the same one.
+A request that can wait carries an `id` that the shell chose; the answer to it comes back with the same one. Pure.
 """
 
 from __future__ import annotations

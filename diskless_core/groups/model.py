@@ -1,4 +1,4 @@
-"""What is kept of groups and committed offsets beyond the life of a broker. Values only, no behaviour."""
+"""What is kept of groups and committed offsets beyond the life of a broker. Pure: values only, no behaviour."""
 
 from __future__ import annotations
 

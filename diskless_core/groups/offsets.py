@@ -1,4 +1,4 @@
-"""Committed offsets by group, and which of them have outlived their use."""
+"""Committed offsets by group, and which of them have outlived their use. Pure."""
 
 from __future__ import annotations
 

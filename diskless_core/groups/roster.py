@@ -1,4 +1,4 @@
-"""Who is in a classic group: members, static identities, expected members, the leader, and the vote on a protocol."""
+"""Who is in a classic group: members, static identities, expected members, the leader, the vote on a protocol. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the records of partitions lie: in segments, then in WAL objects. What a reader needs that asks no broker."""
+"""Where records of partitions lie: in segments, then in WAL objects. What a reader needs that asks no broker. Pure."""
 
 from __future__ import annotations
 

@@ -12,6 +12,9 @@ from diskless_core.plugin.hookspecs import hookspec
 ObjectData = bytes | bytearray | memoryview
 """Contiguous bytes of an object."""
 
+MAX_GAP_BYTES = 64 << 10
+"""Between two ranges, up to so many unwanted bytes are read rather than to ask twice: a request costs more."""
+
 
 class WalObjectStoreError(Exception):
     """The store could not do it. `retriable` says whether the same call can succeed later."""

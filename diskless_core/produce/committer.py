@@ -18,11 +18,11 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.produce.accumulator import SealedFile
 from diskless_core.protocol.errors import ErrorCode
 
-RETRY_BASE_S = 0.02
-RETRY_MAX_S = 2.0
+RETRY = Backoff(first_ms=20, max_ms=2_000)
 
 _log = structlog.get_logger(__name__)
 
@@ -74,6 +74,7 @@ class Committer:
     def __init__(self, services: CommitterServices) -> None:
         self._services = services
         self._tails: dict[PartitionKey, CommitTicket] = {}
+        self._retrying = Retrying(RETRY, services.clock, is_retriable=_has_no_answer)
 
     def take_ticket(self, sealed: SealedFile) -> CommitTicket:
         """Reserve the object's place; call it in rotation order."""
@@ -109,16 +110,14 @@ class Committer:
         return results
 
     async def _commit_part(self, shard: int, request: CommitFile) -> list[BatchResult]:
-        delay = RETRY_BASE_S
-        while True:
-            try:
-                return await self._services.shards[shard].commit_file(request)
-            except CoordinatorError as error:
-                _log.warning(
-                    "a commit has no answer yet and is sent again", object=request.object_key, error=str(error)
-                )
-            await asyncio.sleep(delay * (0.5 + self._services.clock.random().random()))
-            delay = min(delay * 2, RETRY_MAX_S)
+        def report(error: BaseException, _: int) -> None:
+            _log.warning("a commit has no answer yet and is sent again", object=request.object_key, error=str(error))
+
+        return await self._retrying.do(lambda: self._services.shards[shard].commit_file(request), report)
+
+
+def _has_no_answer(error: BaseException) -> bool:
+    return isinstance(error, CoordinatorError)
 
 
 def _part(whole: CommitFile, indexes: Sequence[int]) -> CommitFile:

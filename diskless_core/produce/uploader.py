@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
 
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from diskless_core.clock import Clock
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.retrying import Backoff, Retrying
+from diskless_core.plugin.wal_object_store import WalObjectStore
 
-RETRY_BASE_S = 0.05
-RETRY_MAX_S = 5.0
+RETRY = Backoff(first_ms=50, max_ms=5_000)
 
 FAILING_S = 10.0
 """How long a failure is told while nothing is uploaded: without traffic, no upload could succeed."""
@@ -27,6 +26,7 @@ class Uploader:
     def __init__(self, store: WalObjectStore, parallelism: int, clock: Clock, metrics: Metrics) -> None:
         self._store = store
         self._clock = clock
+        self._retrying = Retrying(RETRY, clock)
         self._slots = asyncio.Semaphore(parallelism)
         self._metrics = metrics
         self._in_flight = 0
@@ -55,21 +55,11 @@ class Uploader:
         try:
             async with self._slots:
                 with self._metrics.wal_upload_seconds.time():
-                    await self._put(key, data)
+                    await self._retrying.do(partial(self._try, key, data), partial(self._report, key))
         finally:
             self._in_flight -= 1
         self._metrics.wal_objects_uploaded.inc()
         self._metrics.wal_bytes_uploaded.inc(len(data))
-
-    async def _put(self, key: str, data: memoryview) -> None:
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(_is_retriable),
-            wait=self._pause_s,
-            before_sleep=self._report(key),
-            reraise=True,
-        ):
-            with attempt:
-                await self._try(key, data)
 
     async def _try(self, key: str, data: memoryview) -> None:
         try:
@@ -79,20 +69,6 @@ class Uploader:
             raise
         self._failure = None
 
-    def _pause_s(self, state: RetryCallState) -> float:
-        longest = float(min(RETRY_MAX_S, RETRY_BASE_S * 2 ** min(state.attempt_number, 10)))
-        return longest * self._clock.random().random()
-
-    def _report(self, key: str) -> Callable[[RetryCallState], None]:
-        def report(state: RetryCallState) -> None:
-            self._metrics.wal_upload_retries.inc()
-            error = state.outcome.exception() if state.outcome is not None else None
-            _log.warning(
-                "an upload failed and is tried again", object=key, attempt=state.attempt_number, error=str(error)
-            )
-
-        return report
-
-
-def _is_retriable(error: BaseException) -> bool:
-    return isinstance(error, WalObjectStoreError) and error.retriable
+    def _report(self, key: str, error: BaseException, failures: int) -> None:
+        self._metrics.wal_upload_retries.inc()
+        _log.warning("an upload failed and is tried again", object=key, attempt=failures, error=str(error))

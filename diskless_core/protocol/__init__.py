@@ -1,1 +1,1 @@
-"""Kafka's wire format and Diskless's additions to it: messages, frames, record batches. No I/O, no sibling package."""
+"""Kafka's wire format and Diskless's additions to it: messages, frames, record batches. Pure; knows no sibling."""

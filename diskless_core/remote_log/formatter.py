@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import uuid
-
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import (
     RemoteLogMetadataEvent,
     RemoteLogSegmentId,
@@ -48,15 +46,11 @@ def format_event(event: RemoteLogMetadataEvent) -> str:
 
 def _segment_id(segment_id: RemoteLogSegmentId) -> str:
     partition = _partition(segment_id.topic_id_partition)
-    return f"RemoteLogSegmentId{{topicIdPartition={partition}, id={_uuid(segment_id.id)}}}"
+    return f"RemoteLogSegmentId{{topicIdPartition={partition}, id={uuid_text(segment_id.id)}}}"
 
 
 def _partition(partition: TopicIdPartition) -> str:
-    return f"{_uuid(partition.topic_id)}:{partition.topic}-{partition.partition}"
-
-
-def _uuid(value: uuid.UUID) -> str:
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+    return f"{uuid_text(partition.topic_id)}:{partition.name}"
 
 
 def _custom(custom_metadata: bytes | None) -> str:

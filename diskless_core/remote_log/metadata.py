@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from diskless_core.protocol.names import partition_name
+
 NO_TIMESTAMP = -1
 
 
@@ -20,6 +22,10 @@ class TopicIdPartition(NamedTuple):
     topic_id: uuid.UUID
     topic: str
     partition: int
+
+    @property
+    def name(self) -> str:
+        return partition_name(self.topic, self.partition)
 
 
 class RemoteLogSegmentId(NamedTuple):

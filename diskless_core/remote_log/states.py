@@ -106,8 +106,8 @@ def apply_deletion(
         return None
     if current is not None and current.state is event.state:
         return current
-    topic_id, topic, partition = event.topic_id_partition
-    name = f"the deletion of {topic}-{partition} ({topic_id})"
+    partition = event.topic_id_partition
+    name = f"the deletion of {partition.name} ({partition.topic_id})"
     _require(name, None if current is None else current.state, event.state, PARTITION_TRANSITIONS)
     return event
 
@@ -135,5 +135,5 @@ def _require(name: str, current: IntEnum | None, target: IntEnum, transitions: M
 
 
 def _name(event: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate) -> str:
-    (topic_id, topic, partition), copy = event.segment_id
-    return f"segment {copy} of {topic}-{partition} ({topic_id})"
+    partition, copy = event.segment_id
+    return f"segment {copy} of {partition.name} ({partition.topic_id})"

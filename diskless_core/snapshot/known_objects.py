@@ -1,7 +1,7 @@
 """Which WAL objects a coordinator knew when its snapshot was taken.
 
 An object that is in here was committed, refused, or handed over: DisklessDescribeFiles answers from the same rows. One
-that is not may have been committed since.
+that is not may have been committed since. Pure.
 """
 
 from __future__ import annotations

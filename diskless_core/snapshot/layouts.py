@@ -19,6 +19,7 @@ from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.protocol.names import partition_name
 from diskless_core.remote_log import records, tiered
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS
@@ -91,8 +92,8 @@ async def read_layouts(objects: WalObjectStore, prefix: str, wants: Callable[[st
             # A shard forgets the partitions of a topic all at once, but gets them one by one.
             if topic_id in present or not is_younger:
                 raise SnapshotError(
-                    f"{names[topic_id]}-{partition} is not in the newest snapshot of {shard}, which may be older than "
-                    f"the partition: ask a broker, or wait for the next snapshot"
+                    f"{partition_name(names[topic_id], partition)} is not in the newest snapshot of {shard}, which may "
+                    "be older than the partition: ask a broker, or wait for the next snapshot"
                 )
             gone.add(topic_id)
         layouts += [reader.layout(key, names[key[0]]) for key in keys & reader.heads.keys()]

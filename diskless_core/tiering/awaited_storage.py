@@ -10,7 +10,7 @@ import structlog
 
 from diskless_core.plugin.forwarding import ForwardingRemoteStorage
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from diskless_core.clock import uuid_text
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
@@ -20,6 +19,7 @@ from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
 from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering.copies import Copies, SegmentServices
 from diskless_core.tiering.external_job import ExternalJob, JobNotRunningError

@@ -27,7 +27,7 @@ from diskless_core.remote_log.metadata import (
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.tiering import removal_rules
 from diskless_core.tiering.removal_rules import PartitionBounds, fits, leftovers
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from diskless_core.tiering.topics import key_of
 
 _EPOCH = 0

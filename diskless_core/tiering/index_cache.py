@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
+from diskless_core.loading_cache import LoadingCache
 from diskless_core.log import offset_index, time_index
 from diskless_core.log.offset_index import CorruptIndexError
 from diskless_core.log.segment_indexer import SegmentIndexer, SegmentIndexes
@@ -21,7 +22,6 @@ from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import CorruptBatchError, TornBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_core.tiering.chunks import SLICE_BATCHES
-from diskless_core.tiering.loading_cache import LoadingCache
 from diskless_core.tiering.remote_reads import RemoteReads
 
 PART_BYTES = 4 << 20

@@ -147,7 +147,7 @@ class TieringJob(CompactionJob):
             finally:
                 report.bytes_expected -= expected_bytes
         except (CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError) as error:
-            raise SegmentCompactionError(f"{_name(partition)} cannot be planned: {error}") from error
+            raise SegmentCompactionError(f"{partition.name} cannot be planned: {error}") from error
 
     async def producers_before(self, segment: SegmentPlan) -> ProducerState:
         """They are in the snapshot of the segment before, where there is one that has it."""
@@ -169,7 +169,7 @@ class TieringJob(CompactionJob):
             pass
         except (RemoteLogMetadataError, RemoteStorageError, CorruptSnapshotError) as error:
             raise SegmentCompactionError(
-                f"the producers of {_name(segment.partition)} before offset {segment.start_offset} are unknown: {error}"
+                f"the producers of {segment.partition.name} before offset {segment.start_offset} are unknown: {error}"
             ) from error
         _log.warning(
             "the segment before has no snapshot of its producers: the next one begins without them",
@@ -183,9 +183,9 @@ class TieringJob(CompactionJob):
         try:
             metadata = await self._copies.begin(self._work[segment.partition].shard, segment)
         except RemoteLogMetadataError as error:
-            raise SegmentCompactionError(f"a segment of {_name(segment.partition)} cannot be noted: {error}") from error
+            raise SegmentCompactionError(f"a segment of {segment.partition.name} cannot be noted: {error}") from error
         if metadata is None:
-            raise SegmentCompactionError(f"{_name(segment.partition)} has been deleted")
+            raise SegmentCompactionError(f"{segment.partition.name} has been deleted")
         self._begun.append(metadata.segment_id)
         return metadata
 
@@ -196,7 +196,7 @@ class TieringJob(CompactionJob):
             is_taken = await self._copies.finish(work.shard, metadata, custom_metadata, expected=work.expected)
         except (CoordinatorError, RemoteLogMetadataError) as error:
             raise SegmentCompactionError(
-                f"it is not known whether a segment of {_name(partition)} was taken: {error}"
+                f"it is not known whether a segment of {partition.name} was taken: {error}"
             ) from error
         if not is_taken:
             topic.segments_lost += 1
@@ -214,7 +214,3 @@ class TieringJob(CompactionJob):
 
     def progressed(self, size_bytes: int) -> None:
         self.report.bytes_copied += size_bytes
-
-
-def _name(partition: TopicIdPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"

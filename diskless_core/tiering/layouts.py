@@ -182,5 +182,5 @@ class Layouts:
             await asyncio.sleep(LOOK_S)
         raise RemoteLogMetadataError(
             f"nothing is known of the segment {uuid.UUID(bytes=lacking)} of "
-            f"{pinned.partition.topic}-{pinned.partition.partition}, or not that it is complete"
+            f"{pinned.partition.name}, or not that it is complete"
         )

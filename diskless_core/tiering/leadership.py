@@ -17,7 +17,7 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import TOPICS, Topic
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log.metadata import TopicIdPartition
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 
 SLICE_PARTITIONS = 1_000
 """About how many partitions are told of before others have their turn on the event loop."""

@@ -34,7 +34,7 @@ from diskless_core.tiering.layouts import Layouts, LayoutServices
 from diskless_core.tiering.leadership import LeadershipNews
 from diskless_core.tiering.remote_reads import RemoteReads
 from diskless_core.tiering.removal import DeletionMarks, SegmentRemover
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from diskless_core.tiering.segment_admin import RemoteLog
 from diskless_core.tiering.segment_reader import SegmentReader
 from diskless_core.tiering.segment_times import SegmentTimes

@@ -287,7 +287,7 @@ class DeletionMarks:
             try:
                 await self._mark(partition)
             except RemoteLogMetadataError as error:
-                failure = CoordinatorError(f"the segments of {partition.topic}-{index} are not marked: {error}")
+                failure = CoordinatorError(f"the segments of {partition.name} are not marked: {error}")
                 failure.__cause__ = error
                 failures.append(failure)
                 return

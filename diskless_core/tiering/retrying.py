@@ -1,13 +1,53 @@
-"""What an engine is given to read from and to copy to: the real backends, with retries and figures."""
+"""How steps of copying or removing a segment are done again, and the backends of an engine that do so and count."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from diskless_core.clock import Clock
+from diskless_core.config.tiering import TieringConfig
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
 from diskless_core.metrics import Metrics
+from diskless_core.plugin import retrying
+from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import LogSegmentData, RemoteStorage
+from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.plugin.segment_building.backends import ObjectsToRead, RetryingRemoteStorage
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
-from diskless_core.tiering.retries import Retries
+
+ATTEMPTS = 6
+"""How often a step is tried in all. After that, it is the next round's."""
+
+
+class Retries(Retrying):
+    """`remote.log.manager.task.retry.backoff.*`: doubling, capped, with jitter to either side."""
+
+    def __init__(
+        self,
+        settings: TieringConfig,
+        clock: Clock,
+        *,
+        attempts: int = ATTEMPTS,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        backoff = Backoff(
+            attempts=attempts,
+            first_ms=settings.remote_log_manager_task_retry_backoff_ms,
+            max_ms=settings.remote_log_manager_task_retry_backoff_max_ms,
+            jitter=settings.remote_log_manager_task_retry_jitter,
+        )
+        super().__init__(backoff, clock, is_retriable=is_retriable, sleep=sleep)
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same step can succeed on this node."""
+    if isinstance(error, RemoteLogMetadataError):
+        return error.retriable
+    if isinstance(error, CoordinatorError):
+        return not isinstance(error, NotCoordinatorError)
+    return retrying.is_retriable(error)
 
 
 class MeteredRemoteStorage(RetryingRemoteStorage):

@@ -68,9 +68,9 @@ class RemoteLog:
         own = TopicIdPartition(info.topic_id, topic, partition)
         shard = self._topics.replica_of(PartitionKey(info.topic_id.bytes, partition))
         if shard is None:
-            raise AdoptionError(f"there is no partition {topic}-{partition}")
+            raise AdoptionError(f"there is no partition {own.name}")
         if any(segment.segment_id.topic_id_partition != own for segment in segments):
-            raise AdoptionError(f"the segments are not those of {topic}-{partition} with the id {info.topic_id}")
+            raise AdoptionError(f"the segments are not those of {own.name} with the id {info.topic_id}")
         await adopt(shard, self._metadata, self._clock, own, log_start_offset, segments)
 
 
@@ -100,9 +100,9 @@ async def adopt(
     await shard.barrier()
     head = shard.head(key)
     if head is None:
-        raise AdoptionError(f"there is no partition {partition.topic}-{partition.partition}")
+        raise AdoptionError(f"there is no partition {partition.name}")
     if head != PartitionHead() and shard.tiered(key) != tiered:
-        raise AdoptionError(f"{partition.topic}-{partition.partition} is not empty: create another topic")
+        raise AdoptionError(f"{partition.name} is not empty: create another topic")
     known = {one.segment_id for one in await metadata.list(partition)}
     for segment in segments:
         if segment.segment_id not in known:

@@ -13,6 +13,7 @@ import structlog
 
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
+from diskless_core.loading_cache import LoadingCache
 from diskless_core.log import offset_index
 from diskless_core.log.offset_index import CorruptIndexError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
@@ -32,7 +33,6 @@ from diskless_core.tiering.chunks import (
     worth_loading,
 )
 from diskless_core.tiering.index_cache import IndexCache, LoadedIndex
-from diskless_core.tiering.loading_cache import LoadingCache
 from diskless_core.tiering.remote_reads import ReaderBusyError, RemoteReads
 from diskless_core.tiering.topics import topic_id_partition
 
@@ -151,7 +151,7 @@ class SegmentReader:
             found = next((copy for copy in copies if copy.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED), None)
         if found is None:
             raise RemoteResourceNotFoundError(
-                f"nothing is known of the segment {uuid.UUID(bytes=segment_id)} of {place.topic}-{place.partition}, "
+                f"nothing is known of the segment {uuid.UUID(bytes=segment_id)} of {place.name}, "
                 "or not that it is complete"
             )
         _remember(self._segments, segment_id, found)

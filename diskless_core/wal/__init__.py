@@ -1,1 +1,1 @@
-"""The WAL object's format, without I/O: the writer, the readers and tools use it."""
+"""The WAL object's format, pure: the writer, the readers and tools use it."""

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
-from diskless_core.clock import uuid_text
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.plugin.wal_object_store import ObjectData
+from diskless_core.protocol.names import partition_name, uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 
 FOLDER = "kafka-tiered-storage"
@@ -25,7 +25,7 @@ def segment_key(metadata: RemoteLogSegmentMetadata) -> str:
     """What the keys of all files of a segment begin with; their suffixes follow."""
     topic_id, topic, partition = metadata.segment_id.topic_id_partition
     name = f"{metadata.start_offset:020}-{uuid_text(metadata.segment_id.id)}"
-    return f"{FOLDER}/{topic}-{partition}-{uuid_text(topic_id)}/{name}"
+    return f"{FOLDER}/{partition_name(topic, partition)}-{uuid_text(topic_id)}/{name}"
 
 
 class SegmentUpload(ABC):

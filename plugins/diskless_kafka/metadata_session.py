@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from diskless_core.clock import uuid_text
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadataError
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import (
     RemoteLogMetadataEvent,

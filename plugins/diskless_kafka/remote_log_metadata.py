@@ -18,6 +18,7 @@ from diskless_core.plugin.remote_log_metadata import (
     RemoteLogMetadataError,
     RemoteLogMetadataServices,
 )
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -27,8 +28,8 @@ from diskless_core.remote_log.metadata import (
 from diskless_kafka.config import RemoteLogMetadataSettings
 from diskless_kafka.metadata_session import MetadataSession
 
-MAX_PAUSE_S = 10.0
-"""How long at most is waited before the Apache Kafka is tried again."""
+MAX_PAUSE_MS = 10_000
+"""How long at most is waited, before jitter, until the Apache Kafka is tried again."""
 
 _NOT_STARTED = "the metadata of remote segments is not started, or stopped"
 
@@ -99,13 +100,14 @@ class KafkaRemoteLogMetadata(RemoteLogMetadata):
         return self._session
 
     async def _connect_later(self, services: RemoteLogMetadataServices) -> None:
-        pause_s = self._settings.initialization_retry_interval_ms / 1000
+        backoff = Backoff(first_ms=self._settings.initialization_retry_interval_ms, max_ms=MAX_PAUSE_MS)
+        failures = 1
         while self._session is None:
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+            await asyncio.sleep(backoff.pause_s(failures, self._context.clock))
             try:
                 self._session = await self._connected(services)
             except Exception as error:
+                failures += 1
                 self._note_absence(error)
         logger.info("The segments in %s are known now", self._settings.topic_name)
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from diskless_core.clock import uuid_text
 from diskless_core.plugin.folders import make_folder, sync_folder
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_kafka import snapshot_file
 from diskless_kafka.segment_states import Snapshots

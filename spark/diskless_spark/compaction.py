@@ -18,7 +18,6 @@ from diskless_core.log import producer_snapshot
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import IndexType, RemoteStorageError
-from diskless_core.plugin.segment_building.builder import partition_name
 from diskless_core.plugin.segment_building.job import defect, raise_failures
 from diskless_core.plugin.segment_compaction import (
     MAX_RANGES,
@@ -99,7 +98,7 @@ class _Round:
     def description(self) -> str:
         """For Spark's own UI."""
         size_bytes = sum(segment.size_bytes for chain in self.chains for segment in chain)
-        first, last = (partition_name(chain[0].plan.partition) for chain in (self.chains[0], self.chains[-1]))
+        first, last = (chain[0].plan.partition.name for chain in (self.chains[0], self.chains[-1]))
         names = first if first == last else f"{first} to {last}"
         return f"compaction of {names}: {sum(map(len, self.chains))} segments, {size_bytes / 2**20:,.1f} MiB"
 
@@ -332,14 +331,14 @@ class _Run:
                 await self._job.remote_storage.replace_index(known, IndexType.PRODUCER_SNAPSHOT, snapshot)
             except RemoteStorageError as error:
                 await self._job.abandon(known)
-                where = f"{partition_name(segment.plan.partition)} at offset {segment.plan.start_offset}"
+                where = f"{segment.plan.partition.name} at offset {segment.plan.start_offset}"
                 raise SegmentCompactionError(f"{where}: {error}") from error
         if not await self._job.finish(segment.metadata, copied.custom_metadata):
             state.is_over = True
 
     def _failed(self, partition: TopicIdPartition, error: Exception) -> None:
         is_known = isinstance(error, SegmentCompactionError)
-        self.failures.append(str(error) if is_known else defect(error, partition_name(partition)))
+        self.failures.append(str(error) if is_known else defect(error, partition.name))
 
 
 def _complete(segment: NotedSegment, copied: Copied) -> RemoteLogSegmentMetadata:

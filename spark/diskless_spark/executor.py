@@ -18,7 +18,7 @@ from diskless_core.plugin.errors import PluginFactoryError
 from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.plugin.retrying import is_retriable
 from diskless_core.plugin.segment_building.backends import started_backends
-from diskless_core.plugin.segment_building.builder import SegmentBuilder, SegmentBuildError, partition_name
+from diskless_core.plugin.segment_building.builder import SegmentBuilder, SegmentBuildError
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentPlan
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
@@ -201,4 +201,4 @@ class _Attempt:
 
 
 def _where(segment: NotedSegment) -> str:
-    return f"{partition_name(segment.plan.partition)} at offset {segment.plan.start_offset}"
+    return f"{segment.plan.partition.name} at offset {segment.plan.start_offset}"

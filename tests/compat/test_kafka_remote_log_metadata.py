@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from diskless_core.clock import SystemClock, uuid_text
+from diskless_core.clock import SystemClock
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataServices
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentState, RemotePartitionDeleteState, TopicIdPartition
 from diskless_core.testing.fakes.remote_log_metadata import MemoryLedger
 from diskless_core.testing.remote_log_metadata_tools import (

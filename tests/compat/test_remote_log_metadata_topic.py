@@ -13,13 +13,14 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from diskless_core.clock import SystemClock, uuid_text
+from diskless_core.clock import SystemClock
 from diskless_core.plugin.remote_log_metadata import (
     IllegalTransitionError,
     RemoteLogMetadata,
     RemoteLogMetadataError,
     RemoteLogMetadataServices,
 )
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentState, RemotePartitionDeleteState, TopicIdPartition
 from diskless_core.testing.fakes.remote_log_metadata import MemoryLedger

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diskless_core.cli.main import main
-from diskless_core.clock import uuid_text
+from diskless_core.protocol.names import uuid_text
 from tests.support.admin_requests import create_partitions, describe_groups_request, describe_producers_request, grown
 from tests.support.batches import batch_of, read_values, timed_batch
 from tests.support.guarantees import guarantee

@@ -17,9 +17,9 @@ import pytest
 
 from diskless_core.broker.contexts import snapshot_prefix
 from diskless_core.cli.backends import Backends
-from diskless_core.clock import uuid_text
 from diskless_core.layout.codec import CONTENT_TYPE, decode_layouts
 from diskless_core.layout.partition import PartitionLayout
+from diskless_core.protocol.names import uuid_text
 from diskless_core.snapshot.format import SnapshotError
 from diskless_core.snapshot.layouts import read_layouts
 from tests.support.batches import batch_of

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from diskless_core.cli.main import main
-from diskless_core.clock import uuid_text
+from diskless_core.protocol.names import uuid_text
 from diskless_core.wal.format import object_key
 from tests.support.batches import batch_of, read_values
 from tests.support.broker import BrokerProcess

@@ -10,12 +10,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from diskless_core.clock import SystemClock, uuid_text
+from diskless_core.clock import SystemClock
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.log import producer_snapshot
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompaction
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from diskless_core.tiering.compaction import CompactionRequest, Compactor
 from diskless_spark.compaction import SparkCompaction

@@ -15,7 +15,7 @@ from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompa
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.part import Tiering, TieringBackends, TieringNeighbours
 from diskless_core.tiering.planning import TopicTiering
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from diskless_tiering.config import InlineSettings
 from diskless_tiering.inline import InlineCompaction
 from tests.support.produce_path import PARTITIONS, ProducePath

@@ -7,7 +7,8 @@ import uuid
 
 import pytest
 
-from diskless_core.clock import RESERVED_UUIDS, SystemClock, draw_uuid, uuid_text
+from diskless_core.clock import RESERVED_UUIDS, SystemClock, draw_uuid
+from diskless_core.protocol.names import uuid_text
 
 
 class Draws(random.Random):

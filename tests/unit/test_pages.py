@@ -56,3 +56,12 @@ def test_what_lay_longest_goes_when_too_much_lies_idle():
         views[number] = b""
     held = [pool.take(SIZE) for _ in range(3)]
     assert sorted(view[0] for view in held) == [0, 2, 3]
+
+
+def test_pages_that_are_given_back_serve_whoever_is_next():
+    pool = PagePool(4 * SIZE)
+    pages = pool.take_pages(SIZE)
+    pages[:3] = b"old"
+    assert bytes(pool.take_pages(SIZE)[:3]) == bytes(3)
+    pool.give_back(pages)
+    assert bytes(pool.take(SIZE)[:3]) == b"old"

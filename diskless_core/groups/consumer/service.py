@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from diskless_core.clock import Clock, uuid_text
+from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.consumer import timers, wire
@@ -32,6 +32,7 @@ from diskless_core.groups.timers import GroupTimers
 from diskless_core.groups.topics import TopicCatalog
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.names import uuid_text
 
 _logger = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from diskless_core.plugin.segment_building.settings import SegmentBuildingSettin
 from diskless_core.plugin.segment_building.stream import SegmentStream
 from diskless_core.plugin.segment_compaction import SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import WalObjectStore
-from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 
 
 class SegmentBuildError(SegmentCompactionError):
@@ -98,14 +98,9 @@ class SegmentBuilder:
         except (RemoteStorageError, SegmentCompactionError) as error:
             cause = stream.failure or error
             raise SegmentBuildError(
-                f"{partition_name(plan.partition)} at offset {plan.start_offset}: {cause}",
+                f"{plan.partition.name} at offset {plan.start_offset}: {cause}",
                 retriable=is_retriable(cause),
             ) from error
         finally:
             await stream.close()
         return BuiltSegment(custom_metadata=custom_metadata, producers=stream.producers, noted=stream.noted)
-
-
-def partition_name(partition: TopicIdPartition) -> str:
-    """A partition as people write it."""
-    return f"{partition.topic}-{partition.partition}"

@@ -10,7 +10,7 @@ from contextlib import aclosing
 import structlog
 
 from diskless_core.log.producer_snapshot import ProducerState
-from diskless_core.plugin.segment_building.builder import SegmentBuilder, partition_name
+from diskless_core.plugin.segment_building.builder import SegmentBuilder
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.remote_log.metadata import TopicIdPartition
@@ -75,7 +75,7 @@ class _Run:
                 except SegmentCompactionError as error:
                     self._failures.append(str(error))
                 except Exception as error:
-                    self._failures.append(defect(error, partition_name(partition)))
+                    self._failures.append(defect(error, partition.name))
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self._job.parallel_partitions, len(self._job.partitions))):

@@ -12,10 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from diskless_core.plugin.segment_compaction import BatchRange
-from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStore
-
-GAP_BYTES = 64 * 1024
-"""So many bytes that nobody wants are read rather than asking once more."""
+from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES, ObjectData, WalObjectStore
 
 
 @dataclass(slots=True, eq=False)
@@ -205,11 +202,11 @@ class SharedReads:
         found: list[Piece] = []
         start, end = piece.start, piece.end
         for one in others:
-            if end <= one.start <= end + GAP_BYTES and one.end - start <= self._read_max_bytes:
+            if end <= one.start <= end + MAX_GAP_BYTES and one.end - start <= self._read_max_bytes:
                 found.append(one)
                 end = one.end
         for one in reversed(others):
-            if start - GAP_BYTES <= one.end <= start and end - one.start <= self._read_max_bytes:
+            if start - MAX_GAP_BYTES <= one.end <= start and end - one.start <= self._read_max_bytes:
                 found.append(one)
                 start = one.start
         return found

@@ -16,6 +16,7 @@ from enum import Enum
 
 from diskless_core.log import leader_epochs, offset_index, producer_snapshot, time_index
 from diskless_core.log.segment import LOG_SUFFIX, base_offset_of, file_name
+from diskless_core.protocol.names import partition_name
 from diskless_core.remote_log.metadata import (
     RemoteLogMetadataEvent,
     RemoteLogSegmentId,
@@ -84,7 +85,7 @@ def next_step(source: SourcePartition, target: TargetPartition) -> Step:
     Raises:
         ExportError: the partition in Kafka is not, or not any more, what the export made of it.
     """
-    name = f"{target.topic_id_partition.topic}-{source.partition}"
+    name = partition_name(target.topic_id_partition.topic, source.partition)
     states = [target.states.get(segment.segment_id.id) for segment in source.segments]
     if any(state in _DELETED for state in states):
         raise ExportError(f"Kafka has deleted segments of {name}: delete the topic in Kafka and begin again")

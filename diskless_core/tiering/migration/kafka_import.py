@@ -40,7 +40,7 @@ def finished_segments(
             if not isinstance(event, RemotePartitionDeleteMetadata):
                 log.apply(event)
     except RemoteLogStateError as error:
-        raise TopicImportError(f"what Kafka has noted of {_name(partition)} is not complete: {error}") from error
+        raise TopicImportError(f"what Kafka has noted of {partition.name} is not complete: {error}") from error
     return [segment for segment in log.segments() if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
 
 
@@ -59,7 +59,7 @@ def importable(
     Raises:
         TopicImportError: they hold aborted transactions, overlap, or do not hold all records.
     """
-    name = _name(partition)
+    name = partition.name
     try:
         chain = coverage.chain(
             (segment for segment in segments if coverage.in_lineage(segment, lineage)), log_start_offset
@@ -89,7 +89,3 @@ def imported_metadata(segment: RemoteLogSegmentMetadata, partition: TopicIdParti
 def topic_config(configured: Mapping[str, str]) -> dict[str, str]:
     """The configuration of the topic in Diskless, given what is set for it in Kafka."""
     return {name: configured[name] for name in _KEPT_CONFIG if name in configured}
-
-
-def _name(partition: TopicIdPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"

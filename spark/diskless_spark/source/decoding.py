@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from diskless_core.protocol import compression
 from diskless_core.protocol.compression import DecompressionError, UnknownCodecError
+from diskless_core.protocol.names import partition_name
 from diskless_core.protocol.record_batch import (
     HEADER_BYTES,
     MAGIC,
@@ -43,6 +44,10 @@ class Place(NamedTuple):
 
     topic: str
     partition: int
+
+    @property
+    def name(self) -> str:
+        return partition_name(self.topic, self.partition)
 
 
 class PlainBatch(NamedTuple):

@@ -18,7 +18,6 @@ from tenacity import RetryCallState, Retrying, nap, retry_if_exception_type
 from diskless_core.clock import Clock, SystemClock
 from diskless_core.layout.codec import LayoutFormatError, decode_layouts
 from diskless_core.layout.partition import PartitionLayout
-from diskless_core.plugin import retrying
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.snapshot.format import SnapshotError
 from diskless_core.snapshot.layouts import read_layouts
@@ -34,7 +33,7 @@ PLAN_PATIENCE_S = 5.0
 PATIENCE_S = 60.0
 """The same for streams, and for tasks: a broker that is started again is back by then."""
 
-_BACKOFF = Backoff(attempts=1_000, first_ms=200, max_ms=10_000, jitter=0.2)
+_BACKOFF = Backoff(first_ms=200, max_ms=10_000, jitter=0.2)
 _TIMEOUT_S = 60.0
 _BUSY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _TOPICS_IN_A_PATTERN = 50
@@ -105,11 +104,10 @@ class Layouts:
             f"{url}/topics/layout", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         begun_s = self.clock.monotonic()
-        pauses = retrying.Retrying(_BACKOFF, self.clock)
         asking = Retrying(
             retry=retry_if_exception_type(_UnansweredError),
             stop=lambda state: self.clock.monotonic() - begun_s + state.upcoming_sleep > self.patience_s,
-            wait=lambda state: pauses.pause_s(state.attempt_number),
+            wait=_BACKOFF.wait(self.clock),
             sleep=self.sleep,
             before_sleep=_report,
             reraise=True,
@@ -181,7 +179,7 @@ def those_there(layouts: Layouts, subscription: Subscription, position: Position
 def absent_of(subscription: Subscription, found: Sequence[PartitionLayout]) -> list[str]:
     """What a subscription names that is not among what was found, in words."""
     places = {place_of(layout) for layout in found}
-    absent = [f"{place.topic}-{place.partition}" for place in sorted(subscription.places - places)]
+    absent = [place.name for place in sorted(subscription.places - places)]
     return absent + sorted(set(subscription.topics) - {place.topic for place in places})
 
 

@@ -67,7 +67,7 @@ class Losses:
     found: list[str] = field(default_factory=list)
 
     def add(self, place: Place, words: str) -> None:
-        self.found.append(f"{place.topic}-{place.partition}: {words}")
+        self.found.append(f"{place.name}: {words}")
 
     def add_topic(self, topic: str, words: str) -> None:
         self.found.append(f"{topic}: {words}")
@@ -127,7 +127,7 @@ def resolve(at: At, extents: Mapping[Place, Extent], by_time: Mapping[Place, int
         if absent or unknown:
             place = (absent or unknown)[0]
             why = "is not named: all partitions have to be" if absent else "is named, but is not read"
-            raise SourceOptionError(f"{at.option}: the partition {place.topic}-{place.partition} {why}")
+            raise SourceOptionError(f"{at.option}: the partition {place.name} {why}")
     return {place: _resolve(at, place, extent, by_time) for place, extent in extents.items()}
 
 
@@ -137,7 +137,7 @@ def _resolve(at: At, place: Place, extent: Extent, by_time: Mapping[Place, int |
         return extent.end if found is None else found
     offset = at.offsets.get(place, at.default)
     if offset is None:
-        raise SourceOptionError(f"nothing says where to begin or to end in {place.topic}-{place.partition}")
+        raise SourceOptionError(f"nothing says where to begin or to end in {place.name}")
     if offset < 0:
         return extent.start if offset == EARLIEST else extent.end
     return offset

@@ -374,7 +374,7 @@ def _at(read: _Read, side: str, default: int, *, forbidden: int | None) -> At:
 def _offsets(name: str, offsets: Mapping[Place, int], forbidden: int | None) -> Mapping[Place, int]:
     for place, offset in offsets.items():
         if offset < EARLIEST:
-            raise SourceOptionError(f"{name}: {offset} of {place.topic}-{place.partition} is no offset")
+            raise SourceOptionError(f"{name}: {offset} of {place.name} is no offset")
     _forbid(name, list(offsets.values()), forbidden)
     return offsets
 

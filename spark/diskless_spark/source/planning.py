@@ -12,16 +12,15 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
-from diskless_core.clock import uuid_text
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
+from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.offsets import Extent, Position, Span
 
 MAX_GET_BYTES = 8 << 20
-MAX_GAP_BYTES = 64 << 10
-"""Bytes between two ranges that are read rather than left out by a request more."""
 
 
 class WalPiece(NamedTuple):

@@ -216,7 +216,7 @@ class BatchReader:
 
 
 def _misplaced(piece: Piece, error: Exception) -> MisplacedRecordsError:
-    where = f"{piece.place.topic}-{piece.place.partition} from offset {piece.start} on"
+    where = f"{piece.place.name} from offset {piece.start} on"
     misplaced = MisplacedRecordsError(
         f"{error}, where the broker says that records are, those of {where}: have the query use the same "
         "wal_object_store and remote_storage as the broker"

@@ -304,7 +304,7 @@ class StreamQuery(_Query, DataSourceStreamReader, SupportsTriggerAvailableNow):
         words = f"there is no {', '.join(absent)}"
         if absent and self.policy.fail:
             raise AbsentError(f"{words}. With failOnDataLoss=false, the query goes on with what there is")
-        lost = {*begun.topic_ids, *(f"{place.topic}-{place.partition}" for place in begun.offsets)}
+        lost = {*begun.topic_ids, *(place.name for place in begun.offsets)}
         if set(absent) - self._absent - lost:
             _log.warning("%s, and the query goes on without", words)
         self._absent = frozenset(absent)

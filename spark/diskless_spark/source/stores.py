@@ -123,4 +123,4 @@ def _whole(name: str, size: int, data: ObjectData) -> memoryview:
 
 def _name(segment: RemoteLogSegmentMetadata) -> str:
     place = segment.segment_id.topic_id_partition
-    return f"segment {segment.segment_id.id} of {place.topic}-{place.partition}"
+    return f"segment {segment.segment_id.id} of {place.name}"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diskless_core.cli.kafka_log_dir import LocalLog, LogDirError, prepare, topic_id_in
-from diskless_core.clock import uuid_text
 from diskless_core.log import offset_checkpoint, producer_snapshot
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import TopicIdPartition
 
 TOPIC_ID = uuid.UUID(int=2**100 + 5)

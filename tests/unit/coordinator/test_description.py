@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-from diskless_core.clock import uuid_text
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.description import UNREADABLE, LogDescriber
 from diskless_core.coordinator.entries import Claim
@@ -14,6 +13,7 @@ from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset
 from diskless_core.groups.records import OffsetRecord
 from diskless_core.groups.state_machine import GroupsMachine
 from diskless_core.plugin.coordinator_log import LogBatch
+from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import RecordData, read_header
 
 NOW_MS = 1_700_000_000_000

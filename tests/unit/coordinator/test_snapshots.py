@@ -10,7 +10,7 @@ import pytest
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.coordinator.snapshotter import RETRY_S, SnapshotRules, Snapshotter
+from diskless_core.coordinator.snapshotter import RETRY, SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.snapshot.format import SnapshotError
@@ -175,7 +175,7 @@ def test_a_snapshot_that_could_not_be_written_prunes_nothing_and_is_tried_again(
         working = asyncio.create_task(place.snapshotter().run())
         await asyncio.sleep(1)
         assert await place.log_start() == 0
-        await asyncio.sleep(2 * RETRY_S)
+        await asyncio.sleep(2 * RETRY.max_ms / 1000)
         assert await place.log_start() > 0
         working.cancel()
         await place.restart_without_store()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from diskless_core.diskless.commands import Run
 from diskless_core.fetch import planner
 from diskless_core.fetch.batch_slicing import cut
+from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES
 from diskless_core.protocol import record_batch
 from tests.support.produce_path import batch_of
 
@@ -48,14 +49,14 @@ def test_ranges_cover_every_run_whole_and_read_little_else(runs: list[Run]) -> N
         assert part.end - part.start <= planner.MAX_RANGE_BYTES
         reached = mine[0][0]
         for start, end in mine:
-            assert start - reached <= planner.MAX_GAP_BYTES
+            assert start - reached <= MAX_GAP_BYTES
             reached = max(reached, end)
 
 
 def test_neighbours_become_one_request_and_what_lies_far_apart_does_not() -> None:
-    near = [run_at("a", 0, 100), run_at("a", 100 + planner.MAX_GAP_BYTES, 100)]
-    assert planner.ranges(near) == [planner.ObjectRange("a", 0, 200 + planner.MAX_GAP_BYTES)]
-    far = [run_at("a", 0, 100), run_at("a", 101 + planner.MAX_GAP_BYTES, 100)]
+    near = [run_at("a", 0, 100), run_at("a", 100 + MAX_GAP_BYTES, 100)]
+    assert planner.ranges(near) == [planner.ObjectRange("a", 0, 200 + MAX_GAP_BYTES)]
+    far = [run_at("a", 0, 100), run_at("a", 101 + MAX_GAP_BYTES, 100)]
     assert len(planner.ranges(far)) == 2
     assert len(planner.ranges([run_at("a", 0, 100), run_at("b", 100, 100)])) == 2
 

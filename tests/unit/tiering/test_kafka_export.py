@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from diskless_core.clock import uuid_text
 from diskless_core.log import producer_snapshot
+from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

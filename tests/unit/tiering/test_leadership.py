@@ -12,7 +12,7 @@ from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.testing.fakes.remote_log_metadata import MemoryRemoteLogMetadata
 from diskless_core.tiering.leadership import SLICE_PARTITIONS, LeadershipNews
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from tests.support.produce_path import PARTITIONS, ProducePath
 from tests.support.shards import OTHER_TOPIC, TOPIC
 from tests.support.virtual_time import run

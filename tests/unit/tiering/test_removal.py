@@ -28,7 +28,7 @@ from diskless_core.testing.remote_log_metadata_tools import segment
 from diskless_core.tiering.copies import Copies, SegmentServices
 from diskless_core.tiering.removal import DeletionMarks, SegmentRemover
 from diskless_core.tiering.removal_rules import GRACE_MS, below_log_start
-from diskless_core.tiering.retries import Retries
+from diskless_core.tiering.retrying import Retries
 from diskless_tiering.config import CoordinatorMetadataSettings
 from diskless_tiering.coordinator_metadata import CoordinatorMetadata
 from tests.support.guarantees import guarantee

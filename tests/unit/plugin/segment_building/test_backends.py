@@ -19,8 +19,7 @@ from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStore
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
 from diskless_core.tiering.awaited_storage import AwaitedRemoteStorage
-from diskless_core.tiering.retries import Retries
-from diskless_core.tiering.retrying import MeteredObjects, MeteredRemoteStorage
+from diskless_core.tiering.retrying import MeteredObjects, MeteredRemoteStorage, Retries
 
 CLOCK = SystemClock()
 RETRIES = Retries(TieringConfig(), CLOCK)

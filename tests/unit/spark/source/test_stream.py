@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from diskless_core.clock import SystemClock, uuid_text
+from diskless_core.clock import SystemClock
+from diskless_core.protocol.names import uuid_text
 from diskless_spark.source import tables
 from diskless_spark.source.layouts import AbsentError
 from diskless_spark.source.options import parse

@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from diskless_core.clock import SystemClock, uuid_text
+from diskless_core.clock import SystemClock
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.protocol import record_batch
+from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
