@@ -9,11 +9,11 @@ from functools import partial
 
 import structlog
 
+from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
 from diskless_core.broker.contexts import plugin_contexts, shard_snapshots, snapshot_prefix
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.errors import StartError
-from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
 from diskless_core.broker.listening import Listening
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.part_settings import quota_window, retention_rules, snapshot_rules, writer_settings
@@ -355,14 +355,14 @@ class Node:
 
     async def _serve(self, services: Services) -> None:
         clients = self._listening.client_server(
-            ApiDispatcher(services, all_handlers()),
+            ApiDispatcher(services, CLIENT_APIS),
             services.configs.max_connections,
             services.writer.backlog.wait_if_full,
         )
         servers = {listener.name: clients for listener in self.config.listeners}
         for_brokers = self.config.inter_broker_listener_name
         if for_brokers is not None:
-            servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, inter_broker_handlers()))
+            servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, INTER_BROKER_APIS))
         self._stack.push_async_callback(self._listening.stop)
         await self._listening.start(servers)
         if for_brokers is not None:

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are generated from code, or checks that they are up to date.
+"""Writes what is generated from code, or checks that it is up to date: pages of docs/, and the types of messages.
 
 `python -m diskless_core.cli.docs [--check]`, from the project's folder; `make docs` and `make lint` call it.
 """
@@ -13,7 +13,7 @@ import typer
 
 from diskless_core import metrics
 from diskless_core.broker import protocol_support
-from diskless_core.cli import record_reference
+from diskless_core.cli import message_stubs, record_reference
 from diskless_core.cli.common import fail
 from diskless_core.config import reference
 
@@ -30,16 +30,17 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 @app.command()
 def docs(
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a page is out of date.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is out of date.")] = False,
     folder: Annotated[Path, typer.Option("--folder", help="Where the pages are.")] = Path("docs"),
 ) -> None:
-    """Write the generated pages."""
-    outdated = [name for name, render in PAGES.items() if _content(folder / name) != render()]
+    """Write the generated files."""
+    generated = {folder / name: render for name, render in PAGES.items()} | dict(message_stubs.stubs())
+    outdated = [path for path, render in generated.items() if _content(path) != render()]
     if check and outdated:
-        fail(f"out of date in {folder}: {', '.join(outdated)}. Run `make docs`.")
-    for name in outdated:
-        (folder / name).write_text(PAGES[name](), encoding="utf-8")
-        typer.echo(f"wrote {folder / name}")
+        fail(f"out of date: {', '.join(map(str, outdated))}. Run `make docs`.")
+    for path in outdated:
+        path.write_text(generated[path](), encoding="utf-8")
+        typer.echo(f"wrote {path}")
 
 
 def _content(path: Path) -> str | None:
