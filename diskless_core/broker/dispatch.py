@@ -1,34 +1,108 @@
-"""From a frame to the handler of its API, and from what that answers to a response frame."""
+"""From a frame to the handler of its API, and from what that answers to a response frame.
+
+What an API is, is declared in the table `apis`; this module only knows what an entry of it is made of.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
+from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection
 from diskless_core.broker.frames import Frame
 from diskless_core.broker.services import Services
-from diskless_core.protocol import api_versions, framing
+from diskless_core.protocol import framing
+from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.framing import FrameError, RequestHeader
-from diskless_core.protocol.messages import REQUESTS, ApiVersionsRequest
+from diskless_core.protocol.framing import FrameError, Request, RequestHeader
+from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-Response = Any
-"""A response message of kafka-python, or None where the protocol wants no answer."""
+RequestT = TypeVar("RequestT", bound="ApiMessage")
 
-Handler = Callable[["RequestContext", Any], Response | Awaitable[Response]]
+Response = framing.Response | None
+"""None where the protocol wants no answer."""
+
+Handler = Callable[["RequestContext", RequestT], Response | Awaitable[Response]]
 """Begins a request synchronously, in the order of arrival; may go on asynchronously."""
 
 _log = structlog.get_logger(__name__)
 
 
-def api_name(api_key: int) -> str:
-    """Kafka's name of an API that is served."""
-    return REQUESTS[api_key].request.__name__.removesuffix("Request")
+class Listeners(Enum):
+    """Where an API is served."""
+
+    ALL = "every listener"
+    INTER_BROKER = "the inter-broker listener"
+
+
+class ApiVersionRange(NamedTuple):
+    """Versions of an API, both ends inclusive."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class Api:
+    """An API that is served.
+
+    Args:
+        newest: the newest version that is served; the oldest is that of the schema.
+        advertised_oldest: what ApiVersions says instead of the oldest version.
+        needs: what a caller has to be allowed to do to the cluster. The handler asks `RequestContext.is_authorized`,
+            because each API has its own way to refuse.
+    """
+
+    __slots__ = ("advertised_oldest", "handler", "listeners", "name", "needs", "newest", "oldest", "request")
+
+    def __init__(
+        self,
+        request: type[RequestT],
+        newest: int,
+        handler: Handler[RequestT],
+        *,
+        listeners: Listeners = Listeners.ALL,
+        advertised_oldest: int | None = None,
+        needs: AclOperation | None = None,
+    ) -> None:
+        self.request: type[ApiMessage] = request
+        self.name = request.__name__.removesuffix("Request")
+        self.oldest = request.valid_versions[0]
+        self.newest = newest
+        self.handler: Handler[Any] = handler
+        self.listeners = listeners
+        self.advertised_oldest = advertised_oldest
+        self.needs = needs
+
+    @property
+    def key(self) -> int:
+        return self.request.API_KEY
+
+    @property
+    def supported(self) -> ApiVersionRange:
+        """The versions that requests may use."""
+        return ApiVersionRange(self.key, self.oldest, self.newest)
+
+    @property
+    def advertised(self) -> ApiVersionRange:
+        """What ApiVersions says."""
+        oldest = self.oldest if self.advertised_oldest is None else self.advertised_oldest
+        return ApiVersionRange(self.key, oldest, self.newest)
+
+
+Apis = Mapping[int, Api]
+"""What a listener serves, by api key."""
+
+
+def by_key(apis: Iterable[Api]) -> Apis:
+    """The APIs by ascending api key. Of two with the same key the later one counts."""
+    return {api.key: api for api in sorted(apis, key=lambda api: api.key)}
 
 
 @dataclass(slots=True)
@@ -39,6 +113,8 @@ class RequestContext:
     connection: Connection
     frame: Frame
     header: RequestHeader
+    apis: Apis
+    """What the request's listener serves."""
 
     @property
     def api_version(self) -> int:
@@ -60,42 +136,47 @@ class RequestContext:
     def listener(self) -> str:
         return self.connection.listener
 
+    @property
+    def is_authorized(self) -> bool:
+        """Whether the one who asks may do what the API needs."""
+        needs = self.apis[self.header.api_key].needs
+        return needs is None or self.may(needs)
+
+    def may(self, operation: AclOperation) -> bool:
+        """Whether the one who asks may do this to the cluster."""
+        principal = Principal(self.user, self.listener)
+        return is_authorized(principal, operation, self.services.config.inter_broker_listener_name)
+
 
 class ApiDispatcher:
-    """Finds the handler of each request; the table of handlers is the table of what is served."""
+    """Finds the handler of each request among those that a listener serves."""
 
-    def __init__(self, services: Services, handlers: Mapping[int, Handler]) -> None:
+    def __init__(self, services: Services, apis: Apis) -> None:
         self._services = services
-        self._handlers = handlers
-        self._seconds = {key: services.metrics.request_seconds.labels(api=api_name(key)) for key in handlers}
+        self._apis = apis
+        self._seconds = {key: services.metrics.request_seconds.labels(api=api.name) for key, api in apis.items()}
 
     def dispatch(self, frame: Frame, connection: Connection) -> Answer | Awaitable[Answer]:
         started = self._services.clock.monotonic()
         try:
             header = framing.parse_request_header(frame.view)
-            request = self._decode(header, frame)
+            api = self._apis.get(header.api_key)
+            if api is None:
+                raise FrameError(f"api key {header.api_key} is not served")
+            request = _decode(api, header, frame)
         except FrameError as error:
             self._services.metrics.frames_refused.inc()
             raise CloseConnectionError(f"a malformed request: {error}") from error
-        context = RequestContext(self._services, connection, frame, header)
+        context = RequestContext(self._services, connection, frame, header, self._apis)
         try:
-            outcome = self._handlers[header.api_key](context, request)
+            outcome = api.handler(context, request)
         except Exception as error:  # the connection is the border: a defect must not pass it
             raise self._broken(header, error) from error
         if isinstance(outcome, asyncio.Future):
             return self._encode_later(header, outcome, started)
-        if isinstance(outcome, Coroutine):
+        if isinstance(outcome, Awaitable):
             return self._encode_after(header, outcome, started)
         return self._encode(header, outcome, started)
-
-    def _decode(self, header: RequestHeader, frame: Frame) -> Any:
-        if header.api_key not in self._handlers:
-            raise FrameError(f"api key {header.api_key} is not served")
-        if not api_versions.is_supported(header.api_key, header.api_version):
-            if header.api_key == ApiVersionsRequest.API_KEY:
-                return None
-            raise FrameError(f"version {header.api_version} of api key {header.api_key} is not served")
-        return framing.decode_request(REQUESTS[header.api_key].request, header.api_version, frame.view, header.body)
 
     def _encode_later(
         self, header: RequestHeader, outcome: asyncio.Future[Response], started: float
@@ -113,9 +194,7 @@ class ApiDispatcher:
         outcome.add_done_callback(encode)
         return encoded
 
-    async def _encode_after(
-        self, header: RequestHeader, outcome: Coroutine[Any, Any, Response], started: float
-    ) -> Answer:
+    async def _encode_after(self, header: RequestHeader, outcome: Awaitable[Response], started: float) -> Answer:
         try:
             return self._encode(header, await outcome, started)
         except Exception as error:  # the connection is the border: a defect must not pass it
@@ -124,7 +203,7 @@ class ApiDispatcher:
     def _broken(self, header: RequestHeader, error: BaseException) -> CloseConnectionError:
         if isinstance(error, CloseConnectionError):
             return error
-        name = api_name(header.api_key)
+        name = self._apis[header.api_key].name
         self._services.metrics.request_errors.labels(api=name).inc()
         _log.error("a request failed by a defect of the broker", api=name, exc_info=error)
         return CloseConnectionError("the request could not be processed")
@@ -133,8 +212,15 @@ class ApiDispatcher:
         self._seconds[header.api_key].observe(self._services.clock.monotonic() - started)
         if response is None:
             return None
-        is_unknown = (
-            header.api_key == ApiVersionsRequest.API_KEY and response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        )
+        is_unknown = isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION
         version = 0 if is_unknown else header.api_version
         return framing.encode_response(response, version, header.correlation_id)
+
+
+def _decode(api: Api, header: RequestHeader, frame: Frame) -> Request | None:
+    """The request; None for ApiVersions of an unknown version, which has an answer nevertheless."""
+    if api.oldest <= header.api_version <= api.newest:
+        return framing.decode_request(api.request, header.api_version, frame.view, header.body)
+    if header.api_key == ApiVersionsRequest.API_KEY:
+        return None
+    raise FrameError(f"version {header.api_version} of api key {header.api_key} is not served")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
+from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
 from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.errors import StartError
-from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
 from diskless_core.broker.listening import Listening
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
 from diskless_core.broker.peer_connections import PeerConnections
@@ -142,14 +142,14 @@ class Node:
     async def _serve(self, parts: BrokerParts) -> None:
         services = Services.of(self.config, parts, self._clock, self.metrics, self.endpoints)
         clients = self._listening.client_server(
-            ApiDispatcher(services, all_handlers()),
+            ApiDispatcher(services, CLIENT_APIS),
             services.configs.max_connections,
             services.writer.backlog.wait_if_full,
         )
         servers = {listener.name: clients for listener in self.config.listeners}
         for_brokers = self.config.inter_broker_listener_name
         if for_brokers is not None:
-            servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, inter_broker_handlers()))
+            servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, INTER_BROKER_APIS))
         self._stack.push_async_callback(self._listening.stop)
         await self._listening.start(servers)
         if for_brokers is not None:

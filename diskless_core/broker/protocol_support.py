@@ -1,16 +1,15 @@
-"""docs/protocol_support.md, written from the table of handlers."""
+"""docs/protocol_support.md, written from the table of APIs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from diskless_core.broker.dispatch import api_name
-from diskless_core.broker.handlers import all_handlers, inter_broker_handlers
-from diskless_core.protocol import api_versions
+from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
+from diskless_core.broker.dispatch import Api, ApiVersionRange
 
 _HEAD = """# Protocol support
 
-Generated from the table of handlers by `make docs`; do not edit.
+Generated from the table of APIs by `make docs`; do not edit.
 
 The Kafka APIs that a broker serves on its client listeners, with the versions that it answers.
 
@@ -45,19 +44,14 @@ Diskless coordinator's APIs: [protocol extensions](protocol_extensions.md).
 
 def render() -> str:
     """The page as Markdown."""
-    of_clients = all_handlers()
-    of_brokers = [key for key in inter_broker_handlers() if key not in of_clients]
-    return _HEAD + _rows(of_clients) + _INTER_BROKER + _rows(of_brokers) + _TAIL
+    of_brokers = [api for key, api in INTER_BROKER_APIS.items() if key not in CLIENT_APIS]
+    return _HEAD + _rows(CLIENT_APIS.values()) + _INTER_BROKER + _rows(of_brokers) + _TAIL
 
 
-def _rows(served: Iterable[int]) -> str:
-    rows = [
-        f"| {api_name(key)} | {key} | {_span(*supported[1:])} | {_span(oldest, newest)} |\n"
-        for key, oldest, newest in api_versions.advertised(served)
-        for supported in [api_versions.supported_versions(key)]
-    ]
-    return "".join(rows)
+def _rows(apis: Iterable[Api]) -> str:
+    return "".join(f"| {api.name} | {api.key} | {_span(api.supported)} | {_span(api.advertised)} |\n" for api in apis)
 
 
-def _span(oldest: int, newest: int) -> str:
+def _span(versions: ApiVersionRange) -> str:
+    _, oldest, newest = versions
     return str(oldest) if oldest == newest else f"{oldest}-{newest}"

@@ -1,4 +1,4 @@
-"""Writes the pages and sections that are generated from code, or checks that they are up to date.
+"""Writes what is generated from code, or checks that it is up to date: pages, sections, and the types of messages.
 
 `python -m diskless_core.cli.docs [--check]`, from the project's folder; `make docs` and `make lint` call it.
 """
@@ -13,7 +13,7 @@ import typer
 
 from diskless_core import metrics
 from diskless_core.broker import protocol_support
-from diskless_core.cli import record_reference
+from diskless_core.cli import message_stubs, record_reference
 from diskless_core.cli.common import fail
 from diskless_core.config import reference
 
@@ -39,18 +39,19 @@ END = "end: written by `make docs`"
 
 @app.command()
 def docs(
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a page is out of date.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is out of date.")] = False,
     folder: Annotated[Path, typer.Option("--folder", help="Where the pages are.")] = Path("docs"),
 ) -> None:
-    """Write the generated pages and sections."""
-    pages = {folder / name: render() for name, render in PAGES.items()}
+    """Write what is generated."""
+    generated = {folder / name: render() for name, render in PAGES.items()}
+    generated |= {path: render() for path, render in message_stubs.stubs().items()}
     for name, render in SECTIONS.items():
-        pages[folder.parent / name] = with_section(_content(folder.parent / name) or "", render())
-    outdated = [path for path, content in pages.items() if _content(path) != content]
+        generated[folder.parent / name] = with_section(_content(folder.parent / name) or "", render())
+    outdated = [path for path, content in generated.items() if _content(path) != content]
     if check and outdated:
         fail(f"out of date: {', '.join(map(str, outdated))}. Run `make docs`.")
     for path in outdated:
-        path.write_text(pages[path], encoding="utf-8")
+        path.write_text(generated[path], encoding="utf-8")
         typer.echo(f"wrote {path}")
 
 

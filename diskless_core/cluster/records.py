@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from diskless_core.protocol import messages, record_frames
+from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import RecordFormatError
 from diskless_core.quotas.entities import Entity, entity_of
@@ -96,13 +97,15 @@ def decode(data: RecordData) -> ClusterRecord:
         case messages.ClusterNamedRecord():
             return ClusterNamed(cluster_id=message.cluster_id)
         case messages.TopicRecord():
-            return TopicCreated(topic_id=message.topic_id.bytes, name=message.name)
+            return TopicCreated(topic_id=record_frames.required_id(message.topic_id).bytes, name=message.name)
         case messages.PartitionRecord():
             return PartitionPlaced(
-                topic_id=message.topic_id.bytes, partition=message.partition_id, shard=message.coordinator_shard
+                topic_id=record_frames.required_id(message.topic_id).bytes,
+                partition=message.partition_id,
+                shard=message.coordinator_shard,
             )
         case messages.RemoveTopicRecord():
-            return TopicRemoved(topic_id=message.topic_id.bytes)
+            return TopicRemoved(topic_id=record_frames.required_id(message.topic_id).bytes)
         case messages.ConfigRecord():
             return ConfigSet(
                 resource_type=ResourceType(message.resource_type),
@@ -121,7 +124,7 @@ def decode(data: RecordData) -> ClusterRecord:
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 
-def _message(record: ClusterRecord) -> messages.CompiledRecord:
+def _message(record: ClusterRecord) -> CompiledRecord:
     match record:
         case ClusterNamed():
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from diskless_core.coordinator.errors import (
     ClockSkewError,
     CoordinatorError,
@@ -15,9 +13,10 @@ from diskless_core.coordinator.errors import (
     OutcomeUnknownError,
 )
 from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerRequest, PeerTransport
+from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import FrameError, check_structure
-from diskless_core.protocol.messages import REQUESTS, ApiMessage
+from diskless_core.protocol.messages import response_class
 
 REQUEST_TIMEOUT_MS = 10_000
 """How long another node has for an answer; the TimeoutMs of each request."""
@@ -81,7 +80,7 @@ class PeerCalls:
         self._transport = transport
         self.timeout_ms = timeout_ms
 
-    async def call(self, node_id: int, request: ApiMessage, version: int = 0) -> Any:
+    async def call(self, node_id: int, request: ApiRequest[ResponseT_co], version: int = 0) -> ResponseT_co:
         """The response message.
 
         Raises:
@@ -89,10 +88,10 @@ class PeerCalls:
         """
         body = bytes(request.encode(version=version))
         answer = memoryview(await self.exchange(node_id, PeerRequest(request.API_KEY, version, body)))
-        response_class = REQUESTS[request.API_KEY].response
+        expected = response_class(request)
         try:
-            end = check_structure(response_class, version, answer, 0)
-            return response_class.decode(answer[:end], version=version)
+            end = check_structure(expected, version, answer, 0)
+            return expected.decode(answer[:end], version=version)
         except (FrameError, UnicodeDecodeError) as error:
             raise OutcomeUnknownError(f"node {node_id} sent a malformed answer: {error}") from error
 

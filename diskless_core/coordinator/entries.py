@@ -98,7 +98,7 @@ def decode(batch: bytes) -> Claim | Entry:
         raise record_frames.RecordFormatError("a coordinator log entry must begin with its term and sequence")
     head = record_frames.decode_record(found[0].value)
     if isinstance(head, messages.CoordinatorClaimRecord):
-        return Claim(node_id=head.broker_id, claim_id=head.claim_id)
+        return Claim(node_id=head.broker_id, claim_id=record_frames.required_id(head.claim_id))
     if isinstance(head, messages.CoordinatorEntryRecord):
         return Entry(term=head.term, sequence=head.sequence, records=found[1:])
     raise record_frames.RecordFormatError(f"a coordinator log entry cannot begin with a {type(head).__name__}")

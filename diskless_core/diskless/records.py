@@ -145,24 +145,28 @@ def decode(data: RecordData) -> DisklessRecord:
     match message:
         case messages.DisklessPartitionCreatedRecord():
             return PartitionCreated(
-                topic_id=message.topic_id.bytes, name=message.name, partition=message.partition_index
+                topic_id=record_frames.required_id(message.topic_id).bytes,
+                name=message.name,
+                partition=message.partition_index,
             )
         case messages.DisklessTopicDeletedRecord():
-            return TopicDeleted(topic_id=message.topic_id.bytes)
+            return TopicDeleted(topic_id=record_frames.required_id(message.topic_id).bytes)
         case messages.DisklessRecordsDeletedRecord():
             return RecordsDeleted(
-                topic_id=message.topic_id.bytes,
+                topic_id=record_frames.required_id(message.topic_id).bytes,
                 partition=message.partition_index,
                 log_start_offset=message.new_log_start_offset,
                 log_start_bytes=message.log_start_bytes,
             )
         case messages.DisklessRecordsTieredRecord():
             return RecordsTiered(
-                topic_id=message.topic_id.bytes, partition=message.partition_index, segment=_segment(message)
+                topic_id=record_frames.required_id(message.topic_id).bytes,
+                partition=message.partition_index,
+                segment=_segment(message),
             )
         case messages.DisklessPartitionAdoptedRecord():
             return PartitionAdopted(
-                topic_id=message.topic_id.bytes,
+                topic_id=record_frames.required_id(message.topic_id).bytes,
                 partition=message.partition_index,
                 log_start_offset=message.log_start_offset,
                 segments=tuple(map(_segment, message.segments)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict, TypeVar
 
 from diskless_core.coordinator.calls import PeerCalls, require_answer, require_success
 from diskless_core.coordinator.errors import OutcomeUnknownError
@@ -20,19 +20,31 @@ from diskless_core.diskless.commands import (
 )
 from diskless_core.diskless.commit_bundles import CommitBundles
 from diskless_core.diskless.runs import PAGE_RUNS
+from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     DisklessCreatePartitionsRequest,
     DisklessDeleteRecordsRequest,
     DisklessDeleteTopicsRequest,
     DisklessDescribeFilesRequest,
+    DisklessDescribeFilesResponse,
     DisklessFindBatchesRequest,
+    DisklessFindBatchesResponse,
     DisklessHandOverFilesRequest,
     DisklessListOffsetsRequest,
     DisklessRaiseHorizonRequest,
 )
 
 _MAX_BYTES = 2**31 - 1
+
+T = TypeVar("T")
+_FoundPartition = DisklessFindBatchesResponse.DisklessFindBatchesTopicResponse.DisklessFindBatchesPartitionResponse
+_FoundBatch = _FoundPartition.DisklessFindBatchesBatchInfo
+
+
+class _Common(TypedDict):
+    timeout_ms: int
+    shard: int
 
 
 class RemoteCoordinator:
@@ -115,7 +127,9 @@ class RemoteCoordinator:
         response = await self._describe([], include_oldest=True)
         return response.oldest_file if response.oldest_file >= 0 else None
 
-    async def _describe(self, files: list[Any], *, include_oldest: bool) -> Any:
+    async def _describe(
+        self, files: Sequence[DisklessDescribeFilesRequest.DisklessDescribeFileEntry], *, include_oldest: bool
+    ) -> DisklessDescribeFilesResponse:
         response = await self._call(
             DisklessDescribeFilesRequest(files=files, include_oldest=include_oldest, **self._common())
         )
@@ -139,20 +153,20 @@ class RemoteCoordinator:
         response = await self._call(DisklessHandOverFilesRequest(files=handed_over, **self._common()))
         require_success(response.error_code, response.error_message)
 
-    def _common(self) -> dict[str, int]:
+    def _common(self) -> _Common:
         return {"timeout_ms": self._calls.timeout_ms, "shard": self._shard}
 
-    async def _call(self, request: Any) -> Any:
+    async def _call(self, request: ApiRequest[ResponseT_co]) -> ResponseT_co:
         return await self._calls.call(self._node_id, request)
 
 
-def _only(answers: Sequence[Any]) -> Any:
+def _only(answers: Sequence[T]) -> T:
     if len(answers) != 1:
         raise OutcomeUnknownError(f"a coordinator gave {len(answers)} answers to one question")
     return answers[0]
 
 
-def _run(batch: Any) -> Run:
+def _run(batch: _FoundBatch) -> Run:
     return Run(
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.peers import PeerRequest, Peers
@@ -18,10 +18,12 @@ from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service_commits import commit_file
 from diskless_core.diskless.service_reads import CoordinatorReads, key_of
 from diskless_core.diskless.shard import DisklessShard
+from diskless_core.protocol.codec import ApiMessage
+from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.framing import decode_request, encode_body
+from diskless_core.protocol.framing import Request, Response, decode_request, encode_body
 from diskless_core.protocol.messages import (
-    REQUESTS,
+    DISKLESS_APIS,
     DisklessCommitFileRequest,
     DisklessCreatePartitionsRequest,
     DisklessCreatePartitionsResponse,
@@ -32,9 +34,11 @@ from diskless_core.protocol.messages import (
     DisklessDescribeFilesRequest,
     DisklessDescribeFilesResponse,
     DisklessFindBatchesRequest,
+    DisklessFindBatchesResponse,
     DisklessHandOverFilesRequest,
     DisklessHandOverFilesResponse,
     DisklessListOffsetsRequest,
+    DisklessListOffsetsResponse,
     DisklessRaiseHorizonRequest,
     DisklessRaiseHorizonResponse,
     FindCoordinatorRequest,
@@ -42,6 +46,7 @@ from diskless_core.protocol.messages import (
 )
 
 R = TypeVar("R")
+RequestT = TypeVar("RequestT", bound="ApiMessage")
 
 NO_OLDEST_FILE = -1
 
@@ -52,8 +57,16 @@ CreatedTopic = DisklessCreatePartitionsResponse.DisklessCreatablePartitionsResul
 DeletedTopic = DisklessDeleteTopicsResponse.DisklessDeletableTopicResult
 RecordsTopic = DisklessDeleteRecordsResponse.DisklessDeleteRecordsTopicResult
 RecordsPartition = RecordsTopic.DisklessDeleteRecordsPartitionResult
+AskedTopic = DisklessDeleteRecordsRequest.DisklessDeleteRecordsTopic
 DescribedFile = DisklessDescribeFilesResponse.DisklessDescribeFileResult
 FoundCoordinator = FindCoordinatorResponse.Coordinator
+
+
+class _ForShard(Protocol):
+    """A request that names the coordinator it is for, and how long it has."""
+
+    shard: int
+    timeout_ms: int
 
 
 class Leader(NamedTuple):
@@ -88,7 +101,7 @@ class CoordinatorService:
         self._shards = shards
         self._peers = peers
         self._attempts = RefusedAttempts(refused_with) if refused_with is not None else ShardAttempts(shards)
-        reads = CoordinatorReads(self._attempts, purgatory, clock)
+        self._reads = CoordinatorReads(self._attempts, purgatory, clock)
         self.refusing = (
             CoordinatorService(
                 node_id, shards, peers, purgatory, clock, refused_with=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -96,18 +109,6 @@ class CoordinatorService:
             if refused_with is None
             else self
         )
-        self._answers: dict[int, Callable[[Any], Awaitable[Any]]] = {
-            DisklessCreatePartitionsRequest.API_KEY: self._create_partitions,
-            DisklessDeleteTopicsRequest.API_KEY: self._delete_topics,
-            DisklessCommitFileRequest.API_KEY: lambda request: commit_file(self._attempts, request),
-            DisklessDeleteRecordsRequest.API_KEY: self._delete_records,
-            DisklessListOffsetsRequest.API_KEY: reads.list_offsets,
-            DisklessFindBatchesRequest.API_KEY: reads.find_batches,
-            DisklessHandOverFilesRequest.API_KEY: self._hand_over_files,
-            DisklessDescribeFilesRequest.API_KEY: self._describe_files,
-            DisklessRaiseHorizonRequest.API_KEY: self._raise_horizon,
-            FindCoordinatorRequest.API_KEY: self._find_coordinator,
-        }
 
     async def answer(self, request: PeerRequest) -> bytes:
         """The body of a response to the body of a request, as a `PeerTransport` carries them.
@@ -115,18 +116,17 @@ class CoordinatorService:
         Raises:
             FrameError: the request is malformed.
         """
-        request_class = REQUESTS[request.api_key].request
-        message = decode_request(request_class, request.api_version, memoryview(request.body), 0)
+        message = decode_request(_ANSWERS[request.api_key].request, request.api_version, memoryview(request.body), 0)
         response = await self.handle(request.api_key, message)
         return b"".join(encode_body(response, request.api_version))
 
-    async def handle(self, api_key: int, request: Any) -> Any:
+    async def handle(self, api_key: int, request: Request) -> Response:
         """The response to a request, each item of it by itself: one that fails has an error code, and fails no other.
 
         Raises:
             KeyError: the api key is none of a coordinator's.
         """
-        return await self._answers[api_key](request)
+        return await _ANSWERS[api_key].handle(self, request)
 
     def leader_of(self, key: str) -> Leader:
         """FindCoordinator of a coordinator by its index as text: by the log's hint, which may be stale."""
@@ -140,10 +140,10 @@ class CoordinatorService:
             return Leader(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
         return Leader(node_id, address.host, address.port)
 
-    async def _ask(self, request: Any, question: Callable[[DisklessShard], Awaitable[R]]) -> Attempt[R]:
+    async def _ask(self, request: _ForShard, question: Callable[[DisklessShard], Awaitable[R]]) -> Attempt[R]:
         return await self._attempts.ask(request.shard, question, request.timeout_ms)
 
-    async def _find_coordinator(self, request: Any) -> Any:
+    async def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         found = []
         for key in request.coordinator_keys:
             leader = Leader(error=ErrorCode.INVALID_REQUEST)
@@ -161,40 +161,59 @@ class CoordinatorService:
             )
         return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
 
-    async def _create_partitions(self, request: Any) -> Any:
+    async def commit_file(self, request: CommitFileRequest) -> CommitFileResponse:
+        return await commit_file(self._attempts, request)
+
+    async def list_offsets(self, request: DisklessListOffsetsRequest) -> DisklessListOffsetsResponse:
+        return await self._reads.list_offsets(request)
+
+    async def find_batches(self, request: DisklessFindBatchesRequest) -> DisklessFindBatchesResponse:
+        return await self._reads.find_batches(request)
+
+    async def create_partitions(self, request: DisklessCreatePartitionsRequest) -> DisklessCreatePartitionsResponse:
         topics = await asyncio.gather(*(self._create_topic(request, topic) for topic in request.topics))
         return DisklessCreatePartitionsResponse(throttle_time_ms=0, topics=topics)
 
-    async def _create_topic(self, request: Any, topic: Any) -> Any:
-        if topic.topic_id is None or not _can_be_created(topic.num_partitions, topic.partition_indexes):
+    async def _create_topic(
+        self,
+        request: DisklessCreatePartitionsRequest,
+        topic: DisklessCreatePartitionsRequest.DisklessCreatablePartitions,
+    ) -> CreatedTopic:
+        topic_id = topic.topic_id
+        if topic_id is None or not _can_be_created(topic.num_partitions, topic.partition_indexes):
             message = "The topic has no id, or its partitions are not as many as they are said to be, or too many."
             return CreatedTopic(
                 topic_id=topic.topic_id, error_code=int(ErrorCode.INVALID_REQUEST), error_message=message
             )
         indexes: Sequence[int] = topic.partition_indexes or range(topic.num_partitions)
-        done = await self._ask(request, lambda shard: shard.create_partitions(topic.topic_id, topic.name, indexes))
+        done = await self._ask(request, lambda shard: shard.create_partitions(topic_id, topic.name, indexes))
         return CreatedTopic(topic_id=topic.topic_id, error_code=int(done.error), error_message=done.message)
 
-    async def _delete_topics(self, request: Any) -> Any:
+    async def delete_topics(self, request: DisklessDeleteTopicsRequest) -> DisklessDeleteTopicsResponse:
         topics = await asyncio.gather(*(self._delete_topic(request, topic) for topic in request.topics))
         return DisklessDeleteTopicsResponse(throttle_time_ms=0, responses=topics)
 
-    async def _delete_topic(self, request: Any, topic: Any) -> Any:
-        if topic.topic_id is None:
+    async def _delete_topic(
+        self, request: DisklessDeleteTopicsRequest, topic: DisklessDeleteTopicsRequest.DisklessDeletableTopicState
+    ) -> DeletedTopic:
+        topic_id = topic.topic_id
+        if topic_id is None:
             return DeletedTopic(topic_id=None, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))
-        done = await self._ask(request, lambda shard: shard.delete_topic(topic.topic_id))
+        done = await self._ask(request, lambda shard: shard.delete_topic(topic_id))
         error = done.error if done.answer is None else done.answer
         return DeletedTopic(topic_id=topic.topic_id, error_code=int(error), error_message=done.message)
 
-    async def _delete_records(self, request: Any) -> Any:
+    async def delete_records(self, request: DisklessDeleteRecordsRequest) -> DisklessDeleteRecordsResponse:
         topics = await asyncio.gather(*(self._delete_of_topic(request, topic) for topic in request.topics))
         return DisklessDeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
-    async def _delete_of_topic(self, request: Any, topic: Any) -> Any:
+    async def _delete_of_topic(self, request: DisklessDeleteRecordsRequest, topic: AskedTopic) -> RecordsTopic:
         partitions = await asyncio.gather(*(self._delete(request, topic, asked) for asked in topic.partitions))
         return RecordsTopic(topic_id=topic.topic_id, partitions=partitions)
 
-    async def _delete(self, request: Any, topic: Any, asked: Any) -> Any:
+    async def _delete(
+        self, request: DisklessDeleteRecordsRequest, topic: AskedTopic, asked: AskedTopic.DisklessDeleteRecordsPartition
+    ) -> RecordsPartition:
         done = await self._ask(request, lambda shard: shard.delete_records(key_of(topic, asked), asked.offset))
         deleted = done.answer or DeletedRecords(done.error)
         return RecordsPartition(
@@ -204,7 +223,7 @@ class CoordinatorService:
             error_message=done.message,
         )
 
-    async def _describe_files(self, request: Any) -> Any:
+    async def describe_files(self, request: DisklessDescribeFilesRequest) -> DisklessDescribeFilesResponse:
         keys = [file.object_key for file in request.files]
         known = await self._ask(request, lambda shard: shard.describe_files(keys))
         live = set(known.answer or ())
@@ -227,16 +246,47 @@ class CoordinatorService:
             error_code=int(oldest.error),
         )
 
-    async def _hand_over_files(self, request: Any) -> Any:
+    async def hand_over_files(self, request: DisklessHandOverFilesRequest) -> DisklessHandOverFilesResponse:
         files = [
             HandOver(file.object_key, tuple(file.owner_ids), file.committed_at, file.dead_at) for file in request.files
         ]
         done = await self._ask(request, lambda shard: shard.hand_over(files))
         return DisklessHandOverFilesResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
 
-    async def _raise_horizon(self, request: Any) -> Any:
+    async def raise_horizon(self, request: DisklessRaiseHorizonRequest) -> DisklessRaiseHorizonResponse:
         done = await self._ask(request, lambda shard: shard.raise_horizon(request.horizon))
         return DisklessRaiseHorizonResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
+
+
+class _Answer:
+    """What answers a request. It takes what `decode_request` gives for the request's class."""
+
+    def __init__(
+        self, request: type[RequestT], handle: Callable[[CoordinatorService, RequestT], Awaitable[Response]]
+    ) -> None:
+        self.request: type[ApiMessage] = request
+        self.handle: Callable[[CoordinatorService, Any], Awaitable[Response]] = handle
+
+
+_ANSWERS = {
+    answer.request.API_KEY: answer
+    for answer in (
+        _Answer(DisklessCreatePartitionsRequest, CoordinatorService.create_partitions),
+        _Answer(DisklessDeleteTopicsRequest, CoordinatorService.delete_topics),
+        # The only request that `decode_request` makes no message of.
+        _Answer(DisklessCommitFileRequest, CoordinatorService.commit_file),  # type: ignore[arg-type]
+        _Answer(DisklessDeleteRecordsRequest, CoordinatorService.delete_records),
+        _Answer(DisklessListOffsetsRequest, CoordinatorService.list_offsets),
+        _Answer(DisklessFindBatchesRequest, CoordinatorService.find_batches),
+        _Answer(DisklessHandOverFilesRequest, CoordinatorService.hand_over_files),
+        _Answer(DisklessDescribeFilesRequest, CoordinatorService.describe_files),
+        _Answer(DisklessRaiseHorizonRequest, CoordinatorService.raise_horizon),
+        _Answer(FindCoordinatorRequest, CoordinatorService.find_coordinator),
+    )
+}
+
+DISKLESS_REQUESTS = [answer.request for api_key, answer in _ANSWERS.items() if api_key in DISKLESS_APIS]
+"""The requests that the service has an answer for and no client sends."""
 
 
 def _can_be_created(count: int, indexes: Sequence[int]) -> bool:

@@ -6,26 +6,43 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import uuid
+from collections.abc import Sequence
+from typing import Protocol
 
 from diskless_core.clock import Clock
 from diskless_core.diskless.attempts import Attempts
 from diskless_core.diskless.commands import FoundRuns, ListedOffset, PartitionKey, Run, SpecialTimestamp
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DisklessFindBatchesResponse, DisklessListOffsetsResponse
+from diskless_core.protocol.messages import (
+    DisklessFindBatchesRequest,
+    DisklessFindBatchesResponse,
+    DisklessListOffsetsRequest,
+    DisklessListOffsetsResponse,
+)
 from diskless_core.protocol.record_batch import MAGIC
 
 _ZERO_ID = bytes(16)
 
+AskedOffsets = DisklessListOffsetsRequest.DisklessListOffsetsTopic
 OffsetsTopic = DisklessListOffsetsResponse.DisklessListOffsetsTopicResponse
 OffsetsPartition = OffsetsTopic.DisklessListOffsetsPartitionResponse
+AskedBatches = DisklessFindBatchesRequest.DisklessFindBatchesTopic
 BatchesTopic = DisklessFindBatchesResponse.DisklessFindBatchesTopicResponse
 BatchesPartition = BatchesTopic.DisklessFindBatchesPartitionResponse
 BatchInfo = BatchesPartition.DisklessFindBatchesBatchInfo
 
 
-def key_of(topic: Any, asked: Any) -> PartitionKey:
+class _Topic(Protocol):
+    topic_id: uuid.UUID | None
+
+
+class _Partition(Protocol):
+    partition_index: int
+
+
+def key_of(topic: _Topic, asked: _Partition) -> PartitionKey:
     """The partition that a request names. The zero id, which no topic has, is None in a message."""
     return PartitionKey(topic.topic_id.bytes if topic.topic_id is not None else _ZERO_ID, asked.partition_index)
 
@@ -38,16 +55,21 @@ class CoordinatorReads:
         self._purgatory = purgatory
         self._clock = clock
 
-    async def list_offsets(self, request: Any) -> Any:
+    async def list_offsets(self, request: DisklessListOffsetsRequest) -> DisklessListOffsetsResponse:
         """DisklessListOffsets: all partitions at once, so that they share one proof of leadership."""
         topics = await asyncio.gather(*(self._list_topic(request, topic) for topic in request.topics))
         return DisklessListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
-    async def _list_topic(self, request: Any, topic: Any) -> Any:
+    async def _list_topic(self, request: DisklessListOffsetsRequest, topic: AskedOffsets) -> OffsetsTopic:
         partitions = await asyncio.gather(*(self._list_one(request, topic, asked) for asked in topic.partitions))
         return OffsetsTopic(topic_id=topic.topic_id, partitions=partitions)
 
-    async def _list_one(self, request: Any, topic: Any, asked: Any) -> Any:
+    async def _list_one(
+        self,
+        request: DisklessListOffsetsRequest,
+        topic: AskedOffsets,
+        asked: AskedOffsets.DisklessListOffsetsPartition,
+    ) -> OffsetsPartition:
         if asked.timestamp < min(SpecialTimestamp):
             error = ErrorCode.UNSUPPORTED_VERSION
             return OffsetsPartition(partition_index=asked.partition_index, error_code=int(error))
@@ -65,7 +87,7 @@ class CoordinatorReads:
             offset=listed.offset,
         )
 
-    async def find_batches(self, request: Any) -> Any:
+    async def find_batches(self, request: DisklessFindBatchesRequest) -> DisklessFindBatchesResponse:
         """DisklessFindBatches, by any replica, maybe stale. With MaxWaitMs it waits for something to be found."""
         response, is_empty = await self._find(request)
         if not is_empty or request.max_wait_ms <= 0:
@@ -78,7 +100,7 @@ class CoordinatorReads:
                 response, is_empty = await self._find(request)
         return response
 
-    async def _find(self, request: Any) -> tuple[Any, bool]:
+    async def _find(self, request: DisklessFindBatchesRequest) -> tuple[DisklessFindBatchesResponse, bool]:
         """The response, and whether it has neither batches nor an error."""
         left = max(0, request.fetch_max_bytes)
         is_empty = True
@@ -95,7 +117,13 @@ class CoordinatorReads:
             topics.append(BatchesTopic(topic_id=topic.topic_id, partitions=partitions))
         return DisklessFindBatchesResponse(throttle_time_ms=0, topics=topics), is_empty
 
-    async def _find_one(self, request: Any, topic: Any, asked: Any, max_bytes: int) -> FoundRuns:
+    async def _find_one(
+        self,
+        request: DisklessFindBatchesRequest,
+        topic: AskedBatches,
+        asked: AskedBatches.DisklessFindBatchesPartition,
+        max_bytes: int,
+    ) -> FoundRuns:
         done = await self._attempts.ask(
             request.shard,
             lambda shard: shard.find(key_of(topic, asked), asked.offset, max_bytes),
@@ -104,7 +132,7 @@ class CoordinatorReads:
         return done.answer or FoundRuns(done.error)
 
 
-def _found_partition(index: int, found: FoundRuns, runs: Any) -> Any:
+def _found_partition(index: int, found: FoundRuns, runs: Sequence[Run]) -> BatchesPartition:
     return BatchesPartition(
         partition_index=index,
         error_code=int(found.error),
@@ -115,7 +143,7 @@ def _found_partition(index: int, found: FoundRuns, runs: Any) -> Any:
     )
 
 
-def _batch_info(run: Run) -> Any:
+def _batch_info(run: Run) -> BatchInfo:
     return BatchInfo(
         batch_id=run.base_offset,
         object_key=run.object_key,

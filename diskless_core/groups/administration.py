@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.state_machine import Command
@@ -28,7 +27,9 @@ _CLASSIC, _CONSUMER = "classic", "consumer"
 ALL_GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
 """Kafka's AclOperation codes for a group: READ, DELETE, DESCRIBE, and the configs'."""
 
+ListedGroup = messages.ListGroupsResponse.ListedGroup
 DescribedGroup = messages.DescribeGroupsResponse.DescribedGroup
+AskedTopic = messages.OffsetDeleteRequest.OffsetDeleteRequestTopic
 OffsetsTopic = messages.OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
@@ -41,7 +42,7 @@ class GroupAdministration:
 
     # --- looking -------------------------------------------------------------------------------------------------
 
-    async def list(self, request: Any) -> Any:
+    async def list(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
         """All groups in one of the states and of one of the types, written in any case; no filter lets all pass."""
         try:
             await self._registry.require_loaded()
@@ -60,18 +61,17 @@ class GroupAdministration:
             ],
         )
 
-    def _listed(self, group_id: str) -> Iterator[Any]:
-        listed_class = messages.ListGroupsResponse.ListedGroup
+    def _listed(self, group_id: str) -> Iterator[ListedGroup]:
         consumers, classic = self._committed_consumers(group_id), self._find(group_id)
         if consumers is not None:
-            yield listed_class(
+            yield ListedGroup(
                 group_id=group_id,
                 protocol_type=CONSUMER_PROTOCOL_TYPE,
                 group_state=consumers.state.value,
                 group_type=_CONSUMER,
             )
         elif classic is not None:
-            yield listed_class(
+            yield ListedGroup(
                 group_id=group_id,
                 protocol_type=classic.protocol_type or "",
                 group_state=classic.state.value,
@@ -81,7 +81,7 @@ class GroupAdministration:
     def _committed_consumers(self, group_id: str) -> ConsumerGroup | None:
         return self._shard.state.committed(CONSUMER_GROUPS, (group_id,))
 
-    async def describe(self, request: Any, version: int) -> Any:
+    async def describe(self, request: messages.DescribeGroupsRequest, version: int) -> messages.DescribeGroupsResponse:
         """Each group with its members. One that does not exist is a dead one; since version 6 also an error."""
         operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else None
         try:
@@ -92,7 +92,7 @@ class GroupAdministration:
             groups = [self._describe(group_id, operations, version) for group_id in request.groups]
         return messages.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
 
-    def _describe(self, group_id: str, operations: Collection[int] | None, version: int) -> Any:
+    def _describe(self, group_id: str, operations: Collection[int] | None, version: int) -> DescribedGroup:
         group = self._find(group_id)
         if group is not None:
             return _described(group_id, operations, group)
@@ -113,7 +113,7 @@ class GroupAdministration:
 
     # --- deleting ------------------------------------------------------------------------------------------------
 
-    async def delete(self, request: Any) -> Any:
+    async def delete(self, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
         """Delete groups without members, their offsets too. Answered once that is committed to the shard."""
         group_ids = list(dict.fromkeys(request.groups_names))
         errors = await asyncio.gather(*(self._delete(group_id) for group_id in group_ids))
@@ -152,7 +152,9 @@ class GroupAdministration:
             command.emit(GroupRecord(group_id=group_id, value=None))
         return ErrorCode.NONE
 
-    async def delete_offsets(self, request: Any, topics: TopicCatalog) -> Any:
+    async def delete_offsets(
+        self, request: messages.OffsetDeleteRequest, topics: TopicCatalog
+    ) -> messages.OffsetDeleteResponse:
         """Delete committed offsets of topics that nobody in the group subscribes to. One without offset is fine."""
         group_id = request.group_id
         if not group_id:
@@ -178,7 +180,7 @@ class GroupAdministration:
         )
 
     def _delete_offsets(
-        self, group_id: str, topics: Sequence[Any], command: Command[GroupsRecord]
+        self, group_id: str, topics: Sequence[AskedTopic], command: Command[GroupsRecord]
     ) -> dict[str, ErrorCode] | ErrorCode:
         consumers, group = command.get(CONSUMER_GROUPS, (group_id,)), self._find(group_id)
         in_use: Collection[str] | None
@@ -209,7 +211,7 @@ def _described(
     state: str = "",
     error: ErrorCode = ErrorCode.NONE,
     message: str | None = None,
-) -> Any:
+) -> DescribedGroup:
     protocol = group.protocol if group is not None and group.state is GroupState.STABLE else None
     return DescribedGroup(
         error_code=error,
@@ -223,7 +225,7 @@ def _described(
     )
 
 
-def _member(member: Member, protocol: str | None) -> Any:
+def _member(member: Member, protocol: str | None) -> DescribedGroup.DescribedGroupMember:
     """A member; what it subscribes to and has been assigned counts only in a stable group."""
     return DescribedGroup.DescribedGroupMember(
         member_id=member.member_id,
@@ -235,7 +237,7 @@ def _member(member: Member, protocol: str | None) -> Any:
     )
 
 
-def _offsets_deleted(topic: Any, error: ErrorCode, partition_count: int) -> Any:
+def _offsets_deleted(topic: AskedTopic, error: ErrorCode, partition_count: int) -> OffsetsTopic:
     partitions = []
     for one in topic.partitions:
         is_there = 0 <= one.partition_index < partition_count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.state_machine import Command
@@ -20,6 +19,9 @@ from diskless_core.groups.topics import TopicCatalog, resolve
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 
+AskedTopic = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+AnsweredTopic = messages.OffsetCommitResponse.OffsetCommitResponseTopic
+
 _GROUP_ID_NOT_FOUND_SINCE = 9
 
 
@@ -29,7 +31,7 @@ class _Part:
 
     topic: str
     topic_id: uuid.UUID | None
-    request: Any
+    request: AskedTopic.OffsetCommitRequestPartition
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -41,7 +43,9 @@ class OffsetCommitter:
         self._registry = registry
         self._settings = settings
 
-    async def commit(self, request: Any, version: int, topics: TopicCatalog) -> Any:
+    async def commit(
+        self, request: messages.OffsetCommitRequest, version: int, topics: TopicCatalog
+    ) -> messages.OffsetCommitResponse:
         """Answer once the offsets are committed to the shard, all of them in one entry."""
         parts = [_parts(topic, version, topics) for topic in request.topics]
         known = [part for of_topic in parts for part in of_topic if part.error is ErrorCode.NONE]
@@ -55,7 +59,7 @@ class OffsetCommitter:
             topics=[_answer(topic, of_topic) for topic, of_topic in answers if of_topic]
         )
 
-    async def _store(self, request: Any, version: int, parts: Sequence[_Part]) -> None:
+    async def _store(self, request: messages.OffsetCommitRequest, version: int, parts: Sequence[_Part]) -> None:
         await self._registry.require_loaded()
         error = self._check(request, version, parts)
         if error is not ErrorCode.NONE:
@@ -72,7 +76,7 @@ class OffsetCommitter:
         if good:
             await self._shard.submit(write)
 
-    def _check(self, request: Any, version: int, parts: Sequence[_Part]) -> ErrorCode:
+    def _check(self, request: messages.OffsetCommitRequest, version: int, parts: Sequence[_Part]) -> ErrorCode:
         generation = request.generation_id_or_member_epoch
         consumers = self._registry.find_consumer(request.group_id)
         if consumers is not None:
@@ -99,8 +103,8 @@ def _mark(parts: Iterable[_Part], error: ErrorCode) -> None:
         part.error = error
 
 
-def _parts(topic: Any, version: int, topics: TopicCatalog) -> list[_Part]:
-    found = resolve(topic, version, topics)
+def _parts(topic: AskedTopic, version: int, topics: TopicCatalog) -> list[_Part]:
+    found = resolve(topic.name, topic.topic_id, version, topics)
     count = topics.partition_count(found.name) if found.name is not None else None
     parts = []
     for partition in topic.partitions:
@@ -111,7 +115,7 @@ def _parts(topic: Any, version: int, topics: TopicCatalog) -> list[_Part]:
     return parts
 
 
-def _record(request: Any, part: _Part, now_ms: int) -> OffsetRecord:
+def _record(request: messages.OffsetCommitRequest, part: _Part, now_ms: int) -> OffsetRecord:
     retention_ms = request.retention_time_ms
     has_expiry = retention_ms >= 0
     value = CommittedOffset(
@@ -126,10 +130,9 @@ def _record(request: Any, part: _Part, now_ms: int) -> OffsetRecord:
     return OffsetRecord(group_id=request.group_id, topic=part.topic, partition=partition, value=value)
 
 
-def _answer(topic: Any, parts: Iterable[_Part]) -> Any:
-    topic_class = messages.OffsetCommitResponse.OffsetCommitResponseTopic
+def _answer(topic: AskedTopic, parts: Iterable[_Part]) -> AnsweredTopic:
     partitions = [
-        topic_class.OffsetCommitResponsePartition(partition_index=part.request.partition_index, error_code=part.error)
+        AnsweredTopic.OffsetCommitResponsePartition(partition_index=part.request.partition_index, error_code=part.error)
         for part in parts
     ]
-    return topic_class(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    return AnsweredTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TypeVar
 
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.groups.consumer.offset_checks import check_fetch
@@ -17,6 +17,13 @@ from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.topics import TOPIC_IDS_SINCE, TopicCatalog, resolve
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
+
+AskedGroup = messages.OffsetFetchRequest.OffsetFetchRequestGroup
+AskedTopic = messages.OffsetFetchRequest.OffsetFetchRequestTopic | AskedGroup.OffsetFetchRequestTopics
+AnsweredGroup = messages.OffsetFetchResponse.OffsetFetchResponseGroup
+GroupedTopic = AnsweredGroup.OffsetFetchResponseTopics
+FlatTopic = messages.OffsetFetchResponse.OffsetFetchResponseTopic
+PartitionT = TypeVar("PartitionT")
 
 NO_OFFSET = -1
 _GROUP_ERROR_SINCE = 2
@@ -44,7 +51,9 @@ class OffsetFetcher:
         self._shard = shard
         self._registry = registry
 
-    async def fetch(self, request: Any, version: int, topics: TopicCatalog) -> Any:
+    async def fetch(
+        self, request: messages.OffsetFetchRequest, version: int, topics: TopicCatalog
+    ) -> messages.OffsetFetchResponse:
         """Answer with what is known to be committed by a leader that has just proved to be one still.
 
         There are no transactions, so every offset is as stable as `require_stable` may ask for.
@@ -66,24 +75,23 @@ class OffsetFetcher:
             return error.code
         return ErrorCode.NONE
 
-    def _answer_group(self, group: Any, version: int, topics: TopicCatalog, error: ErrorCode) -> Any:
-        group_class = messages.OffsetFetchResponse.OffsetFetchResponseGroup
+    def _answer_group(self, group: AskedGroup, version: int, topics: TopicCatalog, error: ErrorCode) -> AnsweredGroup:
         if error is not ErrorCode.NONE:
-            return group_class(group_id=group.group_id, topics=[], error_code=error)
+            return AnsweredGroup(group_id=group.group_id, topics=[], error_code=error)
         error = self._check_member(group, version)
         if error is not ErrorCode.NONE:
-            return group_class(group_id=group.group_id, topics=[], error_code=error)
+            return AnsweredGroup(group_id=group.group_id, topics=[], error_code=error)
         found = self._find(group.group_id, group.topics, version, topics)
-        return group_class(group_id=group.group_id, topics=[_grouped_topic(topic) for topic in found])
+        return AnsweredGroup(group_id=group.group_id, topics=[_grouped_topic(topic) for topic in found])
 
-    def _check_member(self, group: Any, version: int) -> ErrorCode:
+    def _check_member(self, group: AskedGroup, version: int) -> ErrorCode:
         if version < _MEMBER_EPOCH_SINCE:
             return ErrorCode.NONE
         consumers = self._registry.find_consumer(group.group_id)
         return check_fetch(consumers, group.member_id, group.member_epoch) if consumers is not None else ErrorCode.NONE
 
     def _find(
-        self, group_id: str, wanted: Iterable[Any] | None, version: int, topics: TopicCatalog
+        self, group_id: str, wanted: Iterable[AskedTopic] | None, version: int, topics: TopicCatalog
     ) -> Sequence[_Topic]:
         offsets = self._registry.offsets.of(group_id)
         if wanted is None:
@@ -104,9 +112,10 @@ def _all_topics(
 
 
 def _wanted_topic(
-    topic: Any, offsets: Mapping[TopicPartition, CommittedOffset], version: int, topics: TopicCatalog
+    topic: AskedTopic, offsets: Mapping[TopicPartition, CommittedOffset], version: int, topics: TopicCatalog
 ) -> _Topic:
-    name, topic_id, error = resolve(topic, version, topics)
+    asked_id = topic.topic_id if isinstance(topic, AskedGroup.OffsetFetchRequestTopics) else None
+    name, topic_id, error = resolve(topic.name, asked_id, version, topics)
     if name is None:
         return _Topic("", topic_id, [(index, None) for index in topic.partition_indexes], error)
     found = []
@@ -121,30 +130,28 @@ def _is_of(topic_id: uuid.UUID | None, offset: CommittedOffset) -> bool:
     return None in (topic_id, offset.topic_id) or topic_id == offset.topic_id
 
 
-def _refusal(request: Any, version: int, error: ErrorCode) -> Any:
+def _refusal(request: messages.OffsetFetchRequest, version: int, error: ErrorCode) -> messages.OffsetFetchResponse:
     """The answer of versions below 8 to a group-wide error. Version 1 has no place for it but the partitions."""
     if version >= _GROUP_ERROR_SINCE:
         return messages.OffsetFetchResponse(topics=[], error_code=error)
     refused = [
         _Topic(topic.name, None, [(index, None) for index in topic.partition_indexes], error)
-        for topic in request.topics
+        for topic in request.topics or ()
     ]
     return messages.OffsetFetchResponse(topics=[_flat_topic(topic) for topic in refused])
 
 
-def _flat_topic(topic: _Topic) -> Any:
-    topic_class = messages.OffsetFetchResponse.OffsetFetchResponseTopic
-    partitions = _partitions(topic_class.OffsetFetchResponsePartition, topic)
-    return topic_class(name=topic.name, partitions=partitions)
+def _flat_topic(topic: _Topic) -> FlatTopic:
+    partitions = _partitions(FlatTopic.OffsetFetchResponsePartition, topic)
+    return FlatTopic(name=topic.name, partitions=partitions)
 
 
-def _grouped_topic(topic: _Topic) -> Any:
-    topic_class = messages.OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics
-    partitions = _partitions(topic_class.OffsetFetchResponsePartitions, topic)
-    return topic_class(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+def _grouped_topic(topic: _Topic) -> GroupedTopic:
+    partitions = _partitions(GroupedTopic.OffsetFetchResponsePartitions, topic)
+    return GroupedTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _partitions(partition_class: Any, topic: _Topic) -> list[Any]:
+def _partitions(partition_class: Callable[..., PartitionT], topic: _Topic) -> list[PartitionT]:
     return [
         partition_class(
             partition_index=index,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -80,7 +79,9 @@ class GroupCoordinator:
 
     # --- membership ----------------------------------------------------------------------------------------------
 
-    async def join_group(self, request: Any, version: int, client: Client) -> Any:
+    async def join_group(
+        self, request: messages.JoinGroupRequest, version: int, client: Client
+    ) -> messages.JoinGroupResponse:
         """JoinGroup 0 to 9. Waits for the end of the rebalance."""
         try:
             answer = await self._join(request, version, client)
@@ -102,7 +103,7 @@ class GroupCoordinator:
             ],
         )
 
-    async def _join(self, request: Any, version: int, client: Client) -> JoinAnswer:
+    async def _join(self, request: messages.JoinGroupRequest, version: int, client: Client) -> JoinAnswer:
         refusal = self._refusal(request)
         if refusal is not ErrorCode.NONE:
             return JoinAnswer(error=refusal, member_id=request.member_id)
@@ -127,7 +128,7 @@ class GroupCoordinator:
         answer: JoinAnswer = await self._registry.ask(group, join)
         return answer
 
-    def _refusal(self, request: Any) -> ErrorCode:
+    def _refusal(self, request: messages.JoinGroupRequest) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         minimum_ms, maximum_ms = self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms
@@ -135,7 +136,7 @@ class GroupCoordinator:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         return ErrorCode.NONE
 
-    async def sync_group(self, request: Any, version: int) -> Any:
+    async def sync_group(self, request: messages.SyncGroupRequest, version: int) -> messages.SyncGroupResponse:
         """SyncGroup 0 to 5. Waits until the leader's assignment is committed to the shard."""
         try:
             answer = await self._sync(request, version)
@@ -151,7 +152,7 @@ class GroupCoordinator:
             assignment=answer.assignment,
         )
 
-    async def _sync(self, request: Any, version: int) -> SyncAnswer:
+    async def _sync(self, request: messages.SyncGroupRequest, version: int) -> SyncAnswer:
         if not request.group_id:
             return SyncAnswer(error=ErrorCode.INVALID_GROUP_ID)
         if version >= _PROTOCOL_IN_SYNC_SINCE and None in (request.protocol_type, request.protocol_name):
@@ -165,7 +166,7 @@ class GroupCoordinator:
         )
         return answer
 
-    async def heartbeat(self, request: Any) -> Any:
+    async def heartbeat(self, request: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
         """Heartbeat 0 to 4."""
         try:
             error = await self._heartbeat(request)
@@ -175,7 +176,7 @@ class GroupCoordinator:
             error = failure.code
         return messages.HeartbeatResponse(error_code=error)
 
-    async def _heartbeat(self, request: Any) -> ErrorCode:
+    async def _heartbeat(self, request: messages.HeartbeatRequest) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         await self._registry.require_loaded()
@@ -186,7 +187,7 @@ class GroupCoordinator:
         self._registry.perform(group)
         return error
 
-    async def leave_group(self, request: Any, version: int) -> Any:
+    async def leave_group(self, request: messages.LeaveGroupRequest, version: int) -> messages.LeaveGroupResponse:
         """LeaveGroup 0 to 5. Up to version 2 the one member's error is the response's."""
         identities = _identities(request, version)
         try:
@@ -218,21 +219,29 @@ class GroupCoordinator:
 
     # --- the consumer protocol -----------------------------------------------------------------------------------
 
-    async def consumer_group_heartbeat(self, request: Any, version: int, client: Client, topics: TopicCatalog) -> Any:
+    async def consumer_group_heartbeat(
+        self, request: messages.ConsumerGroupHeartbeatRequest, version: int, client: Client, topics: TopicCatalog
+    ) -> messages.ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat 0 and 1. Answered once what it changes is committed to the shard."""
         return await self._consumers.heartbeat(request, version, client.client_id, client.host, topics)
 
-    async def consumer_group_describe(self, request: Any, topics: TopicCatalog) -> Any:
+    async def consumer_group_describe(
+        self, request: messages.ConsumerGroupDescribeRequest, topics: TopicCatalog
+    ) -> messages.ConsumerGroupDescribeResponse:
         """ConsumerGroupDescribe 0 and 1."""
         return await self._consumers.describe(request, topics, ALL_GROUP_OPERATIONS)
 
     # --- offsets -------------------------------------------------------------------------------------------------
 
-    async def offset_commit(self, request: Any, version: int, topics: TopicCatalog) -> Any:
+    async def offset_commit(
+        self, request: messages.OffsetCommitRequest, version: int, topics: TopicCatalog
+    ) -> messages.OffsetCommitResponse:
         """OffsetCommit 2 to 10. Answered once the offsets are committed to the shard."""
         return await self._committer.commit(request, version, topics)
 
-    async def offset_fetch(self, request: Any, version: int, topics: TopicCatalog) -> Any:
+    async def offset_fetch(
+        self, request: messages.OffsetFetchRequest, version: int, topics: TopicCatalog
+    ) -> messages.OffsetFetchResponse:
         """OffsetFetch 1 to 10. Sees every offset whose commit was answered, by whichever node."""
         return await self._fetcher.fetch(request, version, topics)
 
@@ -266,7 +275,9 @@ class GroupCoordinator:
                 _logger.info("offsets are not expired here", reason=str(error))
 
 
-def _join_event(request_id: int, request: Any, version: int, client: Client, new_member_id: str) -> Join:
+def _join_event(
+    request_id: int, request: messages.JoinGroupRequest, version: int, client: Client, new_member_id: str
+) -> Join:
     has_rebalance_timeout = version >= _REBALANCE_TIMEOUT_SINCE
     return Join(
         id=request_id,
@@ -285,7 +296,7 @@ def _join_event(request_id: int, request: Any, version: int, client: Client, new
     )
 
 
-def _sync_event(request_id: int, request: Any) -> Sync:
+def _sync_event(request_id: int, request: messages.SyncGroupRequest) -> Sync:
     return Sync(
         id=request_id,
         member_id=request.member_id,
@@ -297,7 +308,7 @@ def _sync_event(request_id: int, request: Any) -> Sync:
     )
 
 
-def _identities(request: Any, version: int) -> list[Identity]:
+def _identities(request: messages.LeaveGroupRequest, version: int) -> list[Identity]:
     if version < _SEVERAL_LEAVE_SINCE:
         return [Identity(member_id=request.member_id)]
     return [

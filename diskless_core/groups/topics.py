@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from diskless_core.protocol.errors import ErrorCode
 
@@ -47,11 +47,11 @@ class RequestedTopic(NamedTuple):
     error: ErrorCode
 
 
-def resolve(topic: Any, version: int, topics: TopicCatalog) -> RequestedTopic:
+def resolve(name: str, topic_id: uuid.UUID | None, version: int, topics: TopicCatalog) -> RequestedTopic:
     """Which topic an entry of OffsetCommit's or OffsetFetch's `topics` means."""
     if version >= TOPIC_IDS_SINCE:
-        name = topics.name_of(topic.topic_id) if topic.topic_id is not None else None
-        return RequestedTopic(name, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE)
-    topic_id = topics.id_of(topic.name)
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_id is None else ErrorCode.NONE
-    return RequestedTopic(topic.name, topic_id, error)
+        known = topics.name_of(topic_id) if topic_id is not None else None
+        return RequestedTopic(known, topic_id, ErrorCode.UNKNOWN_TOPIC_ID if known is None else ErrorCode.NONE)
+    known_id = topics.id_of(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known_id is None else ErrorCode.NONE
+    return RequestedTopic(name, known_id, error)

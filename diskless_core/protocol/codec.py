@@ -8,7 +8,7 @@ encoded pieces and never copied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
@@ -16,10 +16,15 @@ __all__ = [
     "RECORDS_TYPE",
     "ApiData",
     "ApiMessage",
+    "ApiRequest",
     "CompiledRecord",
+    "DataContainer",
     "Piece",
+    "Records",
     "RecordsField",
+    "ResponseT_co",
     "SpliceBuffer",
+    "SplicedMessage",
     "patch_records",
     "write_records",
 ]
@@ -29,37 +34,51 @@ RECORDS_TYPE = "spliced_records"
 
 Piece = bytes | bytearray | memoryview
 
+Records = Piece | Sequence[Piece] | None
+"""What a field of the type `RECORDS_TYPE` is encoded from."""
+
+ResponseT_co = TypeVar("ResponseT_co", bound="ApiMessage", covariant=True)
+
 if TYPE_CHECKING:
 
-    class _SchemaType(type):
-        def __getattr__(cls, name: str) -> Any: ...
+    @dataclass_transform(kw_only_default=True, eq_default=False)
+    class _Schema:
+        """What messages and records have in common. Fields are attributes in snake case; structs are classes within.
 
-    class _Schema(metaclass=_SchemaType):
-        """What messages and records have in common. Fields are attributes in snake case; structs are classes within."""
+        A field that the version lacks, or that nobody has set, has its default.
+        """
 
         json: ClassVar[dict[str, Any]]
         valid_versions: ClassVar[tuple[int, int]]
         _struct: ClassVar[Any]
 
-        def __init__(self, *, version: int | None = None, **fields: Any) -> None: ...
-        def __init_subclass__(cls, *, load_json: str | None = None) -> None: ...
-        def __getattr__(self, name: str) -> Any: ...
-        def __setattr__(self, name: str, value: Any) -> None: ...
         @classmethod
         def flexible_version_q(cls, version: int) -> bool: ...
         def to_dict(self, meta: bool | str = False, json: bool = True) -> dict[str, Any]: ...
+
+    class DataContainer(_Schema):
+        """A struct within a message or record."""
+
+        version: int | None = None
 
     class ApiMessage(_Schema):
         """A request or a response."""
 
         API_KEY: ClassVar[int]
 
+        version: int | None = None
+
         def encode(self, version: int | None = None, header: bool = False, framed: bool = False) -> bytearray: ...
         @classmethod
         def decode(cls, data: Piece, version: int | None = None) -> Self: ...
 
+    class ApiRequest(ApiMessage, Generic[ResponseT_co]):
+        """A request with the class of its response, for type checkers."""
+
     class ApiData(_Schema):
         """A record."""
+
+        version: int | None = None
 
     class BaseField:
         """A field of a schema."""
@@ -79,9 +98,11 @@ if TYPE_CHECKING:
 else:
     from kafka.protocol.api_data import ApiData
     from kafka.protocol.api_message import ApiMessage
+    from kafka.protocol.data_container import DataContainer
     from kafka.protocol.schemas import BaseField
     from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBuffer
 
+    ApiRequest = ApiMessage
     _RecordBase = object
 
 
@@ -181,6 +202,19 @@ def patch_records(json: dict[str, Any]) -> dict[str, Any]:
             field["type"] = RECORDS_TYPE
         patch_records(field)
     return json
+
+
+class SplicedMessage(_RecordBase):
+    """Mixed into a message with records: they are sent from where they are."""
+
+    __slots__ = ()
+
+    def encode_spliced(self, version: int) -> list[Piece]:
+        """The encoded body in pieces; the buffers given as records are among them as they are."""
+        flexible = self.flexible_version_q(version)
+        out = SpliceBuffer()
+        self._struct.compiled_encode_into(version, compact=flexible, tagged=flexible)(self, out)
+        return out.pieces()
 
 
 class CompiledRecord(_RecordBase):

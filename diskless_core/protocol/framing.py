@@ -6,11 +6,11 @@ A frame is what follows the four bytes of its size on the wire. No I/O.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diskless_core.protocol import produce_response
 from diskless_core.protocol.codec import ApiMessage, Piece
-from diskless_core.protocol.commit_file import CommitFileResponse, pack_response, unpack_request
+from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse, pack_response, unpack_request
 from diskless_core.protocol.messages import REQUESTS, ApiVersionsRequest, DisklessCommitFileRequest, FetchResponse
 from diskless_core.protocol.produce_response import ProduceAnswer
 from diskless_core.protocol.structure import FrameError, check_structure, check_tagged_section
@@ -18,6 +18,7 @@ from diskless_core.protocol.varint import VarintError
 
 __all__ = [
     "FrameError",
+    "Request",
     "RequestHeader",
     "Response",
     "check_structure",
@@ -34,6 +35,8 @@ _INT16 = struct.Struct(">h")
 _RESPONSE_HEADER = struct.Struct(">ii")
 _CORRELATION_ID_BYTES = 4
 _MAX_HEADER_TAGS = 1000
+
+Request = ApiMessage | CommitFileRequest
 
 Response = ApiMessage | CommitFileResponse | ProduceAnswer
 
@@ -96,7 +99,7 @@ def _is_valid(api_key: int, version: int) -> bool:
     return first <= version <= last
 
 
-def decode_request(request_class: type[ApiMessage], version: int, frame: memoryview, pos: int) -> Any:
+def decode_request(request_class: type[ApiMessage], version: int, frame: memoryview, pos: int) -> Request:
     """The request that `frame[pos:]` begins with. Records in it are slices of the frame, which has to outlive them.
 
     A DisklessCommitFileRequest, which may have very many batches, is a plain `CommitFileRequest`, not a message.

@@ -7,6 +7,7 @@ of `__consumer_offsets` have an int16 version in front instead; a key's version 
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,6 +60,17 @@ _GROUP_KEYS: dict[int, type[CompiledRecord]] = {0: OffsetCommitKey} | {
 
 class RecordFormatError(Exception):
     """A record is of an unknown kind or version, or malformed."""
+
+
+def required_id(value: uuid.UUID | None) -> uuid.UUID:
+    """The id in a field of a record that never holds the zero id.
+
+    Raises:
+        RecordFormatError: it does.
+    """
+    if value is None:
+        raise RecordFormatError("a record has the zero id where it has to name something")
+    return value
 
 
 def encode_record(message: CompiledRecord, version: int = 0) -> bytes:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from diskless_core.broker.handlers import all_handlers
-from diskless_core.protocol import api_versions
+from diskless_core.broker.apis import CLIENT_APIS
 from diskless_core.protocol.messages import KAFKA_APIS
 
 OLDEST_PRODUCE_VERSION = 3
@@ -25,8 +24,7 @@ VERSIONS = {
     KAFKA_APIS[api.api_key].request.__name__.removesuffix("Request"): range(
         OLDEST_PRODUCE_VERSION if api.api_key == 0 else api.min_version, api.max_version + 1
     )
-    for api in api_versions.advertised(all_handlers())
-    if api.api_key in KAFKA_APIS
+    for api in (served.advertised for served in CLIENT_APIS.values())
 }
 """The versions of each API, by its name, that a scenario may use."""
 

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from diskless_core.broker.handlers import all_handlers
-from diskless_core.protocol import api_versions
+from diskless_core.broker.apis import CLIENT_APIS
 from diskless_core.protocol.errors import ErrorCode
 from tests.integration.plausible_requests import REQUESTS, Place
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic, fetch_request, metadata_request, produce_request
 
 UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
-SERVED = {api.api_key: (api.min_version, api.max_version) for api in api_versions.advertised(all_handlers())}
+SERVED = {key: (api.advertised.min_version, api.advertised.max_version) for key, api in CLIENT_APIS.items()}
 KAFKA_4_3 = {
     0: (0, 13),
     1: (4, 18),

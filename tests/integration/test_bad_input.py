@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from diskless_core.protocol import api_versions
+from diskless_core.broker.apis import CLIENT_APIS
 from diskless_core.protocol.errors import ErrorCode
 from tests.integration.plausible_requests import REQUESTS, Place
 from tests.support.batches import batch_of, read_values
@@ -248,7 +248,7 @@ def test_a_frame_is_the_same_however_it_is_cut(broker, wire, topic, cut):
 def test_damaged_requests_are_answered_or_end_their_connection(broker, wire, topic, api_key):
     topic = f"damaged-{topic}-damaged"  # a damaged name must not be that of another test
     place = Place(topic, create_topic(wire, topic), f"group-of-{topic}")
-    _, oldest, newest = api_versions.supported_versions(api_key)
+    _, oldest, newest = CLIENT_APIS[api_key].supported
     for _ in range(60):
         with broker.connect(timeout_s=0.05) as bad:
             version = random.randint(oldest, newest)

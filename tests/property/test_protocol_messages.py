@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.schemas import BaseField
 
+from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
 from diskless_core.protocol import messages
 from diskless_core.protocol.framing import FrameError, check_structure, decode_request, parse_request_header
 from diskless_core.protocol.messages import consumer_group
@@ -19,7 +20,8 @@ from diskless_core.protocol.record_frames import RecordFormatError, decode_recor
 from tests.support.kio_codec import kio_bytes, kio_class, kio_read
 
 INT_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
-MESSAGES = [message for api in messages.REQUESTS.values() for message in api]
+SERVED = [messages.REQUESTS[api_key] for api_key in INTER_BROKER_APIS]
+MESSAGES = [message for api in SERVED for message in api]
 RECORDS = list(messages.METADATA_RECORDS.values())
 GROUP_RECORDS = [
     messages.OffsetCommitKey,
@@ -147,7 +149,7 @@ def encode(message: Any, version: int) -> bytes:
 PACKED = {messages.DisklessCommitFileRequest}
 """Requests that do not go through the generic codec; `test_protocol_commit_file` has theirs."""
 
-GENERIC_REQUESTS = [api.request for api in messages.REQUESTS.values() if api.request not in PACKED]
+GENERIC_REQUESTS = [api.request for api in SERVED if api.request not in PACKED]
 
 
 @each_version(GENERIC_REQUESTS)
@@ -163,7 +165,7 @@ def test_every_request_passes_the_guard_and_decodes_to_what_was_encoded(
     assert values_of(decode_request(message_class, version, with_more, 6), values) == values
 
 
-@each_version([api.response for api in messages.REQUESTS.values()])
+@each_version([api.response for api in SERVED])
 @settings(max_examples=5, deadline=None)
 @given(rnd=seeds)
 def test_every_response_decodes_to_what_was_encoded(message_class: Any, version: int, rnd: random.Random) -> None:
@@ -199,7 +201,7 @@ def test_every_group_record_decodes_to_what_was_encoded(message_class: Any, vers
     assert values_of(message_class.decode_body(body, version)[0], values) == values
 
 
-@each_version([message for api in messages.KAFKA_APIS.values() for message in api])
+@each_version([message for api_key in CLIENT_APIS for message in messages.KAFKA_APIS[api_key]])
 @settings(max_examples=5, deadline=None)
 @given(rnd=seeds)
 def test_kio_reads_our_bytes_and_writes_the_same(message_class: Any, version: int, rnd: random.Random) -> None:
@@ -265,7 +267,7 @@ def test_a_damaged_record_is_a_format_error_or_a_record(message_class: Any, vers
 
 @settings(max_examples=500, deadline=2000)
 @given(
-    api=st.sampled_from([(api.request, v) for api in messages.REQUESTS.values() for v in versions_of(api.request)]),
+    api=st.sampled_from([(api.request, v) for api in SERVED for v in versions_of(api.request)]),
     frame=st.binary(max_size=200),
 )
 def test_random_bytes_are_a_frame_error_or_a_message(api: tuple[Any, int], frame: bytes) -> None:

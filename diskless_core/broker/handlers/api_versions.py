@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Any
 
-from diskless_core.broker.dispatch import Handler, RequestContext
-from diskless_core.protocol import api_versions
+from diskless_core.broker.dispatch import Api, RequestContext
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 _FEATURES = {"group.version": (0, 1)}
 """Features that clients may ask for, each with the levels that are supported; the highest one is in force."""
+
+_FINALIZED_FEATURES = [
+    ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=newest, max_version_level=newest)
+    for name, (_, newest) in _FEATURES.items()
+]
 
 _SUPPORT_FROM_LEVEL_0_SINCE = 4
 """Clients of older versions take a lowest level of 0 for a malformed answer (KAFKA-17011)."""
@@ -22,45 +24,36 @@ _SOFTWARE_SINCE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def handler_for(served: Collection[int]) -> Handler:
-    """The handler of a listener that serves these api keys and ApiVersions."""
-    keys = [
-        ApiVersionsResponse.ApiVersion(api_key=key, min_version=oldest, max_version=newest)
-        for key, oldest, newest in api_versions.advertised({*served, ApiVersionsRequest.API_KEY})
-    ]
-
-    finalized = [
-        ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=newest, max_version_level=newest)
-        for name, (_, newest) in _FEATURES.items()
-    ]
-
-    def answer(context: RequestContext, request: Any) -> Any:
-        """An unknown version gets UNSUPPORTED_VERSION in version 0, with those of ApiVersions to step down to."""
-        if request is None:
-            own = [key for key in keys if key.api_key == ApiVersionsRequest.API_KEY]
-            return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=own, throttle_time_ms=0)
-        if context.api_version >= _SOFTWARE_SINCE and not _is_fit(request):
-            return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[], throttle_time_ms=0)
-        return ApiVersionsResponse(
-            error_code=int(ErrorCode.NONE),
-            api_keys=keys,
-            throttle_time_ms=0,
-            supported_features=_supported_features(context.api_version),
-            finalized_features_epoch=_FEATURES_EPOCH,
-            finalized_features=finalized,
-            zk_migration_ready=False,
-        )
-
-    return answer
+def api_versions(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+    """An unknown version gets UNSUPPORTED_VERSION in version 0, with those of ApiVersions to step down to."""
+    if request is None:
+        own = [_versions(context.apis[ApiVersionsRequest.API_KEY])]
+        return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=own, throttle_time_ms=0)
+    if context.api_version >= _SOFTWARE_SINCE and not _is_fit(request):
+        return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[], throttle_time_ms=0)
+    return ApiVersionsResponse(
+        error_code=int(ErrorCode.NONE),
+        api_keys=[_versions(api) for api in context.apis.values()],
+        throttle_time_ms=0,
+        supported_features=_supported_features(context.api_version),
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=_FINALIZED_FEATURES,
+        zk_migration_ready=False,
+    )
 
 
-def _is_fit(request: Any) -> bool:
+def _versions(api: Api) -> ApiVersionsResponse.ApiVersion:
+    key, oldest, newest = api.advertised
+    return ApiVersionsResponse.ApiVersion(api_key=key, min_version=oldest, max_version=newest)
+
+
+def _is_fit(request: ApiVersionsRequest) -> bool:
     """Whether the client names its software in a way that can be shown in metrics and logs (KIP-511)."""
     texts = (request.client_software_name, request.client_software_version)
     return all(_SOFTWARE.fullmatch(text) is not None for text in texts)
 
 
-def _supported_features(version: int) -> list[Any]:
+def _supported_features(version: int) -> list[ApiVersionsResponse.SupportedFeatureKey]:
     return [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=oldest, max_version=newest)
         for name, (oldest, newest) in _FEATURES.items()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.quota_changes import QuotaAlteration, QuotaChange
 from diskless_core.cluster.quota_filters import Component
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import AlterClientQuotasResponse, DescribeClientQuotasResponse
+from diskless_core.protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 
 DescribedEntry = DescribeClientQuotasResponse.EntryData
 AlteredEntry = AlterClientQuotasResponse.EntryData
 
 
-def describe_client_quotas(context: RequestContext, request: Any) -> Any:
+def describe_client_quotas(
+    context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
     """Handle DescribeClientQuotas."""
     components = [Component(one.entity_type, one.match_type, one.match) for one in request.components]
     found = context.services.client_quotas.describe(components, strict=request.strict)
@@ -38,7 +43,7 @@ def describe_client_quotas(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def alter_client_quotas(context: RequestContext, request: Any) -> Any:
+async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Handle AlterClientQuotas: each entity by itself."""
     alterations = [
         QuotaAlteration(
@@ -58,7 +63,7 @@ async def alter_client_quotas(context: RequestContext, request: Any) -> Any:
     )
 
 
-def _altered(alteration: QuotaAlteration, refusal: Refusal | None) -> Any:
+def _altered(alteration: QuotaAlteration, refusal: Refusal | None) -> AlteredEntry:
     return AlteredEntry(
         error_code=int(refusal.code if refusal is not None else ErrorCode.NONE),
         error_message=refusal.message if refusal is not None else None,

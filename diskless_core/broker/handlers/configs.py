@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TypedDict
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster import operations
@@ -15,14 +15,19 @@ from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
+    AlterConfigsRequest,
     AlterConfigsResponse,
+    DescribeConfigsRequest,
     DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 
 _TYPES_SINCE = 1
 
+AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 DescribedResource = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = DescribedResource.DescribeConfigsResourceResult
 
@@ -37,14 +42,25 @@ class _Resource(IntEnum):
     GROUP = 32
 
 
-def describe_configs(context: RequestContext, request: Any) -> Any:
+class _Altered(TypedDict):
+    """What both ways to alter answer of a resource."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+
+
+def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Handle DescribeConfigs: all settings of each resource, or those asked for."""
     return DescribeConfigsResponse(
         throttle_time_ms=0, results=[_described(context, request, resource) for resource in request.resources]
     )
 
 
-def _described(context: RequestContext, request: Any, resource: Any) -> Any:
+def _described(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
+) -> DescribedResource:
     found = _entries(context, resource.resource_type, resource.resource_name)
     refusal = found if isinstance(found, Refusal) else None
     entries = [] if isinstance(found, Refusal) else found
@@ -76,7 +92,7 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> Sequence
     return _invalid(f"Unexpected broker id, expected {services.config.node_id} or empty string, but received {name}")
 
 
-def _config(entry: ConfigEntry, request: Any) -> Any:
+def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribedConfig:
     return DescribedConfig(
         name=entry.name,
         value=entry.value,
@@ -92,37 +108,41 @@ def _config(entry: ConfigEntry, request: Any) -> Any:
     )
 
 
-async def alter_configs(context: RequestContext, request: Any) -> Any:
+async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Handle AlterConfigs: what a resource is not given here it does not keep."""
-    alterations = [_alteration(resource, replace=True) for resource in request.resources]
+    alterations = [
+        Alteration(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            changes=[ConfigChange(one.name, one.value) for one in resource.configs],
+            replace=True,
+        )
+        for resource in request.resources
+    ]
     answers = await _alter(context, alterations, validate_only=request.validate_only)
     answer_class = AlterConfigsResponse.AlterConfigsResourceResponse
     return AlterConfigsResponse(throttle_time_ms=0, responses=[answer_class(**answer) for answer in answers])
 
 
-async def incremental_alter_configs(context: RequestContext, request: Any) -> Any:
+async def incremental_alter_configs(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
     """Handle IncrementalAlterConfigs."""
-    alterations = [_alteration(resource, replace=False) for resource in request.resources]
+    alterations = [
+        Alteration(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            changes=[ConfigChange(one.name, one.value, one.config_operation) for one in resource.configs],
+            replace=False,
+        )
+        for resource in request.resources
+    ]
     answers = await _alter(context, alterations, validate_only=request.validate_only)
     answer_class = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=[answer_class(**answer) for answer in answers])
 
 
-def _alteration(resource: Any, *, replace: bool) -> Alteration:
-    return Alteration(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        changes=[
-            ConfigChange(one.name, one.value) if replace else ConfigChange(one.name, one.value, one.config_operation)
-            for one in resource.configs
-        ],
-        replace=replace,
-    )
-
-
-async def _alter(
-    context: RequestContext, alterations: Sequence[Alteration], *, validate_only: bool
-) -> list[dict[str, Any]]:
+async def _alter(context: RequestContext, alterations: Sequence[Alteration], *, validate_only: bool) -> list[_Altered]:
     times_named = Counter((one.resource_type, one.resource_name) for one in alterations)
     answers = []
     for alteration in alterations:
@@ -131,12 +151,12 @@ async def _alter(
         else:
             refusal = await _alter_one(context, alteration, validate_only=validate_only)
         answers.append(
-            {
-                "error_code": int(refusal.code if refusal is not None else ErrorCode.NONE),
-                "error_message": refusal.message if refusal is not None else None,
-                "resource_type": alteration.resource_type,
-                "resource_name": alteration.resource_name,
-            }
+            _Altered(
+                error_code=int(refusal.code if refusal is not None else ErrorCode.NONE),
+                error_message=refusal.message if refusal is not None else None,
+                resource_type=alteration.resource_type,
+                resource_name=alteration.resource_name,
+            )
         )
     return answers
 
@@ -148,7 +168,7 @@ async def _alter_one(context: RequestContext, alteration: Alteration, *, validat
         return Refusal(code=error.code, message=str(error))
 
 
-def list_config_resources(context: RequestContext, request: Any) -> Any:
+def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """Handle ListConfigResources. Version 0 asks for client metrics, of which there are none."""
     asked = list(request.resource_types or _Resource) if context.api_version >= _TYPES_SINCE else []
     if any(one not in list(_Resource) for one in asked):
@@ -161,7 +181,7 @@ def list_config_resources(context: RequestContext, request: Any) -> Any:
     return _listed(ErrorCode.NONE, found)
 
 
-def _listed(error: ErrorCode, resources: Iterable[tuple[_Resource, str]]) -> Any:
+def _listed(error: ErrorCode, resources: Iterable[tuple[_Resource, str]]) -> ListConfigResourcesResponse:
     return ListConfigResourcesResponse(
         throttle_time_ms=0,
         error_code=int(error),

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import DeletedRecords
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DeleteRecordsResponse
+from diskless_core.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
+AskedTopic = DeleteRecordsRequest.DeleteRecordsTopic
 TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
 PartitionResult = TopicResult.DeleteRecordsPartitionResult
 
 
-async def delete_records(context: RequestContext, request: Any) -> Any:
+async def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Handle DeleteRecords: each partition by itself, all at once."""
     topics = await asyncio.gather(*(_delete_of_topic(context, topic) for topic in request.topics))
     return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
 
-async def _delete_of_topic(context: RequestContext, topic: Any) -> Any:
+async def _delete_of_topic(context: RequestContext, topic: AskedTopic) -> TopicResult:
     partitions = await asyncio.gather(*(_delete(context, topic.name, asked) for asked in topic.partitions))
     return TopicResult(name=topic.name, partitions=partitions)
 
 
-async def _delete(context: RequestContext, name: str, asked: Any) -> Any:
+async def _delete(context: RequestContext, name: str, asked: AskedTopic.DeleteRecordsPartition) -> PartitionResult:
     topics = context.services.topics
     info = topics.by_name(name)
     key = info.key(asked.partition_index) if info is not None else None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.authorized_operations import ALL_CLUSTER_OPERATIONS
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DescribeClusterResponse
+from diskless_core.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 
 _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def describe_cluster(context: RequestContext, request: Any) -> Any:
+def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Handle DescribeCluster."""
     services = context.services
     if request.endpoint_type != _BROKERS:
@@ -39,7 +37,7 @@ def describe_cluster(context: RequestContext, request: Any) -> Any:
     )
 
 
-def _refused(endpoint_type: int) -> Any:
+def _refused(endpoint_type: int) -> DescribeClusterResponse:
     if endpoint_type == _CONTROLLERS:
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"

@@ -7,24 +7,24 @@ it goes on with full requests.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, cast
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers import topic_ids
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import FetchResponse
+from diskless_core.protocol.messages import FetchRequest, FetchResponse
 
 _FIRST_EPOCH = 0
 _LEADER_EPOCH = 0
 _READ_COMMITTED = 1
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 
-TopicAnswer = cast("Any", FetchResponse).FetchableTopicResponse
+TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
+Aborted = PartitionAnswer.AbortedTransaction
 
 
-async def fetch(context: RequestContext, request: Any) -> Any:
+async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
     """Handle Fetch; waits up to `max_wait_ms` for `min_bytes`."""
     topics, version = context.services.topics, context.api_version
     if request.session_epoch > _FIRST_EPOCH:
@@ -58,7 +58,7 @@ async def fetch(context: RequestContext, request: Any) -> Any:
             answer = FetchedPartition(error=error) if error is not None else next(islice(fetched, 1))
             told = wanted[position].told(answer.error, topics, replaced=ErrorCode.INCONSISTENT_TOPIC_ID)
             is_committed = request.isolation_level == _READ_COMMITTED and told is ErrorCode.NONE
-            aborted: list[Any] | None = [] if is_committed or error in _UNKNOWN else None
+            aborted: list[Aborted] | None = [] if is_committed or error in _UNKNOWN else None
             partitions.append(_partition_answer(version, asked.partition, answer, told, aborted))
         if not partitions:
             continue
@@ -69,8 +69,8 @@ async def fetch(context: RequestContext, request: Any) -> Any:
 
 
 def _partition_answer(
-    version: int, index: int, answer: FetchedPartition, error: ErrorCode, aborted: list[Any] | None
-) -> Any:
+    version: int, index: int, answer: FetchedPartition, error: ErrorCode, aborted: list[Aborted] | None
+) -> PartitionAnswer:
     # With its version a message is encoded in half the time: no field is looked for in the schema's defaults.
     if error is not ErrorCode.NONE:
         answer = FetchedPartition(error=error)
@@ -87,5 +87,5 @@ def _partition_answer(
     )
 
 
-def _response(version: int, error: ErrorCode, answers: list[Any]) -> Any:
+def _response(version: int, error: ErrorCode, answers: list[TopicAnswer]) -> FetchResponse:
     return FetchResponse(version=version, throttle_time_ms=0, error_code=int(error), session_id=0, responses=answers)

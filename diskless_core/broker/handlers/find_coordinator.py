@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
+from diskless_core.broker.authorization import AclOperation
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.diskless.service import Leader
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import FindCoordinatorResponse
+from diskless_core.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP_KEY = 0
 _TRANSACTION_KEY = 1
 _SEVERAL_KEYS_SINCE = 4
 
 
-async def find_coordinator(context: RequestContext, request: Any) -> Any:
+async def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """FindCoordinator: this node coordinates every group; Diskless coordinators are told to other brokers only."""
     if context.api_version < _SEVERAL_KEYS_SINCE:
         leader = _leader(context, request.key_type, request.key)
@@ -54,13 +52,7 @@ def _leader(context: RequestContext, key_type: int, key: str) -> Leader:
         # The one error that makes a client give up: everything else has it look for a coordinator for ever.
         message = "This broker does not support transactions yet."
         return Leader(error=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=message)
-    if key_type == FIND_COORDINATOR_KEY_TYPE and _is_broker(context):
+    if key_type == FIND_COORDINATOR_KEY_TYPE and context.may(AclOperation.CLUSTER_ACTION):
         return services.coordinators.leader_of(key)
     message = f"This broker has no coordinators of key type {key_type}."
     return Leader(error=ErrorCode.INVALID_REQUEST, message=message)
-
-
-def _is_broker(context: RequestContext) -> bool:
-    principal = Principal(context.user, context.listener)
-    name = context.services.config.inter_broker_listener_name
-    return is_authorized(principal, AclOperation.CLUSTER_ACTION, name)

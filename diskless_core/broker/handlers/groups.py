@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from diskless_core.groups.service import Client, GroupCoordinator
 from diskless_core.groups.topics import TopicCatalog
+from diskless_core.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 
 class GroupServices(Protocol):
@@ -34,41 +50,43 @@ class GroupContext(Protocol):
     def services(self) -> GroupServices: ...
 
 
-async def join_group(context: GroupContext, request: Any) -> Any:
+async def join_group(context: GroupContext, request: JoinGroupRequest) -> JoinGroupResponse:
     """JoinGroup."""
     client = Client(context.client_id, context.client_host)
     return await context.services.groups.join_group(request, context.api_version, client)
 
 
-async def sync_group(context: GroupContext, request: Any) -> Any:
+async def sync_group(context: GroupContext, request: SyncGroupRequest) -> SyncGroupResponse:
     """SyncGroup."""
     return await context.services.groups.sync_group(request, context.api_version)
 
 
-async def heartbeat(context: GroupContext, request: Any) -> Any:
+async def heartbeat(context: GroupContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Heartbeat."""
     return await context.services.groups.heartbeat(request)
 
 
-async def leave_group(context: GroupContext, request: Any) -> Any:
+async def leave_group(context: GroupContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """LeaveGroup."""
     return await context.services.groups.leave_group(request, context.api_version)
 
 
-async def consumer_group_heartbeat(context: GroupContext, request: Any) -> Any:
+async def consumer_group_heartbeat(
+    context: GroupContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
     """ConsumerGroupHeartbeat."""
     client = Client(context.client_id, context.client_host)
     services = context.services
     return await services.groups.consumer_group_heartbeat(request, context.api_version, client, services.topics)
 
 
-async def offset_commit(context: GroupContext, request: Any) -> Any:
+async def offset_commit(context: GroupContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """OffsetCommit."""
     services = context.services
     return await services.groups.offset_commit(request, context.api_version, services.topics)
 
 
-async def offset_fetch(context: GroupContext, request: Any) -> Any:
+async def offset_fetch(context: GroupContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """OffsetFetch."""
     services = context.services
     return await services.groups.offset_fetch(request, context.api_version, services.topics)

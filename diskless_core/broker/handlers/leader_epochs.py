@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import OffsetForLeaderEpochResponse
+from diskless_core.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 _LEADER_EPOCH = 0
 _UNDEFINED = -1
 
+AskedTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 TopicAnswer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 PartitionAnswer = TopicAnswer.EpochEndOffset
 
 
-def offset_for_leader_epoch(context: RequestContext, request: Any) -> Any:
+def offset_for_leader_epoch(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
     """Handle OffsetForLeaderEpoch."""
     return OffsetForLeaderEpochResponse(
         throttle_time_ms=0,
@@ -29,7 +30,7 @@ def offset_for_leader_epoch(context: RequestContext, request: Any) -> Any:
     )
 
 
-def _answer(context: RequestContext, name: str, asked: Any) -> Any:
+def _answer(context: RequestContext, name: str, asked: AskedTopic.OffsetForLeaderPartition) -> PartitionAnswer:
     topics = context.services.topics
     info = topics.by_name(name)
     key = info.key(asked.partition) if info is not None else None

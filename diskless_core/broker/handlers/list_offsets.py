@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Container
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import ListedOffset, PartitionKey, SpecialTimestamp
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import ListOffsetsResponse
+from diskless_core.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 
+AskedTopic = ListOffsetsRequest.ListOffsetsTopic
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
 
@@ -39,7 +40,7 @@ class Lookups(NamedTuple):
     timeout_s: float
 
 
-async def list_offsets(context: RequestContext, request: Any) -> Any:
+async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Handle ListOffsets: all partitions at once, so that those of one coordinator share its proof that it leads."""
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     repeated = {place for place, count in times.items() if count > 1}
@@ -48,15 +49,15 @@ async def list_offsets(context: RequestContext, request: Any) -> Any:
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _timeout_ms(context: RequestContext, request: Any) -> int:
+def _timeout_ms(context: RequestContext, request: ListOffsetsRequest) -> int:
     if context.api_version >= FIRST_VERSION_WITH_TIMEOUT and request.timeout_ms > 0:
-        return int(request.timeout_ms)
+        return request.timeout_ms
     return context.services.config.remote_list_offsets_request_timeout_ms
 
 
 async def _answer_topic(
-    context: RequestContext, topic: Any, repeated: Container[tuple[str, int]], lookups: Lookups
-) -> Any:
+    context: RequestContext, topic: AskedTopic, repeated: Container[tuple[str, int]], lookups: Lookups
+) -> TopicAnswer:
     partitions = {asked.partition_index: asked for asked in topic.partitions}
     answers = [
         _answer(context, topic.name, asked, lookups, is_repeated=(topic.name, index) in repeated)
@@ -65,7 +66,9 @@ async def _answer_topic(
     return TopicAnswer(name=topic.name, partitions=await asyncio.gather(*answers))
 
 
-async def _answer(context: RequestContext, name: str, asked: Any, lookups: Lookups, *, is_repeated: bool) -> Any:
+async def _answer(
+    context: RequestContext, name: str, asked: AskedTopic.ListOffsetsPartition, lookups: Lookups, *, is_repeated: bool
+) -> PartitionAnswer:
     topics = context.services.topics
     info = topics.by_name(name)
     key = info.key(asked.partition_index) if info is not None else None
@@ -99,7 +102,7 @@ async def _listed(
         return ListedOffset(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def _partition_answer(index: int, listed: ListedOffset) -> Any:
+def _partition_answer(index: int, listed: ListedOffset) -> PartitionAnswer:
     found = listed.error is ErrorCode.NONE and listed.offset >= 0
     return PartitionAnswer(
         partition_index=index,

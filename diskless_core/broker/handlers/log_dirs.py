@@ -6,13 +6,14 @@ import asyncio
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DescribeLogDirsResponse
+from diskless_core.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
+AskedTopic = DescribeLogDirsRequest.DescribableLogDirTopic
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
 LogDirTopic = LogDir.DescribeLogDirsTopic
 LogDirPartition = LogDirTopic.DescribeLogDirsPartition
@@ -24,7 +25,7 @@ class _Volume(NamedTuple):
     usable_bytes: int
 
 
-async def describe_log_dirs(context: RequestContext, request: Any) -> Any:
+async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Handle DescribeLogDirs. A partition that is asked for and does not exist is left out, as in Kafka."""
     folder = context.services.config.data_dir.absolute()
     volume = await asyncio.to_thread(_volume, folder)
@@ -53,14 +54,14 @@ def _volume(folder: Path) -> _Volume:
     return _Volume(ErrorCode.NONE, usage.total, usage.free)
 
 
-def _topics(context: RequestContext, asked: Iterable[Any] | None) -> Iterator[Any]:
+def _topics(context: RequestContext, asked: Iterable[AskedTopic] | None) -> Iterator[LogDirTopic]:
     for info, partitions in _wanted(context, asked):
         sizes = list(_partitions(context, info, partitions))
         if sizes:
             yield LogDirTopic(name=info.name, partitions=sizes)
 
 
-def _wanted(context: RequestContext, asked: Iterable[Any] | None) -> Iterator[tuple[TopicInfo, Iterable[int]]]:
+def _wanted(context: RequestContext, asked: Iterable[AskedTopic] | None) -> Iterator[tuple[TopicInfo, Iterable[int]]]:
     topics = context.services.topics
     if asked is None:
         yield from ((info, range(info.partition_count)) for info in topics.all())
@@ -71,7 +72,7 @@ def _wanted(context: RequestContext, asked: Iterable[Any] | None) -> Iterator[tu
             yield info, topic.partitions
 
 
-def _partitions(context: RequestContext, info: TopicInfo, partitions: Iterable[int]) -> Iterator[Any]:
+def _partitions(context: RequestContext, info: TopicInfo, partitions: Iterable[int]) -> Iterator[LogDirPartition]:
     for partition in partitions:
         key = info.key(partition)
         shard = context.services.topics.replica_of(key) if key is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, as_bits
@@ -12,7 +12,12 @@ from diskless_core.cluster import operations
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DescribeTopicPartitionsResponse, MetadataResponse
+from diskless_core.protocol.messages import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 
 _ALL_WHEN_EMPTY_UNTIL = 0
 _TOPIC_IDS_SINCE = 12
@@ -22,6 +27,7 @@ _LEADER_EPOCH = 0
 _NOT_SHOWN = -(2**31)
 _DEFAULT_PARTITION_LIMIT = 2000
 
+AskedTopic = MetadataRequest.MetadataRequestTopic
 MetadataTopic = MetadataResponse.MetadataResponseTopic
 MetadataPartition = MetadataTopic.MetadataResponsePartition
 DescribedTopic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -37,13 +43,14 @@ class _Found(NamedTuple):
     info: TopicInfo | None
 
 
-async def metadata(context: RequestContext, request: Any) -> Any:
+async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Handle Metadata; creates the topics asked for by name where client and broker allow it."""
     endpoint = context.services.advertised(context.listener)
-    if request.topics is None or (not request.topics and context.api_version == _ALL_WHEN_EMPTY_UNTIL):
+    asked = request.topics
+    if asked is None or (not asked and context.api_version == _ALL_WHEN_EMPTY_UNTIL):
         found = [_known(info) for info in context.services.topics.all()]
     else:
-        found = await _find_all(context, request)
+        found = await _find_all(context, asked, allow_creation=request.allow_auto_topic_creation)
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
@@ -65,15 +72,14 @@ async def metadata(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def _find_all(context: RequestContext, request: Any) -> list[_Found]:
+async def _find_all(context: RequestContext, topics: Sequence[AskedTopic], *, allow_creation: bool) -> list[_Found]:
     """Each topic once. Where any topic has an id, ids are all that counts, as in Apache Kafka."""
-    asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    asked = [(topic.name, topic.topic_id) for topic in topics]
     if context.api_version < _TOPIC_IDS_SINCE and any(name is None or topic_id for name, topic_id in asked):
         return [_Found(ErrorCode.INVALID_REQUEST, name or "", topic_id, None) for name, topic_id in asked]
     by_id = dict.fromkeys(topic_id for _, topic_id in asked if topic_id is not None)
     if by_id:
         return [_find_by_id(context, topic_id) for topic_id in by_id]
-    allow_creation = request.allow_auto_topic_creation
     return [await _find_by_name(context, name, allow_creation) for name in dict.fromkeys(name for name, _ in asked)]
 
 
@@ -107,7 +113,7 @@ def _known(info: TopicInfo) -> _Found:
     return _Found(ErrorCode.NONE, info.name, info.topic_id, info)
 
 
-def _metadata_topic(found: _Found, node_id: int, *, shows_operations: bool) -> Any:
+def _metadata_topic(found: _Found, node_id: int, *, shows_operations: bool) -> MetadataTopic:
     count = found.info.partition_count if found.info is not None else 0
     return MetadataTopic(
         error_code=int(found.error),
@@ -130,7 +136,9 @@ def _metadata_topic(found: _Found, node_id: int, *, shows_operations: bool) -> A
     )
 
 
-def describe_topic_partitions(context: RequestContext, request: Any) -> Any:
+def describe_topic_partitions(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
     """Handle DescribeTopicPartitions: topics by name, from the cursor on, as many partitions as were asked for."""
     node_id = context.services.advertised(context.listener).node_id
     cursor = request.cursor
@@ -139,7 +147,7 @@ def describe_topic_partitions(context: RequestContext, request: Any) -> Any:
         return _refused_description(asked, ErrorCode.INVALID_REQUEST)
     first = (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0)
     limit = max(1, min(request.response_partition_limit, _DEFAULT_PARTITION_LIMIT))
-    answers: list[Any] = []
+    answers: list[DescribedTopic] = []
     next_cursor = None
     for name in _names(context, request.topics, first[0]):
         info = context.services.topics.by_name(name)
@@ -157,7 +165,7 @@ def describe_topic_partitions(context: RequestContext, request: Any) -> Any:
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=answers, next_cursor=next_cursor)
 
 
-def _refused_description(names: Sequence[str], error: ErrorCode) -> Any:
+def _refused_description(names: Sequence[str], error: ErrorCode) -> DescribeTopicPartitionsResponse:
     topics = [
         DescribedTopic(error_code=int(error), name=name, partitions=[], topic_authorized_operations=_NOT_SHOWN)
         for name in names
@@ -165,12 +173,14 @@ def _refused_description(names: Sequence[str], error: ErrorCode) -> Any:
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=None)
 
 
-def _names(context: RequestContext, asked: Sequence[Any], first: str) -> list[str]:
+def _names(
+    context: RequestContext, asked: Sequence[DescribeTopicPartitionsRequest.TopicRequest], first: str
+) -> list[str]:
     names = {topic.name for topic in asked} or {info.name for info in context.services.topics.all()}
     return sorted(name for name in names if name >= first)
 
 
-def _described(name: str, info: TopicInfo | None, shown: range, node_id: int) -> Any:
+def _described(name: str, info: TopicInfo | None, shown: range, node_id: int) -> DescribedTopic:
     refusal = operations.check_topic_name(name) if info is None else None
     missing = refusal.code if refusal is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribedTopic(

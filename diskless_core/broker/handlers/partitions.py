@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.side_by_side import side_by_side
@@ -16,24 +15,28 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
+    CreatePartitionsRequest,
     CreatePartitionsResponse,
+    DescribeProducersRequest,
     DescribeProducersResponse,
+    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 
 _NONE = -1
 
+AskedTopic = CreatePartitionsRequest.CreatePartitionsTopic
 CreatedResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 ProducersTopic = DescribeProducersResponse.TopicResponse
 ProducersPartition = ProducersTopic.PartitionResponse
 
 
-async def create_partitions(context: RequestContext, request: Any) -> Any:
+async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Handle CreatePartitions: each topic by itself, answered when the new partitions can be written to."""
     times_named = Counter(topic.name for topic in request.topics)
     too_many = sum(_added(context, topic) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
 
-    async def create(topic: Any) -> Any:
+    async def create(topic: AskedTopic) -> CreatedResult:
         outcome = refuse_in_request(times_named[topic.name], too_many=too_many)
         if outcome is None:
             outcome = await _create(context, topic, validate_only=request.validate_only)
@@ -47,12 +50,12 @@ async def create_partitions(context: RequestContext, request: Any) -> Any:
     return CreatePartitionsResponse(throttle_time_ms=0, results=await side_by_side(create, distinct.values()))
 
 
-def _added(context: RequestContext, topic: Any) -> int:
+def _added(context: RequestContext, topic: AskedTopic) -> int:
     present = context.services.topics.partition_count(topic.name)
     return max(topic.count - present, 0) if present is not None else 0
 
 
-async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -> Refusal | None:
+async def _create(context: RequestContext, topic: AskedTopic, *, validate_only: bool) -> Refusal | None:
     assignments = None if topic.assignments is None else [list(one.broker_ids) for one in topic.assignments]
     services = context.services
     try:
@@ -63,14 +66,16 @@ async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -
         return Refusal(code=error.code, message=str(error))
 
 
-def list_partition_reassignments(_context: RequestContext, _request: Any) -> Any:
+def list_partition_reassignments(
+    _context: RequestContext, _request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
     """Handle ListPartitionReassignments: there are no replicas, so none of them moves."""
     return ListPartitionReassignmentsResponse(
         throttle_time_ms=0, error_code=int(ErrorCode.NONE), error_message=None, topics=[]
     )
 
 
-def describe_producers(context: RequestContext, request: Any) -> Any:
+def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Handle DescribeProducers: the idempotent producers whose sequence numbers are remembered."""
     topics = context.services.topics
     keys: dict[tuple[str, int], PartitionKey] = {}
@@ -113,7 +118,7 @@ def _partition(
     found: list[Producer] | None,
     missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     message: str | None = None,
-) -> Any:
+) -> ProducersPartition:
     return ProducersPartition(
         partition_index=index,
         error_code=int(ErrorCode.NONE if found is not None else missing),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diskless_core.broker.connection import CloseConnectionError
 from diskless_core.broker.dispatch import RequestContext
@@ -15,7 +15,13 @@ from diskless_core.diskless.tables import PartitionHead
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import InvalidBatchError, ValidBatch, validate
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import (
+    ProduceRequest,
+)
 from diskless_core.protocol.produce_response import PartitionAnswer, ProduceAnswer, TopicAnswer
+
+TopicData = ProduceRequest.TopicProduceData
+PartitionData = TopicData.PartitionProduceData
 
 _ACKS = {-1, 0, 1}
 _NO_TOPIC_ID = bytes(16)
@@ -35,11 +41,11 @@ class _Plan:
     """What becomes of each partition of a request, while its batches are on their way."""
 
     def __init__(self) -> None:
-        self.outcomes: list[tuple[RequestedTopic, Any, list[tuple[int, Outcome]]]] = []
+        self.outcomes: list[tuple[RequestedTopic, TopicData, list[tuple[int, Outcome]]]] = []
         self.batches: list[tuple[PartitionKey, ValidBatch]] = []
 
 
-def produce(context: RequestContext, request: Any) -> Any:
+def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer | asyncio.Future[ProduceAnswer] | None:
     """Handle Produce. With acks=0 nothing is answered, and an error closes the connection, as in Kafka."""
     if request.acks not in _ACKS:
         plan = _refuse_all(context, request, _Refusal(ErrorCode.INVALID_REQUIRED_ACKS))
@@ -52,10 +58,11 @@ def produce(context: RequestContext, request: Any) -> Any:
     else:
         plan = _plan(context, request)
     if request.acks == 0:
-        return _without_answer(context, plan, request.timeout_ms)
+        _submit_without_answer(context, plan, request.timeout_ms)
+        return None
     if not plan.batches:
         return _response(context, plan, [])
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
 
     def settle(results: Sequence[BatchResult]) -> None:
         if not answer.done():
@@ -65,7 +72,7 @@ def produce(context: RequestContext, request: Any) -> Any:
     return answer
 
 
-def _without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> None:
+def _submit_without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> None:
     refused = [outcome for *_, partitions in plan.outcomes for _, outcome in partitions if not isinstance(outcome, int)]
     if refused:
         raise CloseConnectionError(f"a Produce request with acks=0 failed: {refused[0].code.name}")
@@ -78,7 +85,7 @@ def _without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> No
     _submit(context, plan, timeout_ms, settle)
 
 
-def _plan(context: RequestContext, request: Any) -> _Plan:
+def _plan(context: RequestContext, request: ProduceRequest) -> _Plan:
     plan = _Plan()
     now_ms = context.services.clock.now_ms()
     for data in request.topic_data:
@@ -88,7 +95,9 @@ def _plan(context: RequestContext, request: Any) -> _Plan:
     return plan
 
 
-def _judge(context: RequestContext, topic: RequestedTopic, partition: Any, plan: _Plan, now_ms: int) -> Outcome:
+def _judge(
+    context: RequestContext, topic: RequestedTopic, partition: PartitionData, plan: _Plan, now_ms: int
+) -> Outcome:
     found = topic.partition(partition.index)
     if isinstance(found, ErrorCode):
         return _Refusal(found)
@@ -103,7 +112,7 @@ def _judge(context: RequestContext, topic: RequestedTopic, partition: Any, plan:
     return len(plan.batches) - 1
 
 
-def _refuse_all(context: RequestContext, request: Any, refusal: _Refusal) -> _Plan:
+def _refuse_all(context: RequestContext, request: ProduceRequest, refusal: _Refusal) -> _Plan:
     plan = _Plan()
     for data in request.topic_data:
         topic = topic_ids.find(context.services.topics, context.api_version, data.name, data.topic_id)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import InitProducerIdResponse
+from diskless_core.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 _NONE = -1
 
 
-async def init_producer_id(context: RequestContext, request: Any) -> Any:
+async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Handle InitProducerId. A transactional id is refused with an error that ends the client's attempts."""
     has_half_of_a_producer = (request.producer_id == _NONE) != (request.producer_epoch == _NONE)
     if request.transactional_id == "" or has_half_of_a_producer:
@@ -25,7 +23,7 @@ async def init_producer_id(context: RequestContext, request: Any) -> Any:
         return _response(error.code)
 
 
-def _response(error: ErrorCode, producer_id: int = _NONE, epoch: int = _NONE) -> Any:
+def _response(error: ErrorCode, producer_id: int = _NONE, epoch: int = _NONE) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time_ms=0, error_code=int(error), producer_id=producer_id, producer_epoch=epoch
     )

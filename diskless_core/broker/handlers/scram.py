@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DescribeUserScramCredentialsResponse
+from diskless_core.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
 
 Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 
-def describe_user_scram_credentials(_context: RequestContext, request: Any) -> Any:
+def describe_user_scram_credentials(
+    _context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
     """Handle DescribeUserScramCredentials: all users are none, and each that is named is unknown."""
     times_named = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
@@ -23,7 +24,7 @@ def describe_user_scram_credentials(_context: RequestContext, request: Any) -> A
     )
 
 
-def _unknown(name: str, times: int) -> Any:
+def _unknown(name: str, times: int) -> Result:
     if times > 1:
         error, message = (
             ErrorCode.DUPLICATE_RESOURCE,

@@ -9,39 +9,46 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.broker.handlers import fetch as plain_fetch
-from diskless_core.broker.handlers import produce as plain_produce
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import FetchResponse
+from diskless_core.protocol.messages import FetchRequest, FetchResponse, ProduceRequest
+from diskless_core.protocol.produce_response import ProduceAnswer
+
+ProduceOutcome = ProduceAnswer | asyncio.Future[ProduceAnswer] | None
+ProduceHandler = Callable[[RequestContext, ProduceRequest], ProduceOutcome]
+FetchHandler = Callable[[RequestContext, FetchRequest], Awaitable[FetchResponse]]
 
 _NO_SESSION = 0
 _SIZE_BYTES = 4
 """What Apache Kafka counts besides a response's body."""
 
 
-def produce(context: RequestContext, request: Any) -> Any:
-    """Handle Produce. The answer says how much of the throttle time is left when it is sent."""
-    quota = context.services.quotas.produce
-    if not quota.is_set:
-        return plain_produce.produce(context, request)
-    body_bytes = len(context.frame.view) - context.header.body
-    throttle_ms = quota.record(context.user, context.client_id or "", body_bytes)
-    answer = plain_produce.produce(context, request)
-    if throttle_ms == 0:
-        return answer
-    muted_until = _throttle(context, "Produce", throttle_ms)
-    if isinstance(answer, asyncio.Future):
-        return _announced_later(answer, muted_until)
-    return _announced(answer, muted_until) if answer is not None else None
+def by_produce_quota(handle: ProduceHandler) -> ProduceHandler:
+    """Throttle the handler of Produce. The answer says how much of the throttle time is left when it is sent."""
+
+    def produce(context: RequestContext, request: ProduceRequest) -> ProduceOutcome:
+        quota = context.services.quotas.produce
+        if not quota.is_set:
+            return handle(context, request)
+        body_bytes = len(context.frame.view) - context.header.body
+        throttle_ms = quota.record(context.user, context.client_id or "", body_bytes)
+        answer = handle(context, request)
+        if throttle_ms == 0:
+            return answer
+        muted_until = _throttle(context, "Produce", throttle_ms)
+        if isinstance(answer, asyncio.Future):
+            return _announced_later(answer, muted_until)
+        return _announced(answer, muted_until) if answer is not None else None
+
+    return produce
 
 
-def _announced_later(answer: asyncio.Future[Any], muted_until: float) -> asyncio.Future[Any]:
-    announced: asyncio.Future[Any] = answer.get_loop().create_future()
+def _announced_later(answer: asyncio.Future[ProduceAnswer], muted_until: float) -> asyncio.Future[ProduceAnswer]:
+    announced: asyncio.Future[ProduceAnswer] = answer.get_loop().create_future()
 
-    def announce(done: asyncio.Future[Any]) -> None:
+    def announce(done: asyncio.Future[ProduceAnswer]) -> None:
         if announced.done():
             return
         if done.cancelled():
@@ -55,29 +62,33 @@ def _announced_later(answer: asyncio.Future[Any], muted_until: float) -> asyncio
     return announced
 
 
-def _announced(response: Any, muted_until: float) -> Any:
+def _announced(response: ProduceAnswer, muted_until: float) -> ProduceAnswer:
     left_s = muted_until - asyncio.get_running_loop().time()
     response.throttle_time_ms = max(math.ceil(left_s * 1000), 0)
     return response
 
 
-async def fetch(context: RequestContext, request: Any) -> Any:
-    """Handle Fetch. Who is over its quota gets an empty answer, and what it did not get does not count."""
-    quota = context.services.quotas.fetch
-    if not quota.is_set:
-        return await plain_fetch.fetch(context, request)
-    user, client_id = context.user, context.client_id or ""
-    request.max_bytes = int(min(request.max_bytes, quota.most_bytes(user, client_id)))
-    request.min_bytes = min(request.min_bytes, request.max_bytes)
-    response = await plain_fetch.fetch(context, request)
-    size_bytes = _SIZE_BYTES + sum(map(len, response.encode_spliced(context.api_version)))
-    throttle_ms = quota.admit(user, client_id, size_bytes)
-    if throttle_ms == 0:
-        return response
-    _throttle(context, "Fetch", throttle_ms)
-    return FetchResponse(
-        throttle_time_ms=throttle_ms, error_code=int(ErrorCode.NONE), session_id=_NO_SESSION, responses=[]
-    )
+def by_fetch_quota(handle: FetchHandler) -> FetchHandler:
+    """Throttle the handler of Fetch. A client over its quota gets an empty answer, which does not count."""
+
+    async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
+        quota = context.services.quotas.fetch
+        if not quota.is_set:
+            return await handle(context, request)
+        user, client_id = context.user, context.client_id or ""
+        request.max_bytes = int(min(request.max_bytes, quota.most_bytes(user, client_id)))
+        request.min_bytes = min(request.min_bytes, request.max_bytes)
+        response = await handle(context, request)
+        size_bytes = _SIZE_BYTES + sum(map(len, response.encode_spliced(context.api_version)))
+        throttle_ms = quota.admit(user, client_id, size_bytes)
+        if throttle_ms == 0:
+            return response
+        _throttle(context, "Fetch", throttle_ms)
+        return FetchResponse(
+            throttle_time_ms=throttle_ms, error_code=int(ErrorCode.NONE), session_id=_NO_SESSION, responses=[]
+        )
+
+    return fetch
 
 
 def _throttle(context: RequestContext, api: str, throttle_ms: int) -> float:

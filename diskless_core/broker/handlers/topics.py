@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.side_by_side import side_by_side
@@ -17,7 +17,12 @@ from diskless_core.cluster.topic_configs import InvalidTopicConfigError
 from diskless_core.cluster.topics import TopicInfo, Topics
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import CreateTopicsResponse, DeleteTopicsResponse
+from diskless_core.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """As in Apache Kafka's controller: what one CreateTopics may ask for, over all its topics."""
@@ -25,6 +30,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 _UNSET = -1
 _DELETE_BY_ID_SINCE = 6
 
+AskedTopic = CreateTopicsRequest.CreatableTopic
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = CreatedTopic.CreatableTopicConfigs
 DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
@@ -37,12 +43,12 @@ class _Named(NamedTuple):
     topic_id: uuid.UUID | None
 
 
-async def create_topics(context: RequestContext, request: Any) -> Any:
+async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Handle CreateTopics: each topic by itself, answered when it can be written to."""
     times_named = Counter(topic.name for topic in request.topics)
     too_many = sum(_partition_count(topic, context) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
 
-    async def create(topic: Any) -> Any:
+    async def create(topic: AskedTopic) -> CreatedTopic:
         outcome: TopicInfo | Refusal | None = refuse_in_request(times_named[topic.name], too_many=too_many)
         if outcome is None:
             outcome = await _create(context, topic, validate_only=request.validate_only)
@@ -64,7 +70,7 @@ def refuse_in_request(times_named: int, *, too_many: bool) -> Refusal | None:
     return None
 
 
-async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -> TopicInfo | Refusal:
+async def _create(context: RequestContext, topic: AskedTopic, *, validate_only: bool) -> TopicInfo | Refusal:
     refusal = operations.check_topic_name(topic.name) or _check_counts(topic, context)
     if refusal is not None:
         return refusal
@@ -79,13 +85,13 @@ async def _create(context: RequestContext, topic: Any, *, validate_only: bool) -
         return Refusal(code=error.code, message=str(error))
 
 
-def _partition_count(topic: Any, context: RequestContext) -> int:
+def _partition_count(topic: AskedTopic, context: RequestContext) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return context.services.config.num_partitions if topic.num_partitions == _UNSET else max(topic.num_partitions, 0)
 
 
-def _check_counts(topic: Any, context: RequestContext) -> Refusal | None:
+def _check_counts(topic: AskedTopic, context: RequestContext) -> Refusal | None:
     if topic.assignments:
         return _check_assignments(topic, context.services.config.node_id)
     if topic.num_partitions == 0 or topic.num_partitions < _UNSET:
@@ -106,7 +112,7 @@ def _check_counts(topic: Any, context: RequestContext) -> Refusal | None:
     return None
 
 
-def _check_assignments(topic: Any, node_id: int) -> Refusal | None:
+def _check_assignments(topic: AskedTopic, node_id: int) -> Refusal | None:
     if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
         return Refusal(
             code=ErrorCode.INVALID_REQUEST,
@@ -126,7 +132,7 @@ def _check_assignments(topic: Any, node_id: int) -> Refusal | None:
     return None
 
 
-def _created(name: str, outcome: TopicInfo | Refusal, configs: Configs) -> Any:
+def _created(name: str, outcome: TopicInfo | Refusal, configs: Configs) -> CreatedTopic:
     if isinstance(outcome, Refusal):
         return CreatedTopic(
             name=name,
@@ -150,7 +156,7 @@ def _created(name: str, outcome: TopicInfo | Refusal, configs: Configs) -> Any:
     )
 
 
-def _config(entry: ConfigEntry) -> Any:
+def _config(entry: ConfigEntry) -> CreatedConfig:
     return CreatedConfig(
         name=entry.name,
         value=entry.value,
@@ -160,14 +166,14 @@ def _config(entry: ConfigEntry) -> Any:
     )
 
 
-async def delete_topics(context: RequestContext, request: Any) -> Any:
+async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Handle DeleteTopics, by name or, since version 6, by id."""
     if context.api_version >= _DELETE_BY_ID_SINCE:
         asked = [_Named(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [_Named(name, None) for name in request.topic_names]
 
-    async def delete(judged: tuple[_Named, str | None]) -> Any:
+    async def delete(judged: tuple[_Named, str | None]) -> DeletedTopic:
         one, problem = judged
         if problem is not None:
             return _deleted(one.name, one.topic_id, ErrorCode.INVALID_REQUEST, problem)
@@ -198,7 +204,7 @@ def _judge(asked: Sequence[_Named], topics: Topics) -> list[tuple[_Named, str | 
     return judged
 
 
-async def _delete(context: RequestContext, one: _Named) -> Any:
+async def _delete(context: RequestContext, one: _Named) -> DeletedTopic:
     topics = context.services.topics
     name, topic_id = one
     if name is not None:
@@ -213,5 +219,5 @@ async def _delete(context: RequestContext, one: _Named) -> Any:
     return _deleted(info.name, info.topic_id, ErrorCode.NONE, None)
 
 
-def _deleted(name: str | None, topic_id: Any, error: ErrorCode, message: str | None) -> Any:
+def _deleted(name: str | None, topic_id: uuid.UUID | None, error: ErrorCode, message: str | None) -> DeletedTopic:
     return DeletedTopic(name=name, topic_id=topic_id, error_code=int(error), error_message=message)

@@ -31,9 +31,12 @@ from diskless_core.groups.consumer.records import (
     replayed,
 )
 from diskless_core.protocol import record_frames
+from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.messages import consumer_group as messages
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import RecordFormatError
+
+OwnedTopic = messages.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 
 _VERSION = 0
 _SIZES = struct.Struct(">ii")
@@ -101,21 +104,22 @@ def decode_group(data: bytes) -> ConsumerGroup:
 # --- to messages -----------------------------------------------------------------------------------------------------
 
 
-def _messages(record: ConsumerGroupRecord) -> tuple[Any, Any]:
+def _messages(record: ConsumerGroupRecord) -> tuple[CompiledRecord, CompiledRecord | None]:
     group_id = record.group_id
-    key: Any
+    key: CompiledRecord
     match record:
         case GroupEpochRecord():
             key = messages.ConsumerGroupMetadataKey(group_id=group_id)
-            epoch, metadata_hash = record.epoch, record.metadata_hash
-            value = messages.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-            return key, value if epoch is not None else None
+            if record.epoch is None:
+                return key, None
+            return key, messages.ConsumerGroupMetadataValue(epoch=record.epoch, metadata_hash=record.metadata_hash)
         case TargetEpochRecord():
             key = messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
-            target_value = messages.ConsumerGroupTargetAssignmentMetadataValue(
+            if record.epoch is None:
+                return key, None
+            return key, messages.ConsumerGroupTargetAssignmentMetadataValue(
                 assignment_epoch=record.epoch, assignment_timestamp=record.timestamp_ms
             )
-            return key, target_value if record.epoch is not None else None
         case MemberRecord():
             key = messages.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=record.member_id)
             return key, _metadata_message(record.value) if record.value is not None else None
@@ -130,7 +134,7 @@ def _messages(record: ConsumerGroupRecord) -> tuple[Any, Any]:
             return key, _regex_message(record.value) if record.value is not None else None
 
 
-def _metadata_message(value: MemberMetadata) -> Any:
+def _metadata_message(value: MemberMetadata) -> messages.ConsumerGroupMemberMetadataValue:
     return messages.ConsumerGroupMemberMetadataValue(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -143,8 +147,8 @@ def _metadata_message(value: MemberMetadata) -> Any:
     )
 
 
-def _target_message(value: Iterable[TopicIdPartition]) -> Any:
-    value_class: Any = messages.ConsumerGroupTargetAssignmentMemberValue
+def _target_message(value: Iterable[TopicIdPartition]) -> messages.ConsumerGroupTargetAssignmentMemberValue:
+    value_class = messages.ConsumerGroupTargetAssignmentMemberValue
     return value_class(
         topic_partitions=[
             value_class.TopicPartition(topic_id=topic_id, partitions=[one.partition for one in of_topic])
@@ -153,27 +157,27 @@ def _target_message(value: Iterable[TopicIdPartition]) -> Any:
     )
 
 
-def _current_message(value: CurrentAssignment) -> Any:
-    value_class: Any = messages.ConsumerGroupCurrentMemberAssignmentValue
+def _current_message(value: CurrentAssignment) -> messages.ConsumerGroupCurrentMemberAssignmentValue:
+    value_class = messages.ConsumerGroupCurrentMemberAssignmentValue
     return value_class(
         member_epoch=value.epoch,
         previous_member_epoch=value.previous_epoch,
         state=int(value.state),
-        assigned_partitions=_with_epochs(value_class.TopicPartitions, value.assigned),
-        partitions_pending_revocation=_with_epochs(value_class.TopicPartitions, value.revoking),
+        assigned_partitions=_with_epochs(value.assigned),
+        partitions_pending_revocation=_with_epochs(value.revoking),
     )
 
 
-def _with_epochs(entry_class: Any, partitions: Assigned) -> list[Any]:
+def _with_epochs(partitions: Assigned) -> list[OwnedTopic]:
     entries = []
     for topic_id, of_topic in groupby(sorted(partitions), key=lambda one: one.topic_id):
         keys = list(of_topic)
         numbers, epochs = [one.partition for one in keys], [partitions[one] for one in keys]
-        entries.append(entry_class(topic_id=topic_id, partitions=numbers, assignment_epochs=epochs))
+        entries.append(OwnedTopic(topic_id=topic_id, partitions=numbers, assignment_epochs=epochs))
     return entries
 
 
-def _regex_message(value: ResolvedRegex) -> Any:
+def _regex_message(value: ResolvedRegex) -> messages.ConsumerGroupRegularExpressionValue:
     return messages.ConsumerGroupRegularExpressionValue(
         topics=sorted(value.topics), metadata_version=0, timestamp=value.timestamp_ms
     )

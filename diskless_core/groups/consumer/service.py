@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -61,8 +60,13 @@ class ConsumerGroups:
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def heartbeat(
-        self, message: Any, version: int, client_id: str | None, client_host: str, topics: TopicCatalog
-    ) -> Any:
+        self,
+        message: messages.ConsumerGroupHeartbeatRequest,
+        version: int,
+        client_id: str | None,
+        client_host: str,
+        topics: TopicCatalog,
+    ) -> messages.ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat 0 and 1. Answered once what it changes is committed to the shard."""
         request = wire.heartbeat_of(
             message,
@@ -130,7 +134,9 @@ class ConsumerGroups:
             command.emit(record)
         timers.follow(self._timers, changes.group_id, changes.group, changes.records)
 
-    async def describe(self, message: Any, topics: TopicCatalog, operations: Collection[int]) -> Any:
+    async def describe(
+        self, message: messages.ConsumerGroupDescribeRequest, topics: TopicCatalog, operations: Collection[int]
+    ) -> messages.ConsumerGroupDescribeResponse:
         """ConsumerGroupDescribe 0 and 1: what is committed of groups of this protocol."""
         allowed = operations if message.include_authorized_operations else None
         try:
@@ -141,7 +147,7 @@ class ConsumerGroups:
             groups = [self._describe(group_id, topics, allowed) for group_id in message.group_ids]
         return messages.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
 
-    def _describe(self, group_id: str, topics: TopicCatalog, operations: Collection[int] | None) -> Any:
+    def _describe(self, group_id: str, topics: TopicCatalog, operations: Collection[int] | None) -> wire.DescribedGroup:
         if not group_id:
             return wire.not_described(group_id, ErrorCode.INVALID_GROUP_ID)
         group = self._shard.state.committed(CONSUMER_GROUPS, (group_id,))

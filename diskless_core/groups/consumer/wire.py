@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from itertools import groupby
-from typing import Any
 
 from diskless_core.groups.consumer.changes import preferred_assignor
 from diskless_core.groups.consumer.model import ConsumerGroup, TopicIdPartition
@@ -15,13 +14,22 @@ from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 
 DescribedGroup = messages.ConsumerGroupDescribeResponse.DescribedGroup
+Assignment = DescribedGroup.Member.Assignment
 
+_NO_TOPIC = uuid.UUID(int=0)
 _CONSUMER_MEMBER = 1
 _NO_EPOCH = 0
 _REGEX_SINCE = 1
 
 
-def heartbeat_of(request: Any, version: int, *, new_member_id: str, client_id: str, client_host: str) -> Heartbeat:
+def heartbeat_of(
+    request: messages.ConsumerGroupHeartbeatRequest,
+    version: int,
+    *,
+    new_member_id: str,
+    client_id: str,
+    client_host: str,
+) -> Heartbeat:
     """A decoded ConsumerGroupHeartbeat request as a value."""
     owned = request.topic_partitions
     names = request.subscribed_topic_names
@@ -36,7 +44,9 @@ def heartbeat_of(request: Any, version: int, *, new_member_id: str, client_id: s
         topic_names=frozenset(names) if names is not None else None,
         topic_regex=request.subscribed_topic_regex if version >= _REGEX_SINCE else None,
         server_assignor=request.server_assignor,
-        owned=frozenset(TopicIdPartition(topic.topic_id, number) for topic in owned for number in topic.partitions)
+        owned=frozenset(
+            TopicIdPartition(topic.topic_id or _NO_TOPIC, number) for topic in owned for number in topic.partitions
+        )
         if owned is not None
         else None,
         client_id=client_id,
@@ -44,7 +54,7 @@ def heartbeat_of(request: Any, version: int, *, new_member_id: str, client_id: s
     )
 
 
-def heartbeat_response(answer: HeartbeatAnswer, interval_ms: int) -> Any:
+def heartbeat_response(answer: HeartbeatAnswer, interval_ms: int) -> messages.ConsumerGroupHeartbeatResponse:
     """What a member hears."""
     response_class = messages.ConsumerGroupHeartbeatResponse
     assignment = None
@@ -64,7 +74,7 @@ def heartbeat_response(answer: HeartbeatAnswer, interval_ms: int) -> Any:
     )
 
 
-def heartbeat_error(code: ErrorCode, message: str | None = None) -> Any:
+def heartbeat_error(code: ErrorCode, message: str | None = None) -> messages.ConsumerGroupHeartbeatResponse:
     """What somebody hears who may not be a member, or not now."""
     return messages.ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
@@ -77,11 +87,11 @@ def heartbeat_error(code: ErrorCode, message: str | None = None) -> Any:
     )
 
 
-def refused(error: HeartbeatRefusedError) -> Any:
+def refused(error: HeartbeatRefusedError) -> messages.ConsumerGroupHeartbeatResponse:
     return heartbeat_error(error.code, str(error))
 
 
-def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> Any:
+def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
     """The entry of a group that cannot be described."""
     return DescribedGroup(
         error_code=error,
@@ -102,7 +112,7 @@ def described(
     assignors: tuple[str, ...],
     topics: TopicCatalog,
     operations: Collection[int] | None,
-) -> Any:
+) -> DescribedGroup:
     """A group with its members. Partitions of topics that are gone are left out."""
     return DescribedGroup(
         error_code=0,
@@ -117,7 +127,7 @@ def described(
     )
 
 
-def _member(group: ConsumerGroup, member_id: str, name_of: Callable[[uuid.UUID], str | None]) -> Any:
+def _member(group: ConsumerGroup, member_id: str, name_of: Callable[[uuid.UUID], str | None]) -> DescribedGroup.Member:
     metadata, current = group.members[member_id], group.current_of(member_id)
     return DescribedGroup.Member(
         member_id=member_id,
@@ -134,14 +144,13 @@ def _member(group: ConsumerGroup, member_id: str, name_of: Callable[[uuid.UUID],
     )
 
 
-def _assignment(partitions: Iterable[TopicIdPartition], name_of: Callable[[uuid.UUID], str | None]) -> Any:
-    assignment_class = DescribedGroup.Member.Assignment
+def _assignment(partitions: Iterable[TopicIdPartition], name_of: Callable[[uuid.UUID], str | None]) -> Assignment:
     entries = [
-        assignment_class.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+        Assignment.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
         for topic_id, numbers in _by_topic(partitions)
         if (name := name_of(topic_id)) is not None
     ]
-    return assignment_class(topic_partitions=entries)
+    return Assignment(topic_partitions=entries)
 
 
 def _by_topic(partitions: Iterable[TopicIdPartition]) -> list[tuple[uuid.UUID, list[int]]]:

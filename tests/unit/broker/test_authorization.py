@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from diskless_core.broker.apis import INTER_BROKER_APIS
 from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
-from diskless_core.broker.handlers import diskless_coordinator
+from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.find_coordinator import find_coordinator
 from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.framing import RequestHeader
 from diskless_core.protocol.messages import (
     DISKLESS_APIS,
     DisklessRaiseHorizonRequest,
@@ -48,18 +50,17 @@ class _Service:
 def context(came_by: str, api_key: int, api_version: int = 0) -> Any:
     service = _Service()
     service.refusing = _Service()
-    return SimpleNamespace(
-        user="ANONYMOUS",
-        listener=came_by,
-        api_version=api_version,
-        header=SimpleNamespace(api_key=api_key),
-        services=SimpleNamespace(coordinators=service, config=SimpleNamespace(inter_broker_listener_name=BROKERS)),
-    )
+    config = SimpleNamespace(inter_broker_listener_name=BROKERS)
+    services: Any = SimpleNamespace(coordinators=service, config=config)
+    connection: Any = SimpleNamespace(user="ANONYMOUS", listener=came_by)
+    header = RequestHeader(api_key, api_version, correlation_id=0, client_id=None, body=0)
+    frame: Any = None
+    return RequestContext(services, connection, frame, header, INTER_BROKER_APIS)
 
 
 @pytest.mark.parametrize("api_key", DISKLESS_APIS)
 async def test_the_diskless_apis_are_for_brokers(api_key: int) -> None:
-    handler = diskless_coordinator.HANDLERS[api_key]
+    handler = INTER_BROKER_APIS[api_key].handler
     for came_by in (BROKERS, "CLIENTS"):
         asked = context(came_by, api_key)
         await handler(asked, DisklessRaiseHorizonRequest(horizon=1))

@@ -129,7 +129,9 @@ def test_a_spliced_fetch_response_has_the_bytes_of_the_stock_encoder(version: in
 
 
 @pytest.mark.parametrize("api", messages.REQUESTS.values(), ids=lambda api: api.response.__name__)
-def test_a_response_frame_has_its_size_the_correlation_id_and_the_header_of_its_version(api: messages.Api) -> None:
+def test_a_response_frame_has_its_size_the_correlation_id_and_the_header_of_its_version(
+    api: messages.MessagePair,
+) -> None:
     for version in versions_of(api.response):
         response: Any = api.response(version=version)
         response.with_header(correlation_id=2**31 - 1)

@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import pytest
 
-from diskless_core.protocol.api_versions import advertised, is_supported, supported_versions
+from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
+from diskless_core.broker.dispatch import ApiVersionRange
 from diskless_core.protocol.messages import REQUESTS
 
 PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID, COMMIT_FILE = 0, 1, 2, 22, 95
 
 
+def advertised(api_key: int) -> ApiVersionRange:
+    return INTER_BROKER_APIS[api_key].advertised
+
+
+def is_supported(api_key: int, version: int) -> bool:
+    _, oldest, newest = INTER_BROKER_APIS[api_key].supported
+    return oldest <= version <= newest
+
+
 def test_produce_is_advertised_from_0_but_supported_from_3() -> None:
-    assert advertised([PRODUCE]) == [(PRODUCE, 0, 13)]
+    assert advertised(PRODUCE) == (PRODUCE, 0, 13)
     assert [is_supported(PRODUCE, version) for version in (-1, 0, 2, 3, 13, 14)] == [False] * 3 + [True] * 2 + [False]
 
 
 def test_the_oldest_version_is_that_of_the_schema() -> None:
-    assert advertised([FETCH]) == [(FETCH, 4, 18)]
+    assert advertised(FETCH) == (FETCH, 4, 18)
     assert not is_supported(FETCH, 3)
 
 
 @pytest.mark.parametrize(("api_key", "newest"), [(LIST_OFFSETS, 11), (INIT_PRODUCER_ID, 5)])
 def test_versions_that_kafka_holds_back_are_held_back(api_key: int, newest: int) -> None:
-    assert advertised([api_key])[0].max_version == newest
+    assert advertised(api_key).max_version == newest
     assert not is_supported(api_key, newest + 1)
 
 
 def test_what_is_advertised_is_what_the_listener_serves_by_ascending_key() -> None:
-    assert [entry.api_key for entry in advertised({COMMIT_FILE, 18, PRODUCE})] == [PRODUCE, 18, COMMIT_FILE]
-    with pytest.raises(KeyError):
-        advertised([999])
+    assert list(INTER_BROKER_APIS) == sorted(INTER_BROKER_APIS)
+    assert list(CLIENT_APIS) == sorted(CLIENT_APIS)
+    assert COMMIT_FILE in INTER_BROKER_APIS
+    assert COMMIT_FILE not in CLIENT_APIS
 
 
 def test_every_supported_version_can_be_decoded_and_answered() -> None:
-    for api_key, api in REQUESTS.items():
-        _, oldest, newest = supported_versions(api_key)
-        for message_class in api:
+    for api_key, api in INTER_BROKER_APIS.items():
+        _, oldest, newest = api.supported
+        for message_class in REQUESTS[api_key]:
             first, last = message_class.valid_versions
             assert first <= oldest <= newest <= last
 
 
 def test_an_api_without_messages_is_not_supported() -> None:
-    assert not is_supported(999, 0)
+    assert 999 not in INTER_BROKER_APIS
