@@ -10,12 +10,13 @@ from typing import Any
 
 from diskless_core.clock import Clock
 from diskless_core.diskless.attempts import Attempts
-from diskless_core.diskless.commands import FoundRuns, ListedOffset, PartitionKey, Run
+from diskless_core.diskless.commands import FoundRuns, ListedOffset, PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.fetch.offsets import SpecialTimestamp
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessFindBatchesResponse, DisklessListOffsetsResponse
 from diskless_core.protocol.record_batch import MAGIC
+from diskless_core.wal.runs import Run
 
 _ZERO_ID = bytes(16)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
-from diskless_core.diskless.commands import ListedOffset, PartitionKey, Run
+from diskless_core.diskless.commands import ListedOffset, PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
@@ -20,6 +20,7 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
 from diskless_core.tiering.remote_reads import ReaderBusyError
 from diskless_core.tiering.time_lookup import SegmentTimes
+from diskless_core.wal.runs import Run
 
 
 class SpecialTimestamp(IntEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from diskless_core.diskless.commands import Run
+from diskless_core.wal.runs import Run
 
 MAX_GAP_BYTES = 64 << 10
 """Up to this much unwanted data is read rather than to ask twice: a request costs more than that."""

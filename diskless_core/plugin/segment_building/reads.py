@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStore
+from diskless_core.wal.runs import Run
 
 GAP_BYTES = 64 * 1024
 """So many bytes that nobody wants are read rather than asking once more."""
@@ -30,7 +30,7 @@ class Piece:
     object_key: str
     start: int
     end: int
-    ranges: list[BatchRange] = field(default_factory=list)
+    ranges: list[Run] = field(default_factory=list)
     data: bytearray | None = None
     coming: asyncio.Future[None] | None = None
 
@@ -39,7 +39,7 @@ class Piece:
         return self.end - self.start
 
 
-def pieces(ranges: Sequence[BatchRange], max_bytes: int) -> Iterator[Piece]:
+def pieces(ranges: Sequence[Run], max_bytes: int) -> Iterator[Piece]:
     """The ranges in their order, put together where they lie side by side, `max_bytes` at most unless one is larger."""
     piece: Piece | None = None
     for one in ranges:
@@ -55,7 +55,7 @@ def pieces(ranges: Sequence[BatchRange], max_bytes: int) -> Iterator[Piece]:
         yield piece
 
 
-def _follows(piece: Piece, one: BatchRange) -> bool:
+def _follows(piece: Piece, one: Run) -> bool:
     return piece.object_key == one.object_key and piece.end == one.byte_offset
 
 

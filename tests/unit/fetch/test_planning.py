@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.diskless.commands import Run
 from diskless_core.fetch import planner
 from diskless_core.fetch.batch_slicing import cut
 from diskless_core.protocol import record_batch
+from diskless_core.wal.runs import Run
 from tests.support.produce_path import batch_of
 
 
