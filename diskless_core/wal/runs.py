@@ -1,6 +1,6 @@
-"""The run: adjacent batches of one partition in one WAL object, as everybody speaks of them once they are committed.
+"""The run: the one shape of committed batches, from the coordinator's row to readers and compaction engines.
 
-A coordinator keeps a row for each run, readers find runs, and engines are given them. Pure.
+Only this module knows the order of its fields, and how JSON has it. Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _LOG_APPEND_TIME = 1
 class Run(NamedTuple):
     """Adjacent batches of one partition in one object, with adjacent offsets: where they are, and what was committed.
 
-    The object has them as their producers sent them; `wal.batches.prepare` makes of them what consumers get. Whoever
-    wants one batch walks the headers.
+    The object has them as their producers sent them; `wal.batches.prepare` makes of them what consumers get. A reader
+    that wants one batch walks the headers.
 
     Attributes:
         base_offset: of the first record.
