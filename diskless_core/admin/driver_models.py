@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diskless_core.admin.models import Base64Text, ErrorAnswer, KafkaUuid
 from diskless_core.log import producer_snapshot
-from diskless_core.plugin.segment_compaction import CompactionJob, SegmentPlan, range_rows, ranges_of
+from diskless_core.plugin.segment_compaction import CompactionJob, SegmentPlan
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.external_job import Portion
+from diskless_core.wal.runs import run_rows, runs_of
 
 STEPS_IN_REQUEST = 256
 """Steps that a driver may ask for at once."""
@@ -69,7 +70,7 @@ class PlannedAnswer(BaseModel):
 
     Attributes:
         object_keys: the keys of the objects that have its batches.
-        ranges: the columns of its ranges' rows, see `RangeRow`; no columns where there are no ranges.
+        ranges: the columns of its runs' rows, see `run_rows`; no columns where there are no runs.
     """
 
     start_offset: int
@@ -83,7 +84,7 @@ class PlannedAnswer(BaseModel):
     @classmethod
     def of(cls, plan: SegmentPlan) -> Self:
         """What a driver is told of a plan: all but the partition, which it has asked for."""
-        object_keys, rows = range_rows(plan.ranges)
+        object_keys, rows = run_rows(plan.ranges)
         return cls(
             start_offset=plan.start_offset,
             end_offset=plan.end_offset,
@@ -107,7 +108,7 @@ class PlannedAnswer(BaseModel):
             size_bytes=self.size_bytes,
             max_timestamp_ms=self.max_timestamp_ms,
             index_interval_bytes=self.index_interval_bytes,
-            ranges=list(ranges_of(self.object_keys, zip(*self.ranges, strict=True))),
+            ranges=list(runs_of(self.object_keys, zip(*self.ranges, strict=True))),
         )
 
 

@@ -14,7 +14,7 @@ from diskless_core.coordinator.errors import (
 )
 from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerRequest, PeerTransport
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
-from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.framing import FrameError, check_structure
 from diskless_core.protocol.messages import response_class
 
@@ -40,14 +40,6 @@ def error_of(code: int, message: str | None = None) -> CoordinatorError | None:
     known = code_of(code)
     kind = _NO_ANSWER.get(known)
     return kind(message or known.name) if kind is not None else None
-
-
-def code_of(code: int) -> ErrorCode:
-    """The code by its number; one that a newer node has made up is UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def require_answer(code: int, message: str | None = None) -> ErrorCode:

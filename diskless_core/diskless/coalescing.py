@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diskless_core.diskless.commands import Run
 from diskless_core.protocol.file_committed import CommittedBatch
+from diskless_core.wal.runs import Run, make_run
 
 MAX_RUN_BYTES = 1 << 20
 """Adjacent batches become one row up to this size; a reader of a run walks at most this much."""
-
-_NO_RUN = -1
-
-_run = tuple.__new__
-"""Makes named tuples without the call of a Python function that their constructor is."""
 
 
 def coalesce(object_key: str, batches: Sequence[CommittedBatch], bytes_before: int = 0) -> list[Run]:
@@ -26,29 +21,42 @@ def coalesce(object_key: str, batches: Sequence[CommittedBatch], bytes_before: i
         bytes_before: what was appended to the partition before them.
     """
     runs: list[Run] = []
-    next_byte = next_offset = kind = _NO_RUN
-    first_byte = first_offset = size = time = latest = 0
-    for _, byte_offset, byte_size, base_offset, last_offset, append_time, max_timestamp, timestamp_type, *_ in batches:
+    first: CommittedBatch | None = None
+    next_byte = next_offset = size = latest = 0
+    for batch in batches:
+        byte_offset, byte_size, max_timestamp = batch.byte_offset, batch.byte_size, batch.batch_max_timestamp
         if (
-            byte_offset == next_byte
-            and base_offset == next_offset
-            and timestamp_type == kind
+            first is not None
+            and byte_offset == next_byte
+            and batch.base_offset == next_offset
+            and batch.timestamp_type == first.timestamp_type
             and size + byte_size <= MAX_RUN_BYTES
         ):
             size += byte_size
             if max_timestamp > latest:
                 latest = max_timestamp
         else:
-            if kind != _NO_RUN:
-                last = next_offset - 1
-                runs.append(
-                    _run(Run, (first_offset, last, object_key, first_byte, size, time, latest, kind, bytes_before))
-                )
+            if first is not None:
+                runs.append(_run(first, next_offset - 1, object_key, size, latest, bytes_before))
                 bytes_before += size
-            first_byte, first_offset, size, kind = byte_offset, base_offset, byte_size, timestamp_type
-            time, latest = append_time, max_timestamp
-        next_byte, next_offset = byte_offset + byte_size, last_offset + 1
-    if kind != _NO_RUN:
-        place = (first_offset, next_offset - 1, object_key, first_byte, size)
-        runs.append(_run(Run, (*place, time, latest, kind, bytes_before)))
+            first, size, latest = batch, byte_size, max_timestamp
+        next_byte, next_offset = byte_offset + byte_size, batch.last_offset + 1
+    if first is not None:
+        runs.append(_run(first, next_offset - 1, object_key, size, latest, bytes_before))
     return runs
+
+
+def _run(
+    first: CommittedBatch, last_offset: int, object_key: str, byte_size: int, max_timestamp: int, bytes_before: int
+) -> Run:
+    return make_run(
+        base_offset=first.base_offset,
+        last_offset=last_offset,
+        object_key=object_key,
+        byte_offset=first.byte_offset,
+        byte_size=byte_size,
+        append_time=first.log_append_timestamp,
+        max_timestamp=max_timestamp,
+        timestamp_type=first.timestamp_type,
+        bytes_before=bytes_before,
+    )

@@ -10,21 +10,19 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import starmap
 from typing import NamedTuple
 
+from diskless_core.protocol.commit_file import BatchResult as BatchResult
 from diskless_core.protocol.commit_file import CommitBatch as CommitBatch
+from diskless_core.protocol.commit_file import packed_fields
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.wal.runs import Run
 
 OBJECT_FORMAT_WAL = 1
 """KIP-1164's WRITE_AHEAD_MULTI_SEGMENT."""
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
-
-_DIGESTED = struct.Struct(">16siiiiqbqhii")
-_RESULT = struct.Struct(">hqq?")
-_ERROR_CODES = {int(code): code for code in ErrorCode}
 
 
 class TimestampType(IntEnum):
@@ -70,52 +68,8 @@ class CommitFile:
     def digest(self) -> bytes:
         """What tells this commit from another one of the same object key."""
         content = hashlib.blake2b(struct.pack(">bq", self.object_format, self.file_size), digest_size=16)
-        content.update(b"".join(starmap(_DIGESTED.pack, self.batches)))
+        content.update(packed_fields(self.batches))
         return content.digest()
-
-
-class BatchResult(NamedTuple):
-    """What became of one batch. `append_time` is the commit clock, whatever the topic's timestamp type.
-
-    Of an object that was refused because it was created too long ago, with KAFKA_STORAGE_ERROR, `append_time` is a time
-    that is late enough for another object.
-    """
-
-    error: ErrorCode = ErrorCode.NONE
-    base_offset: int = NO_OFFSET
-    append_time: int = NO_TIMESTAMP
-    is_duplicate: bool = False
-
-
-pack_result = _RESULT.pack
-"""A `BatchResult`'s fields in their order. Results are packed one behind the other."""
-
-
-def count_results(data: bytes) -> int:
-    """How many results were packed."""
-    return len(data) // _RESULT.size
-
-
-def unpack_results(data: bytes) -> list[BatchResult]:
-    make, codes = tuple.__new__, _ERROR_CODES
-    return [make(BatchResult, (codes[row[0]], *row[1:])) for row in _RESULT.iter_unpack(data)]
-
-
-class Run(NamedTuple):
-    """Adjacent batches of one partition in one object, with adjacent offsets; readers walk the batch headers.
-
-    `bytes_before` is the size of everything that was appended to the partition before it, deleted or not.
-    """
-
-    base_offset: int
-    last_offset: int
-    object_key: str
-    byte_offset: int
-    byte_size: int
-    append_time: int
-    max_timestamp: int
-    timestamp_type: int
-    bytes_before: int = 0
 
 
 class DeletedRecords(NamedTuple):

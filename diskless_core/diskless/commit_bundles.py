@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from diskless_core.coordinator.calls import PeerCalls, code_of, error_of
+from diskless_core.coordinator.calls import PeerCalls, error_of
 from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
 from diskless_core.coordinator.peers import PeerRequest
 from diskless_core.diskless.commands import BatchResult, CommitFile
 from diskless_core.protocol.commit_file import (
     CommitFileRequest,
-    CommittedResult,
     ShardPart,
     pack_request,
     unpack_response,
@@ -109,7 +108,7 @@ class CommitBundles:
             _settle(part, results[first:after])
             first = after
 
-    async def _exchange(self, bundle: _Bundle) -> Sequence[CommittedResult]:
+    async def _exchange(self, bundle: _Bundle) -> Sequence[BatchResult]:
         key = bundle.key
         batches = [batch for part in bundle.parts.values() for batch in part.request.batches]
         body = pack_request(
@@ -134,22 +133,21 @@ class CommitBundles:
         return results
 
 
-def _settle(part: _Part, results: Sequence[CommittedResult]) -> None:
+def _settle(part: _Part, results: Sequence[BatchResult]) -> None:
     if part.answer.done():
         return
     error = _no_answer(results)
     if error is not None:
         part.answer.set_exception(error)
     else:
-        part.answer.set_result([_batch_result(result) for result in results])
+        part.answer.set_result([_as_of_a_shard(result) for result in results])
 
 
-def _no_answer(results: Sequence[CommittedResult]) -> CoordinatorError | None:
+def _no_answer(results: Sequence[BatchResult]) -> CoordinatorError | None:
     """A coordinator that does not answer says so of each of its batches."""
-    return error_of(results[0].error_code, results[0].error_message) if results else None
+    return error_of(results[0].error, results[0].message) if results else None
 
 
-def _batch_result(result: CommittedResult) -> BatchResult:
-    return BatchResult(
-        code_of(result.error_code), result.assigned_base_offset, result.log_append_time, result.is_duplicate
-    )
+def _as_of_a_shard(result: BatchResult) -> BatchResult:
+    """The answer that a shard of this node gives: the log start is left to the caller's own replica."""
+    return BatchResult.of(result.error, result.base_offset, result.append_time, result.is_duplicate)

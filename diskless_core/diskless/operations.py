@@ -20,8 +20,8 @@ from diskless_core.diskless.commands import (
     DeletedRecords,
     PartitionKey,
     TimestampType,
-    unpack_results,
 )
+from diskless_core.diskless.commit_results import unpack_results
 from diskless_core.diskless.producer_state import NO_PRODUCER, ProducerWindow, WindowBatch
 from diskless_core.diskless.records import (
     DisklessRecord,
@@ -43,7 +43,6 @@ from diskless_core.diskless.tables import (
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.file_committed import CommittedBatch, DuplicateBatch, FileCommitted, RefusedBatch
-from diskless_core.protocol.record_batch import MAGIC
 from diskless_core.wal.format import is_older
 
 DisklessCommand = Command[DisklessRecord]
@@ -171,7 +170,7 @@ def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRule
 def _judge(command: DisklessCommand, request: CommitFile, rules: CommitRules, digest: bytes) -> FileCommitted:
     by_partition: dict[Key, list[int]] = {}
     for index, batch in enumerate(request.batches):
-        by_partition.setdefault(batch[:2], []).append(index)
+        by_partition.setdefault((batch.topic_id, batch.partition), []).append(index)
     verdicts = _Verdicts()
     for key, indexes in by_partition.items():
         head = command.get(PARTITIONS, key)
@@ -287,11 +286,5 @@ def _assign(assignment: OffsetAssignment, next_offset: int, counts: Sequence[int
 
 
 def _committed(batch: CommitBatch, base_offset: int, now_ms: int) -> CommittedBatch:
-    _, _, byte_offset, size, record_count, max_timestamp, timestamp_type, *producer = batch
-    if timestamp_type == _LOG_APPEND_TIME:
-        max_timestamp = now_ms
-    last_offset = base_offset + record_count - 1
-    return tuple.__new__(
-        CommittedBatch,
-        (MAGIC, byte_offset, size, base_offset, last_offset, now_ms, max_timestamp, timestamp_type, *producer),
-    )
+    max_timestamp = now_ms if batch.timestamp_type == _LOG_APPEND_TIME else batch.max_timestamp
+    return CommittedBatch.of(batch, base_offset, now_ms, max_timestamp)

@@ -16,7 +16,6 @@ from diskless_core.diskless.commands import (
     HandOver,
     ListedOffset,
     PartitionKey,
-    Run,
 )
 from diskless_core.diskless.commit_bundles import CommitBundles
 from diskless_core.diskless.runs import PAGE_RUNS
@@ -34,6 +33,7 @@ from diskless_core.protocol.messages import (
     DisklessListOffsetsRequest,
     DisklessRaiseHorizonRequest,
 )
+from diskless_core.wal.runs import Run
 
 _MAX_BYTES = 2**31 - 1
 

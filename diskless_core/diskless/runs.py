@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from diskless_core.coordinator.tables import Key, State, Writes
-from diskless_core.diskless.commands import PartitionKey, Run
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import BATCHES
 from diskless_core.plugin.coordinator_store import ShardStore
+from diskless_core.wal.runs import Run
 
 RECENT_RUNS = 20_000
 """Runs that memory keeps although the store has them. A memory bound, about 10 MB; what is not flushed yet stays."""

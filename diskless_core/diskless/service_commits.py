@@ -6,16 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from diskless_core.diskless.attempts import ONLY_SHARD, Attempts
-from diskless_core.diskless.commands import (
-    NO_OFFSET,
-    NO_TIMESTAMP,
-    BatchResult,
-    CommitBatch,
-    CommitFile,
-    PartitionKey,
-)
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse, CommittedResult, ShardPart
+from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse, ShardPart
 from diskless_core.protocol.errors import ErrorCode
 
 
@@ -42,7 +35,7 @@ def _fit(parts: Sequence[ShardPart], batch_count: int) -> bool:
 
 async def _commit_part(
     attempts: Attempts, index: int, request: CommitFileRequest, batches: Sequence[CommitBatch]
-) -> Sequence[CommittedResult]:
+) -> Sequence[BatchResult]:
     part = CommitFile(
         object_key=request.object_key,
         object_format=request.object_format,
@@ -52,21 +45,22 @@ async def _commit_part(
         batches=batches,
     )
 
-    async def commit(shard: DisklessShard) -> list[CommittedResult]:
+    async def commit(shard: DisklessShard) -> list[BatchResult]:
         results = await shard.commit_file(part)
-        return [_result(shard, batch, result) for batch, result in zip(batches, results, strict=True)]
+        return [_with_log_start(shard, batch, result) for batch, result in zip(batches, results, strict=True)]
 
     done = await attempts.ask(index, commit, request.timeout_ms)
     return done.answer or [_refused(done.error, done.message)] * len(batches)
 
 
-def _refused(error: ErrorCode, message: str | None) -> CommittedResult:
-    return CommittedResult(int(error), message, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET, False)
+def _refused(error: ErrorCode, message: str | None) -> BatchResult:
+    return BatchResult(error, message=message)
 
 
-def _result(shard: DisklessShard, batch: CommitBatch, result: BatchResult) -> CommittedResult:
+def _with_log_start(shard: DisklessShard, batch: CommitBatch, result: BatchResult) -> BatchResult:
     head = shard.head(PartitionKey(batch.topic_id, batch.partition)) if result.error is ErrorCode.NONE else None
-    log_start_offset = head.log_start_offset if head is not None else NO_OFFSET
-    return CommittedResult(
-        int(result.error), None, result.base_offset, result.append_time, log_start_offset, result.is_duplicate
+    if head is None:
+        return result
+    return BatchResult.of(
+        result.error, result.base_offset, result.append_time, result.is_duplicate, head.log_start_offset
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from diskless_core.clock import Clock
 from diskless_core.diskless.attempts import Attempts
-from diskless_core.diskless.commands import FoundRuns, ListedOffset, PartitionKey, Run, SpecialTimestamp
+from diskless_core.diskless.commands import FoundRuns, ListedOffset, PartitionKey, SpecialTimestamp
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
@@ -22,6 +22,7 @@ from diskless_core.protocol.messages import (
     DisklessListOffsetsResponse,
 )
 from diskless_core.protocol.record_batch import MAGIC
+from diskless_core.wal.runs import Run
 
 _ZERO_ID = bytes(16)
 

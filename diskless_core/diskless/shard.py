@@ -21,9 +21,8 @@ from diskless_core.diskless.commands import (
     HandOver,
     ListedOffset,
     PartitionKey,
-    Run,
-    count_results,
 )
+from diskless_core.diskless.commit_results import count_results
 from diskless_core.diskless.file_stages import Stage, count_ending
 from diskless_core.diskless.oldest_file import oldest_live_ms
 from diskless_core.diskless.operations import CommitRules
@@ -44,6 +43,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log import tiered
 from diskless_core.remote_log.tiered import TieredLog, TieredSegment
+from diskless_core.wal.runs import Run
 
 T = TypeVar("T")
 

@@ -12,12 +12,8 @@ from typing import Any
 from diskless_core.coordinator.tables import Key, Table, Transaction
 from diskless_core.diskless import producer_state, records, remote_segments, time_index
 from diskless_core.diskless.coalescing import coalesce
-from diskless_core.diskless.commands import (
-    NO_OFFSET,
-    NO_TIMESTAMP,
-    PartitionKey,
-    pack_result,
-)
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.commit_results import packed_results
 from diskless_core.diskless.producer_state import NO_PRODUCER, WindowBatch
 from diskless_core.diskless.records import (
     DisklessRecord,
@@ -58,7 +54,6 @@ from diskless_core.diskless.tables import (
     ReceivedFile,
     Topic,
 )
-from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.file_committed import CommittedBatch, FileCommitted
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log import tiered
@@ -261,18 +256,5 @@ def _file_state(record: FileCommitted) -> FileState:
         owner_ids=tuple(record.owner_ids),
         committed_at=record.committed_at,
         digest=record.content_digest,
-        results=_packed_results(record),
+        results=packed_results(record),
     )
-
-
-def _packed_results(record: FileCommitted) -> bytes:
-    """The answer to the CommitFile that wrote this record, in the order of its batches."""
-    results = [b""] * (len(record.batch_order) + len(record.refused) + len(record.duplicates))
-    accepted = [batch for _, partitions in record.topics for _, batches in partitions for batch in batches]
-    for index, batch in zip(record.batch_order, accepted, strict=True):
-        results[index] = pack_result(ErrorCode.NONE, batch.base_offset, batch.log_append_timestamp, False)
-    for index, error_code in record.refused:
-        results[index] = pack_result(error_code, NO_OFFSET, NO_TIMESTAMP, False)
-    for index, base_offset, log_append_time in record.duplicates:
-        results[index] = pack_result(ErrorCode.NONE, base_offset, log_append_time, True)
-    return b"".join(results)

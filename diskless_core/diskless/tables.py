@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from diskless_core.coordinator.tables import Table
 from diskless_core.diskless import producer_state, time_index
-from diskless_core.diskless.commands import NO_TIMESTAMP, Run
+from diskless_core.diskless.commands import NO_TIMESTAMP
 from diskless_core.diskless.producer_state import ProducerWindow
 from diskless_core.diskless.time_index import Block, RunCount
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.remote_log import tiered
 from diskless_core.remote_log.tiered import TieredLog
+from diskless_core.wal.runs import Run
 
 
 class Topic(NamedTuple):
@@ -149,16 +150,16 @@ BATCHES: Table[Run] = Table(
     spec=TableSpec(
         name="batches",
         key=(_TOPIC_ID, *_integers("partition", "base_offset")),
-        values=(
-            *_integers("last_offset"),
-            Column("object_key", ColumnType.TEXT),
-            *_integers("byte_offset", "byte_size", "append_time", "max_timestamp", "timestamp_type", "bytes_before"),
+        values=tuple(
+            Column(name, ColumnType.TEXT if name == "object_key" else ColumnType.INTEGER) for name in Run._fields[1:]
         ),
     ),
     encode=lambda run: run[1:],
     decode=lambda row: Run._make(row[2:]),
     resident=False,
 )
+"""The runs. A row is the partition and then a `Run`, field for field: its first field is the last one of the key."""
+
 BLOCKS: Table[Block] = Table(
     spec=TableSpec(
         name="blocks",

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from diskless_core.diskless.commands import NO_TIMESTAMP, Run
+from diskless_core.diskless.commands import NO_TIMESTAMP
+from diskless_core.wal.runs import Run
 
 FAN_OUT = 16
 """Runs or blocks in a block. A lookup reads up to so many rows of each level: small blocks mean little to read."""

@@ -11,10 +11,11 @@ from operator import attrgetter
 from typing import TypeVar
 
 from diskless_core.coordinator.tables import Key, Table
-from diskless_core.diskless.commands import PartitionKey, Run
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import BATCHES, BLOCKS
 from diskless_core.diskless.time_index import Block, first_at_or_after, greatest_timestamp
 from diskless_core.plugin.coordinator_store import StoreView
+from diskless_core.wal.runs import Run
 
 S = TypeVar("S", bound=Run | Block)
 

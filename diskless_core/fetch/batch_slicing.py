@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from diskless_core.diskless.commands import Run
 from diskless_core.fetch.object_reader import ReadError, ReadRun
 from diskless_core.protocol import record_batch
+from diskless_core.wal.runs import Run
 
 
 def cut(runs: Sequence[tuple[Run, memoryview]], offset: int, max_bytes: int, *, at_least_one: bool) -> list[memoryview]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diskless_core.diskless.commands import FoundRuns, Run
+from diskless_core.diskless.commands import FoundRuns
 from diskless_core.fetch.query import FetchQuery
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.wal.runs import Run
 
 
 class Choice(NamedTuple):

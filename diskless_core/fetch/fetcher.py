@@ -9,7 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.diskless.commands import FoundRuns, PartitionKey, Run
+from diskless_core.diskless.commands import FoundRuns, PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch import planner
@@ -25,6 +25,7 @@ from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
+from diskless_core.wal.runs import Run
 
 _log = structlog.get_logger(__name__)
 

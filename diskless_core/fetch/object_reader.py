@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from diskless_core.diskless.commands import Run, TimestampType
 from diskless_core.fetch import planner
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.fetch.planner import ObjectRange
@@ -19,7 +18,7 @@ from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.wal import batches
-from diskless_core.wal.batches import Committed
+from diskless_core.wal.runs import Run
 
 ReadError = WalObjectStoreError | CorruptBatchError
 
@@ -128,15 +127,10 @@ def _prepared(chunk: Chunk, run: Run) -> ReadRun:
     is_cold = not chunk.is_sound
     if run.byte_offset in chunk.prepared and len(view) == run.byte_size:
         return ReadRun(view, run.last_offset + 1, is_cold=is_cold)
-    prepared = batches.prepare(view, _committed(run), verify=is_cold)
+    prepared = batches.prepare(view, run, verify=is_cold)
     failure = None
     if prepared.problem is None:
         chunk.prepared.add(run.byte_offset)
     else:
         failure = CorruptBatchError(f"the batches at byte {run.byte_offset} of {run.object_key}: {prepared.problem}")
     return ReadRun(view[: prepared.size_bytes], prepared.next_offset, failure, is_cold)
-
-
-def _committed(run: Run) -> Committed:
-    is_log_append_time = run.timestamp_type == TimestampType.LOG_APPEND_TIME
-    return Committed(run.base_offset, run.last_offset, run.byte_size, run.append_time if is_log_append_time else None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from diskless_core.diskless.commands import ListedOffset, PartitionKey, Run, SpecialTimestamp
+from diskless_core.diskless.commands import ListedOffset, PartitionKey, SpecialTimestamp
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
@@ -19,6 +19,7 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
 from diskless_core.tiering.remote_reads import ReaderBusyError
 from diskless_core.tiering.segment_times import SegmentTimes
+from diskless_core.wal.runs import Run
 
 
 def _never(_: PartitionKey) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from diskless_core.diskless.commands import Run
 from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES
+from diskless_core.wal.runs import Run
 
 MAX_RANGE_BYTES = 8 << 20
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from diskless_core.diskless.commands import Run
 from diskless_core.remote_log.tiered import TieredSegment
+from diskless_core.wal.runs import Run
 
 OFF = -1
 _NEVER = 2**63

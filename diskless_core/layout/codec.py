@@ -2,7 +2,7 @@
 
     {"version": 1}
     {"partition": {"topic": …, "topic_id": …, "partition": …}}
-    {"object_keys": […], "ranges": [[a row of `segment_compaction.range_rows`], …]}
+    {"object_keys": […], "ranges": [[a row of `wal.runs.run_rows`], …]}
     {"segments": [base64 of `remote_log.records.encode`, …]}
     {"layout": {"start_offset": …, "end_offset": …, "local_start_offset": …}}
     {"partitions": how many of them there were}
@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from diskless_core.layout.partition import PartitionLayout
-from diskless_core.plugin.segment_compaction import BatchRange, range_rows, ranges_of
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.remote_log.records import CorruptRecordError
+from diskless_core.wal.runs import Run, run_rows, runs_of
 
 T = TypeVar("T")
 
@@ -56,9 +56,9 @@ class LayoutEncoder:
         topic_id, topic, index = partition
         return _line({"partition": {"topic": topic, "topic_id": str(topic_id), "partition": index}})
 
-    def ranges(self, ranges: Sequence[BatchRange]) -> bytes:
+    def ranges(self, ranges: Sequence[Run]) -> bytes:
         """Some ranges, at most `LINE_ITEMS`, that come behind those before."""
-        object_keys, rows = range_rows(ranges)
+        object_keys, rows = run_rows(ranges)
         return _line({"object_keys": object_keys, "ranges": rows})
 
     def layout(
@@ -116,7 +116,7 @@ class _Decoder:
         self._has_begun = False
         self._count = 0
         self._partition: TopicIdPartition | None = None
-        self._ranges: list[BatchRange] = []
+        self._ranges: list[Run] = []
         self._segments: list[RemoteLogSegmentMetadata] = []
         self._keys: dict[str, str] = {}
 
@@ -142,7 +142,7 @@ class _Decoder:
             case {"object_keys": [*keys], "ranges": [*rows]} if self._partition is not None:
                 # Partitions share objects: one string for each of them is enough.
                 shared = [self._keys.setdefault(str(key), str(key)) for key in keys]
-                self._ranges += ranges_of(shared, rows)
+                self._ranges += runs_of(shared, rows)
             case {"segments": [*encoded]} if self._partition is not None:
                 self._segments += map(_segment, encoded)
             case {"layout": None} if self._partition is not None:

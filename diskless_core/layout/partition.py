@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.wal.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,4 +25,4 @@ class PartitionLayout:
     start_offset: int
     end_offset: int
     segments: Sequence[RemoteLogSegmentMetadata]
-    ranges: Sequence[BatchRange]
+    ranges: Sequence[Run]

@@ -7,9 +7,8 @@ each copy, and lets the coordinator forget the batches that a finished one holds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.descriptor import Descriptor
@@ -18,60 +17,15 @@ from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.wal.runs import Run
 
 
 class SegmentCompactionError(Exception):
     """The job could not be finished. What it has finished stays, the rest is done by the next one."""
 
 
-class BatchRange(NamedTuple):
-    """Adjacent batches of one partition in one WAL object: bytes `byte_offset` to `byte_offset + byte_size` of it.
-
-    The object has them as their producers sent them; `wal.batches.prepare` makes of them what consumers get.
-    `append_time_ms` is that of their commit, `timestamp_type` Kafka's attribute bit.
-    """
-
-    base_offset: int
-    last_offset: int
-    object_key: str
-    byte_offset: int
-    byte_size: int
-    append_time_ms: int
-    max_timestamp_ms: int
-    timestamp_type: int
-
-
-RangeRow = tuple[int, int, int, int, int, int, int, int]
-"""A `BatchRange` as numbers alone: the index of the object's key in a table, then the other fields in their order."""
-
-
-def range_rows(ranges: Iterable[BatchRange]) -> tuple[list[str], list[RangeRow]]:
-    """The objects' keys, each once, and a row for each range: short, to be sent."""
-    indexes: dict[str, int] = {}
-    rows = [
-        (indexes.setdefault(key, len(indexes)), base, last, position, size, appended, latest, timestamp_type)
-        for base, last, key, position, size, appended, latest, timestamp_type in ranges
-    ]
-    return list(indexes), rows
-
-
-def ranges_of(object_keys: Sequence[str], rows: Iterable[RangeRow]) -> Iterator[BatchRange]:
-    """The ranges of `range_rows` back.
-
-    Raises:
-        ValueError: something is no such row.
-    """
-    make = BatchRange._make
-    for row in rows:
-        try:
-            index, base, last, position, size, appended, latest, timestamp_type = row
-            yield make((base, last, object_keys[index], position, size, appended, latest, timestamp_type))
-        except (TypeError, ValueError, IndexError) as error:
-            raise ValueError(f"a range is {row}") from error
-
-
 MAX_RANGES = 20_000
-"""Ranges of a segment at most: a memory bound, about 8 MB. Tiny runs, of a topic that gets little, reach it."""
+"""Runs of a segment at most: a memory bound, about 8 MB. Tiny runs, of a topic that gets little, reach it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +38,7 @@ class SegmentPlan:
         size_bytes: exact size that its `.log` will have.
         max_timestamp_ms: greatest timestamp of its records; where none has any, of their commits.
         index_interval_bytes: Kafka's `index.interval.bytes`.
-        ranges: all of its batches, in order.
+        ranges: all of its batches, in order, as runs: where they lie in WAL objects.
     """
 
     partition: TopicIdPartition
@@ -93,7 +47,7 @@ class SegmentPlan:
     size_bytes: int
     max_timestamp_ms: int
     index_interval_bytes: int
-    ranges: Sequence[BatchRange]
+    ranges: Sequence[Run]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

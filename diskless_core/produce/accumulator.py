@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from diskless_core.diskless.commands import BatchResult, CommitBatch, PartitionKey
@@ -80,9 +80,8 @@ class Accumulator:
         position = wal_format.HEADER_BYTES
         batches = []
         for key, batch, _ in entries:
-            size = len(batch.data)
-            batches.append(CommitBatch(*key, position, size, *batch[1:]))
-            position += size
+            batches.append(batch.at(key, position))
+            position += len(batch.data)
         footer = wal_format.encode_footer(_index(batches), position)
         data = _join([wal_format.HEADER, *(batch.data for _, batch, _ in entries), footer], allocate)
         for submission in self._submissions:
@@ -107,7 +106,7 @@ def _join(parts: Sequence[bytes | memoryview], allocate: Callable[[int], memoryv
 
 def _index(batches: Sequence[CommitBatch]) -> list[IndexEntry]:
     index = []
-    for (topic_id, partition), group in groupby(batches, key=itemgetter(0, 1)):
+    for (topic_id, partition), group in groupby(batches, key=attrgetter("topic_id", "partition")):
         members = list(group)
         index.append(
             IndexEntry(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from diskless_core.diskless import producer_state
-from diskless_core.diskless.commands import TimestampType
+from diskless_core.diskless.commands import CommitBatch, PartitionKey, TimestampType
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, TornBatchError
@@ -27,7 +27,10 @@ class TopicRules:
 
 
 class ValidBatch(NamedTuple):
-    """A batch that may be appended, as the sender's frame holds it, with what the coordinator wants to know of it."""
+    """A batch that may be appended, as the sender's frame holds it, with what the coordinator wants to know of it.
+
+    `validate` makes it of a request's records. It is gathered for an object, where `at` gives it its place.
+    """
 
     data: memoryview
     record_count: int
@@ -37,6 +40,22 @@ class ValidBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_sequence: int
+
+    def at(self, partition: PartitionKey, byte_offset: int) -> CommitBatch:
+        """What the broker asks to commit when the object has the batch from this byte on."""
+        return CommitBatch(
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            byte_offset=byte_offset,
+            size=len(self.data),
+            record_count=self.record_count,
+            max_timestamp=self.max_timestamp,
+            timestamp_type=self.timestamp_type,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            last_sequence=self.last_sequence,
+        )
 
 
 class InvalidBatchError(Exception):

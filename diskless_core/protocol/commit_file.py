@@ -9,8 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, NamedTuple
 
+from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.packed import (
     INT32,
     MALFORMED,
@@ -22,15 +24,17 @@ from diskless_core.protocol.packed import (
     pack_string,
     pack_tagged,
 )
-from diskless_core.protocol.record_batch import MAGIC
+from diskless_core.protocol.record_batch import MAGIC, NO_TIMESTAMP
 from diskless_core.protocol.structure import FrameError
 from diskless_core.protocol.varint import encode_uvarint
 
 DEFAULT_TIMEOUT_MS = 60_000
 NO_UPLOADER = -1
+_NO_OFFSET = -1
 
 _OBJECT = struct.Struct(">bq")
 _BATCH = struct.Struct(">bi16siiiqqqbqhiix")
+_FIELDS = struct.Struct(">16siiiiqbqhii")
 _SHARD = struct.Struct(">iix")
 _RESULT = struct.Struct(">hBqqq?x")
 _RESULT_OFFSETS = struct.Struct(">qqq?")
@@ -42,7 +46,10 @@ _MAX_RECORDS = 2**31 - 1
 
 
 class CommitBatch(NamedTuple):
-    """One batch of an uploaded object that wants offsets. `byte_offset` counts from the object's first byte."""
+    """One batch of an uploaded object that wants offsets: what a broker asks of the coordinator.
+
+    `byte_offset` counts from the object's first byte, `max_timestamp` is in milliseconds since the epoch.
+    """
 
     topic_id: bytes
     partition: int
@@ -55,6 +62,11 @@ class CommitBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_sequence: int
+
+
+def packed_fields(batches: Sequence[CommitBatch]) -> bytes:
+    """All that these batches say, to be told from others by. Logs keep digests of it: it has to stay as it is."""
+    return b"".join(starmap(_FIELDS.pack, batches))
 
 
 class ShardPart(NamedTuple):
@@ -78,22 +90,42 @@ class CommitFileRequest:
     uploader_id: int = NO_UPLOADER
 
 
-class CommittedResult(NamedTuple):
-    """The outcome of one batch as it stands in the response."""
+class BatchResult(NamedTuple):
+    """What became of one batch: the coordinator's answer to a broker. The last two fields exist only over the wire.
 
-    error_code: int
-    error_message: str | None
-    assigned_base_offset: int
-    log_append_time: int
-    log_start_offset: int
-    is_duplicate: bool
+    `append_time` is the commit clock, whatever the topic's timestamp type. Of an object that was refused because it was
+    created too long ago, with KAFKA_STORAGE_ERROR, it is a time that is late enough for another object.
+
+    Attributes:
+        error: one that a newer node has made up is UNKNOWN_SERVER_ERROR.
+        log_start_offset: where the partition begins; -1 where it is not known or not sent.
+        message: why a coordinator does not answer, which it says of each batch.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: int = _NO_OFFSET
+    append_time: int = NO_TIMESTAMP
+    is_duplicate: bool = False
+    log_start_offset: int = _NO_OFFSET
+    message: str | None = None
+
+    @staticmethod
+    def of(
+        error: ErrorCode,
+        base_offset: int,
+        append_time: int,
+        is_duplicate: bool,
+        log_start_offset: int = _NO_OFFSET,
+    ) -> BatchResult:
+        """A result without a message. There is one for each batch: the constructor takes longer."""
+        return tuple.__new__(BatchResult, (error, base_offset, append_time, is_duplicate, log_start_offset, None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFileResponse:
     """The response's content; results in the order of the request's batches."""
 
-    results: Sequence[CommittedResult]
+    results: Sequence[BatchResult]
     throttle_time_ms: int = 0
 
 
@@ -180,18 +212,18 @@ def pack_response(response: CommitFileResponse) -> bytes:
     Raises:
         struct.error: a number does not fit its field.
     """
-    pack = _RESULT.pack
     parts = [INT32.pack(response.throttle_time_ms), encode_uvarint(len(response.results) + 1)]
-    for result in response.results:
-        error_code, message, *rest = result
-        parts.append(pack(error_code, 0, *rest) if message is None else _with_message(result))
+    parts += map(_packed, response.results)
     parts.append(NO_TAGS)
     return b"".join(parts)
 
 
-def _with_message(result: CommittedResult) -> bytes:
-    error_code, message, *rest = result
-    return b"".join((_ERROR_CODE.pack(error_code), pack_string(message or ""), _RESULT_OFFSETS.pack(*rest), NO_TAGS))
+def _packed(result: BatchResult) -> bytes:
+    error, base_offset, append_time, is_duplicate, log_start_offset, message = result
+    if message is None:
+        return _RESULT.pack(error, 0, base_offset, append_time, log_start_offset, is_duplicate)
+    offsets = _RESULT_OFFSETS.pack(base_offset, append_time, log_start_offset, is_duplicate)
+    return b"".join((_ERROR_CODE.pack(error), pack_string(message), offsets, NO_TAGS))
 
 
 def unpack_response(body: bytes | memoryview) -> CommitFileResponse:
@@ -211,19 +243,23 @@ def unpack_response(body: bytes | memoryview) -> CommitFileResponse:
     return CommitFileResponse(results=results, throttle_time_ms=throttle_time_ms)
 
 
-def _results(reader: PackedReader) -> list[CommittedResult]:
+def _results(reader: PackedReader) -> list[BatchResult]:
     count, start = reader.count(_RESULT.size), reader.pos
     content = reader.take(count * _RESULT.size)
     # A result without a message takes just these bytes: where all markers say null, all of them stand at these places.
     if not any(content[_NULL_MESSAGE_AT :: _RESULT.size]) and not any(content[_RESULT.size - 1 :: _RESULT.size]):
-        return [CommittedResult(code, None, *rest) for code, _, *rest in _RESULT.iter_unpack(content)]
+        of = BatchResult.of
+        return [
+            of(code_of(code), base_offset, append_time, is_duplicate, log_start_offset)
+            for code, _, base_offset, append_time, log_start_offset, is_duplicate in _RESULT.iter_unpack(content)
+        ]
     reader.pos = start
     return [_result(reader) for _ in range(count)]
 
 
-def _result(reader: PackedReader) -> CommittedResult:
+def _result(reader: PackedReader) -> BatchResult:
     (error_code,) = reader.fixed(_ERROR_CODE)
     message = reader.nullable_string()
-    result = CommittedResult(error_code, message, *reader.fixed(_RESULT_OFFSETS))
+    base_offset, append_time, log_start_offset, is_duplicate = reader.fixed(_RESULT_OFFSETS)
     reader.end_of_struct()
-    return result
+    return BatchResult(code_of(error_code), base_offset, append_time, is_duplicate, log_start_offset, message)

@@ -186,3 +186,11 @@ _RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+ERROR_CODES = {int(code): code for code in ErrorCode}
+"""All codes by their numbers."""
+
+
+def code_of(number: int) -> ErrorCode:
+    """The code by its number; one that a newer node has made up is UNKNOWN_SERVER_ERROR."""
+    return ERROR_CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from diskless_core.protocol.commit_file import CommitBatch
 from diskless_core.protocol.messages import DisklessFileCommittedRecord
 from diskless_core.protocol.packed import (
     INT32,
@@ -24,6 +25,7 @@ from diskless_core.protocol.packed import (
     pack_string,
     pack_tagged,
 )
+from diskless_core.protocol.record_batch import MAGIC
 from diskless_core.protocol.record_frames import RecordFormatError, record_prefix
 from diskless_core.protocol.varint import encode_uvarint
 
@@ -37,7 +39,10 @@ _NOT_COMMITTED = -1
 
 
 class CommittedBatch(NamedTuple):
-    """One accepted batch. Offsets are inclusive, `byte_offset` counts from the object's start, times are in ms."""
+    """One accepted batch, as the coordinator's log records it. `of` makes it of what a broker asked to commit.
+
+    Offsets are inclusive, `byte_offset` counts from the object's start, times are in milliseconds since the epoch.
+    """
 
     magic: int
     byte_offset: int
@@ -51,6 +56,28 @@ class CommittedBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_sequence: int
+
+    @staticmethod
+    def of(batch: CommitBatch, base_offset: int, append_time: int, max_timestamp: int) -> CommittedBatch:
+        """A batch that gets these offsets and times."""
+        # For each batch of each commit: half of the time that the constructor takes with names.
+        return tuple.__new__(
+            CommittedBatch,
+            (
+                MAGIC,
+                batch.byte_offset,
+                batch.size,
+                base_offset,
+                base_offset + batch.record_count - 1,
+                append_time,
+                max_timestamp,
+                batch.timestamp_type,
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.last_sequence,
+            ),
+        )
 
 
 class RefusedBatch(NamedTuple):

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from diskless_core.layout.partition import PartitionLayout
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.protocol.names import partition_name
@@ -26,6 +25,7 @@ from diskless_core.shards import CLUSTER_SHARD, DISKLESS
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, Part, SnapshotError
+from diskless_core.wal.runs import Run
 
 CLOCK_SKEW_MS = 60_000
 """A snapshot counts as younger than another one, of another broker perhaps, when it is so much younger by its time."""
@@ -34,20 +34,11 @@ _Key = tuple[bytes, int]
 """A partition: the topic's id and the index."""
 
 _PARTITION = ("topic_id", "partition")
+_RUN_COLUMNS = tuple(name for name in Run._fields if name != "bytes_before")
 _CLUSTER_COLUMNS = {"topics": ("topic_id", "name"), "placements": (*_PARTITION, "shard")}
 _DISKLESS_COLUMNS = {
     "partitions": (*_PARTITION, "log_start_offset", "local_start_offset", "next_offset"),
-    "batches": (
-        *_PARTITION,
-        "base_offset",
-        "last_offset",
-        "object_key",
-        "byte_offset",
-        "byte_size",
-        "append_time",
-        "max_timestamp",
-        "timestamp_type",
-    ),
+    "batches": (*_PARTITION, *_RUN_COLUMNS),
     "tiered": (*_PARTITION, "segments"),
     "remote_segments": (*_PARTITION, "segment_id", "event"),
 }
@@ -156,7 +147,7 @@ class _DisklessReader(_Reader):
         super().__init__(manifest, _DISKLESS_COLUMNS)
         self.heads: dict[_Key, _Head] = {}
         self._keys = keys
-        self._ranges: dict[_Key, list[BatchRange]] = defaultdict(list)
+        self._ranges: dict[_Key, list[Run]] = defaultdict(list)
         self._tiered: dict[_Key, tiered.TieredLog] = {}
         self._metadata: dict[bytes, RemoteLogSegmentMetadata] = {}
         self._object_keys: dict[str, str] = {}
@@ -169,10 +160,10 @@ class _DisklessReader(_Reader):
             case "partitions":
                 self.heads[key] = _Head._make(rest)
             case "batches":
-                base_offset, last_offset, object_key, *others = rest
+                columns = dict(zip(_RUN_COLUMNS, rest, strict=True))
                 # Partitions share objects: one string for each of them is enough.
-                object_key = self._object_keys.setdefault(object_key, object_key)
-                self._ranges[key].append(BatchRange(base_offset, last_offset, object_key, *others))
+                columns["object_key"] = self._object_keys.setdefault(columns["object_key"], columns["object_key"])
+                self._ranges[key].append(Run(**columns))
             case "tiered":
                 self._tiered[key] = tiered.unpack(rest[0])
             case "remote_segments":

@@ -12,13 +12,7 @@ from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.retrying import Backoff
-from diskless_core.plugin.segment_compaction import (
-    BackendSources,
-    BatchRange,
-    CompactionJob,
-    SegmentCompactionError,
-    SegmentPlan,
-)
+from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
@@ -29,6 +23,7 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, Operation, StoredSegment, access_denied
+from diskless_core.wal.runs import Run
 
 TIME_MS = 1_700_000_000_000
 APPEND_TIME_MS = TIME_MS + 5_000
@@ -117,9 +112,7 @@ class FakeCompactionJob(CompactionJob):
 
     # --- making ----------------------------------------------------------------------------------------------------
 
-    def put(
-        self, key: str, batches: Mapping[int, Sequence[bytes]], *, timestamp_type: int = 0
-    ) -> dict[int, BatchRange]:
+    def put(self, key: str, batches: Mapping[int, Sequence[bytes]], *, timestamp_type: int = 0) -> dict[int, Run]:
         """Store an object with these batches by partition. Their ranges, one for each partition."""
         data, ranges = bytearray(b"a header"), {}
         for index, sent in sorted(batches.items()):
@@ -130,21 +123,21 @@ class FakeCompactionJob(CompactionJob):
                 header = record_batch.read_header(batch)
                 offset += header.last_offset_delta + 1
                 max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
-            ranges[index] = BatchRange(
+            ranges[index] = Run(
                 base_offset=base_offset,
                 last_offset=offset - 1,
                 object_key=key,
                 byte_offset=start,
                 byte_size=len(data) - start,
-                append_time_ms=APPEND_TIME_MS,
-                max_timestamp_ms=APPEND_TIME_MS if timestamp_type else max_timestamp_ms,
+                append_time=APPEND_TIME_MS,
+                max_timestamp=APPEND_TIME_MS if timestamp_type else max_timestamp_ms,
                 timestamp_type=timestamp_type,
             )
             self._next_offsets[index] = offset
         self.stored_objects[key] = bytes(data + b"a footer")
         return ranges
 
-    def plan(self, index: int, *ranges: BatchRange, start_offset: int | None = None) -> SegmentPlan:
+    def plan(self, index: int, *ranges: Run, start_offset: int | None = None) -> SegmentPlan:
         """One more segment of a partition, of these ranges."""
         partition = partition_of(index)
         if partition not in self._plans:
@@ -156,7 +149,7 @@ class FakeCompactionJob(CompactionJob):
             start_offset=start,
             end_offset=ranges[-1].last_offset,
             size_bytes=sum(one.byte_size for one in ranges),
-            max_timestamp_ms=max(one.max_timestamp_ms for one in ranges),
+            max_timestamp_ms=max(one.max_timestamp for one in ranges),
             index_interval_bytes=INDEX_INTERVAL_BYTES,
             ranges=ranges,
         )
@@ -164,14 +157,14 @@ class FakeCompactionJob(CompactionJob):
         self.expected[index, start] = b"".join(map(self._prepared, ranges))
         return plan
 
-    def _prepared(self, one: BatchRange) -> bytes:
+    def _prepared(self, one: Run) -> bytes:
         """A range as consumers get it, made in the most simple way."""
         data = bytearray(self.stored_objects[one.object_key][one.byte_offset : one.byte_offset + one.byte_size])
         offset = one.base_offset
         for position, header in list(record_batch.walk(data)):
             record_batch.patch_base_offset(data, position, offset)
-            if one.timestamp_type:
-                record_batch.patch_log_append_time(data, position, one.append_time_ms)
+            if one.log_append_time is not None:
+                record_batch.patch_log_append_time(data, position, one.log_append_time)
             offset += header.last_offset_delta + 1
         return bytes(data)
 

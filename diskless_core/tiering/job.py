@@ -25,7 +25,7 @@ from diskless_core.plugin.segment_compaction import BackendSources, CompactionJo
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.copies import Copies
-from diskless_core.tiering.planning import NotDue, SegmentPlanner, SegmentRules, batch_range
+from diskless_core.tiering.planning import NotDue, SegmentPlanner, SegmentRules
 from diskless_core.tiering.report import JobReport
 from diskless_core.tiering.topics import key_of
 
@@ -85,7 +85,7 @@ async def planned(work: PartitionWork, now_ms: int) -> AsyncGenerator[SegmentPla
     while offset < head.next_offset:
         runs = await work.shard.runs_from(key, offset)
         for run in runs:
-            if run.base_offset < head.next_offset and (full := planner.add(batch_range(run))) is not None:
+            if run.base_offset < head.next_offset and (full := planner.add(run)) is not None:
                 found = True
                 yield full
         offset = runs[-1].last_offset + 1 if runs else head.next_offset

@@ -26,7 +26,6 @@ from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log import tiered
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from diskless_core.tiering.planning import batch_range
 from diskless_core.tiering.topics import TopicNames, UnknownTopicError, key_of
 
 BLOCK_BYTES = 1 << 16
@@ -137,7 +136,7 @@ class Layouts:
         head = shard.head(key)
         offset = max(head.local_start_offset, pinned.from_offset) if head is not None else pinned.end_offset
         while offset < pinned.end_offset and (runs := await shard.runs_from(key, offset)):
-            yield encoder.ranges([batch_range(run) for run in runs if run.base_offset < pinned.end_offset])
+            yield encoder.ranges([run for run in runs if run.base_offset < pinned.end_offset])
             offset = runs[-1].last_offset + 1
         found = await self._segments(pinned)
         if found is None:

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from diskless_core.diskless.commands import NO_TIMESTAMP, Run
+from diskless_core.diskless.commands import NO_TIMESTAMP
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.log.segment_indexer import MAX_OFFSETS
-from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange, SegmentPlan
+from diskless_core.plugin.segment_compaction import MAX_RANGES, SegmentPlan
 from diskless_core.remote_log.metadata import TopicIdPartition
+from diskless_core.wal.runs import Run
 
 FIRST_PAUSE_MS = 60_000
 MAX_PAUSE_MS = 3_600_000
@@ -104,45 +105,31 @@ class Pause(NamedTuple):
         return cls(now_ms, min(doubled_ms, MAX_PAUSE_MS))
 
 
-def batch_range(run: Run) -> BatchRange:
-    """A run as whoever reads it is told of it."""
-    return BatchRange(
-        base_offset=run.base_offset,
-        last_offset=run.last_offset,
-        object_key=run.object_key,
-        byte_offset=run.byte_offset,
-        byte_size=run.byte_size,
-        append_time_ms=run.append_time,
-        max_timestamp_ms=run.max_timestamp,
-        timestamp_type=run.timestamp_type,
-    )
-
-
 class SegmentPlanner:
-    """Give it a partition's runs as ranges, in order, from the one that contains `start_offset` or the next one on."""
+    """Give it a partition's runs, in order, from the one that contains `start_offset` or the next one on."""
 
     def __init__(self, partition: TopicIdPartition, start_offset: int, rules: SegmentRules) -> None:
         self._partition = partition
         self._rules = rules
         self._start_offset = start_offset
-        self._ranges: list[BatchRange] = []
+        self._ranges: list[Run] = []
         self._size_bytes = 0
         self._max_timestamp = NO_TIMESTAMP
         self._first_timestamp = 0
         self._first_append_ms = 0
         self._last_append_ms = 0
 
-    def add(self, found: BatchRange) -> SegmentPlan | None:
-        """Take the next range. The segment that is full with what came before, if it is."""
+    def add(self, found: Run) -> SegmentPlan | None:
+        """Take the next run. The segment that is full with what came before, if it is."""
         full = self._take() if self._ranges and not self._fits(found) else None
         if not self._ranges:
             self._start_offset = min(self._start_offset, found.base_offset)
             self._first_timestamp = _time_of(found)
-            self._first_append_ms, self._last_append_ms = found.append_time_ms, 0
+            self._first_append_ms, self._last_append_ms = found.append_time, 0
         self._ranges.append(found)
         self._size_bytes += found.byte_size
-        self._max_timestamp = max(self._max_timestamp, found.max_timestamp_ms)
-        self._last_append_ms = max(self._last_append_ms, found.append_time_ms)
+        self._max_timestamp = max(self._max_timestamp, found.max_timestamp)
+        self._last_append_ms = max(self._last_append_ms, found.append_time)
         return full
 
     def last(self, now_ms: int, *, everything: bool = False) -> SegmentPlan | None:
@@ -181,7 +168,7 @@ class SegmentPlanner:
             rules=rules,
         )
 
-    def _fits(self, found: BatchRange) -> bool:
+    def _fits(self, found: Run) -> bool:
         return (
             self._size_bytes + found.byte_size <= min(self._rules.segment_bytes, MAX_OFFSETS)
             and found.last_offset - self._start_offset <= MAX_OFFSETS
@@ -219,6 +206,6 @@ def plan_layout(
         yield last
 
 
-def _time_of(found: BatchRange) -> int:
+def _time_of(found: Run) -> int:
     """Without timestamps, the commit's time counts."""
-    return found.max_timestamp_ms if found.max_timestamp_ms >= 0 else found.append_time_ms
+    return found.max_timestamp if found.max_timestamp >= 0 else found.append_time

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 
-from diskless_core.diskless.commands import Run
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from diskless_core.wal.runs import Run
 
 GRACE_MS = 24 * 3600 * 1000
 """Age of an unfinished copy of another broker from which on it counts as given up."""

@@ -11,15 +11,7 @@ from typing import NamedTuple
 
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, WritableBuffer
-
-
-class Committed(NamedTuple):
-    """What was committed of adjacent batches of a partition; `log_append_time_ms` None leaves the producers' times."""
-
-    base_offset: int
-    last_offset: int
-    byte_size: int
-    log_append_time_ms: int | None = None
+from diskless_core.wal.runs import Run
 
 
 class Prepared(NamedTuple):
@@ -39,29 +31,29 @@ class Prepared(NamedTuple):
 _Placed = tuple[int, BatchHeader]
 
 
-def prepare(view: WritableBuffer, committed: Committed, *, verify: bool = True) -> Prepared:
-    """Make batches into what consumers get. Once prepared, they stay as they are when it is done again.
+def prepare(view: WritableBuffer, run: Run, *, verify: bool = True) -> Prepared:
+    """Make a run's batches into what consumers get. Once prepared, they stay as they are when it is done again.
 
     Args:
-        view: the bytes that there are of what was committed, changed in place.
+        view: the bytes that there are of the run, changed in place.
         verify: whether to look at the checksums.
     """
-    batches, problem = _sound_batches(view, committed, verify=verify)
-    offset, end = committed.base_offset, 0
+    batches, problem = _sound_batches(view, run, verify=verify)
+    offset, end, log_append_time = run.base_offset, 0, run.log_append_time
     for position, header in batches:
         record_batch.patch_base_offset(view, position, offset)
-        if committed.log_append_time_ms is not None:
-            record_batch.patch_log_append_time(view, position, committed.log_append_time_ms)
+        if log_append_time is not None:
+            record_batch.patch_log_append_time(view, position, log_append_time)
         offset += header.last_offset_delta + 1
         end = position + header.size
     return Prepared(end, offset, problem)
 
 
-def _sound_batches(view: WritableBuffer, committed: Committed, *, verify: bool) -> tuple[Sequence[_Placed], str | None]:
+def _sound_batches(view: WritableBuffer, run: Run, *, verify: bool) -> tuple[Sequence[_Placed], str | None]:
     """The batches before the first damaged one. All are looked at before one is changed: a second look is the same."""
     batches: list[_Placed] = []
     problem: str | None = None
-    next_offset = committed.base_offset
+    next_offset = run.base_offset
     try:
         for position, header in record_batch.walk(view):
             if verify and not record_batch.crc_is_valid(view, position, header):
@@ -71,9 +63,9 @@ def _sound_batches(view: WritableBuffer, committed: Committed, *, verify: bool) 
             batches.append((position, header))
     except CorruptBatchError as error:
         problem = str(error)
-    if problem is None and len(view) < committed.byte_size:
-        problem = f"only {len(view)} of {committed.byte_size} bytes are there"
-    expected = committed.last_offset + 1
+    if problem is None and len(view) < run.byte_size:
+        problem = f"only {len(view)} of {run.byte_size} bytes are there"
+    expected = run.last_offset + 1
     if next_offset > expected or (problem is None and next_offset < expected):
-        batches, problem = [], f"their offsets reach {next_offset - 1}, not {committed.last_offset} as committed"
+        batches, problem = [], f"their offsets reach {next_offset - 1}, not {run.last_offset} as committed"
     return batches, problem

@@ -16,7 +16,7 @@ from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.diskless import time_index
-from diskless_core.diskless.commands import CommitFile, PartitionKey, Run
+from diskless_core.diskless.commands import CommitFile, PartitionKey
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.producer_state import NO_PRODUCER
 from diskless_core.diskless.shard import DisklessShard
@@ -29,12 +29,12 @@ from diskless_core.protocol.commit_file import (
     CommitBatch,
     CommitFileRequest,
     CommitFileResponse,
-    CommittedResult,
     pack_request,
     pack_response,
     unpack_request,
 )
 from diskless_core.shards import DISKLESS
+from diskless_core.wal.runs import Run
 from diskless_local_log.config import LocalLogSettings
 from diskless_local_log.local_log import LocalCoordinatorLog
 from diskless_policies.config import SequentialSettings
@@ -160,11 +160,7 @@ async def serve(shard: DisklessShard, frame: bytes) -> bytes:
             batches=request.batches,
         )
     )
-    return pack_response(
-        CommitFileResponse(
-            results=[CommittedResult(error, None, base, time, -1, again) for error, base, time, again in results]
-        )
-    )
+    return pack_response(CommitFileResponse(results=results))
 
 
 async def in_flight(count: int, work: Sequence[Any], do: Callable[[Any], Any]) -> None:

@@ -13,12 +13,13 @@ from diskless_core.coordinator.tables import State
 from diskless_core.diskless import runs as runs_module
 from diskless_core.diskless import shard as client_module
 from diskless_core.diskless.coalescing import MAX_RUN_BYTES, coalesce
-from diskless_core.diskless.commands import CommitBatch, PartitionKey, Run
+from diskless_core.diskless.commands import CommitBatch, PartitionKey
 from diskless_core.diskless.runs import RecentRuns, within_budget
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import BATCHES
 from diskless_core.protocol.file_committed import CommittedBatch
 from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.wal.runs import Run
 from tests.support.commit_model import Appended, assert_runs_are
 from tests.support.shards import TOPIC, ShardNode, batch, commit_of
 from tests.support.virtual_time import VirtualClock, run

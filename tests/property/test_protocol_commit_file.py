@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from diskless_core.protocol import messages
 from diskless_core.protocol.commit_file import (
+    BatchResult,
     CommitBatch,
     CommitFileRequest,
     CommitFileResponse,
-    CommittedResult,
     ShardPart,
     pack_request,
     pack_response,
     unpack_request,
     unpack_response,
 )
+from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.record_batch import MAGIC
 from diskless_core.protocol.structure import FrameError, check_structure
 
@@ -42,7 +43,13 @@ requests = st.builds(
     uploader_id=int32,
 )
 results = st.builds(
-    CommittedResult, int16, st.none() | st.none() | st.text(max_size=200), int64, int64, int64, st.booleans()
+    BatchResult,
+    st.sampled_from(ErrorCode),
+    int64,
+    int64,
+    st.booleans(),
+    int64,
+    st.none() | st.none() | st.text(max_size=200),
 )
 responses = st.builds(CommitFileResponse, results=st.lists(results, max_size=5), throttle_time_ms=int32)
 
@@ -83,7 +90,17 @@ def generic_response(content: CommitFileResponse) -> Any:
     message = messages.DisklessCommitFileResponse
     return message(
         throttle_time_ms=content.throttle_time_ms,
-        batches=[message.DisklessCommitBatchResult(*result) for result in content.results],
+        batches=[
+            message.DisklessCommitBatchResult(
+                error_code=result.error,
+                error_message=result.message,
+                assigned_base_offset=result.base_offset,
+                log_append_time=result.append_time,
+                log_start_offset=result.log_start_offset,
+                is_duplicate=result.is_duplicate,
+            )
+            for result in content.results
+        ],
     )
 
 
@@ -122,7 +139,7 @@ def test_many_batches_are_counted_in_varints_of_several_bytes() -> None:
     request = CommitFileRequest(object_key="k", object_format=1, file_size=1, owner_ids=(), batches=[batch] * 20_000)
     assert unpack_request(encoded(generic_request(request))) == request
     assert pack_request(request) == encoded(generic_request(request))
-    result = CommittedResult(0, None, 5, 6, 0, False)
+    result = BatchResult(ErrorCode.NONE, 5, 6, False, 0)
     response = CommitFileResponse(results=[result] * 20_000)
     assert unpack_response(encoded(generic_response(response))) == response
     assert pack_response(response) == encoded(generic_response(response))
@@ -178,6 +195,8 @@ def test_a_damaged_response_is_refused_or_read_as_the_generic_codec_reads_it(
     message = messages.DisklessCommitFileResponse
     assert check_structure(message, 0, memoryview(spoiled), 0) == len(spoiled)
     read = message.decode(spoiled, version=0)
+    for one in read.batches:
+        one.error_code = code_of(one.error_code)
     assert read.to_dict() == message.decode(pack_response(unpacked), version=0).to_dict()
 
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskless_core.diskless.commands import Run
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.log.segment_indexer import MAX_OFFSETS
 from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from diskless_core.tiering.planning import OFF, SegmentPlanner, SegmentRules, batch_range, plan_layout
+from diskless_core.tiering.planning import OFF, SegmentPlanner, SegmentRules, plan_layout
+from diskless_core.wal.runs import Run
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
 NOW_MS = 10_000
@@ -55,7 +55,7 @@ def plan(
     runs: list[Run], start: int, rules: SegmentRules, *, now_ms: int = NOW_MS, everything: bool = False
 ) -> list[SegmentPlan]:
     planner = SegmentPlanner(PARTITION, start, rules)
-    full = [segment for segment in map(planner.add, map(batch_range, runs)) if segment is not None]
+    full = [segment for segment in map(planner.add, runs) if segment is not None]
     last = planner.last(now_ms, everything=everything)
     return full if last is None else [*full, last]
 
@@ -72,7 +72,7 @@ def test_plans_are_a_prefix_without_gaps_within_the_limits(
     start = max(0, runs[0].base_offset - early) if runs else 0
     segments = plan(runs, start, rules, everything=everything)
     ranges = [one for segment in segments for one in segment.ranges]
-    assert [tuple(one) for one in ranges] == [tuple(run[:8]) for run in runs[: len(ranges)]]
+    assert ranges == runs[: len(ranges)]
     if everything:
         assert len(ranges) == len(runs)
     behind = start
@@ -80,10 +80,8 @@ def test_plans_are_a_prefix_without_gaps_within_the_limits(
         assert segment.start_offset == behind
         assert segment.end_offset == segment.ranges[-1].last_offset
         assert segment.size_bytes == sum(one.byte_size for one in segment.ranges)
-        latest = max(one.max_timestamp_ms for one in segment.ranges)
-        assert segment.max_timestamp_ms == (
-            latest if latest >= 0 else max(one.append_time_ms for one in segment.ranges)
-        )
+        latest = max(one.max_timestamp for one in segment.ranges)
+        assert segment.max_timestamp_ms == (latest if latest >= 0 else max(one.append_time for one in segment.ranges))
         if len(segment.ranges) > 1:
             assert segment.size_bytes <= rules.segment_bytes
             assert segment.end_offset - segment.start_offset <= MAX_OFFSETS
@@ -147,7 +145,7 @@ def test_a_layout_is_planned_as_the_runs_that_it_lists(
         start_offset=start - tiered,
         end_offset=runs[-1].last_offset + 1 if runs else start,
         segments=[_segment(start - tiered, start - 1)] if tiered else [],
-        ranges=[batch_range(run) for run in runs],
+        ranges=runs,
     )
     planned = list(plan_layout(layout, rules, NOW_MS, everything=everything))
     assert planned == plan(runs, start, rules, everything=everything)

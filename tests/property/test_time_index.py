@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.diskless import time_index, trimming
-from diskless_core.diskless.commands import ListedOffset, Run, SpecialTimestamp, TimestampType
+from diskless_core.diskless.commands import ListedOffset, SpecialTimestamp, TimestampType
 from diskless_core.diskless.tables import BATCHES, BLOCKS
 from diskless_core.diskless.time_index import LEVELS, Block, RunCount, first_at_or_after, greatest_timestamp
 from diskless_core.diskless.trimming import trim_page
@@ -20,6 +20,7 @@ from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.plugin.coordinator_store import ShardStore
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.wal.runs import Run
 from tests.support.produce_path import RULES, ProducePath, key_of
 from tests.support.virtual_time import START_MS, run
 

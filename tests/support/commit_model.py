@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, DeletedRecords, PartitionKey, Run
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, DeletedRecords, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.tiered import TieredSegment
+from diskless_core.wal.runs import Run
 
 SEQUENCES = 2**31
 

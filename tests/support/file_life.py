@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.diskless.file_stages import Stage, ending_files, stage_of
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.diskless.runs import PAGE_RUNS
@@ -25,6 +25,7 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from diskless_core.wal.runs import Run
 from tests.support.hand_over_post import Letterbox, Post
 from tests.support.shards import TOPIC, ShardNode, commit_of
 from tests.support.virtual_time import VirtualClock

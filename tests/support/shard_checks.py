@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diskless_core.coordinator.entries import ACCEPTANCE
-from diskless_core.diskless.commands import FoundRuns, PartitionKey, Run
+from diskless_core.diskless.commands import FoundRuns, PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import (
     BATCHES,
@@ -21,6 +21,7 @@ from diskless_core.diskless.tables import (
     TRIMS,
 )
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.wal.runs import Run
 from tests.support.commit_model import CommitModel, PartitionModel, assert_reads_are, assert_runs_are
 from tests.support.shard_cluster import ReplicaNode
 

@@ -11,13 +11,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from diskless_core.diskless.commands import BatchResult, CommitFile, HandOver, PartitionKey, Run
+from diskless_core.diskless.commands import BatchResult, CommitFile, HandOver, PartitionKey
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import FILES, GONE_FILES
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.log import AppendFault
+from diskless_core.wal.runs import Run
 from tests.support.shard_checks import assert_found
 from tests.support.shard_cluster import Answered, ReplicaNode
 from tests.support.shard_machine import NODES, Doom, ShardMachine, dooms

@@ -12,7 +12,7 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.coordinator.tables import Key, Table, V
-from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey, Run
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.producer_state import NO_PRODUCER, last_sequence
 from diskless_core.diskless.shard import DisklessShard
@@ -22,6 +22,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
+from diskless_core.wal.runs import Run
 from tests.support.stores import Disk, FailingStore
 
 SHARD_ID = DISKLESS.shard(0)

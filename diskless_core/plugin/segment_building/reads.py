@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES, ObjectData, WalObjectStore
+from diskless_core.wal.runs import Run
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +27,7 @@ class Piece:
     object_key: str
     start: int
     end: int
-    ranges: list[BatchRange] = field(default_factory=list)
+    ranges: list[Run] = field(default_factory=list)
     data: bytearray | None = None
     coming: asyncio.Future[None] | None = None
 
@@ -36,7 +36,7 @@ class Piece:
         return self.end - self.start
 
 
-def pieces(ranges: Sequence[BatchRange], max_bytes: int) -> Iterator[Piece]:
+def pieces(ranges: Sequence[Run], max_bytes: int) -> Iterator[Piece]:
     """The ranges in their order, put together where they lie side by side, `max_bytes` at most unless one is larger."""
     piece: Piece | None = None
     for one in ranges:
@@ -52,7 +52,7 @@ def pieces(ranges: Sequence[BatchRange], max_bytes: int) -> Iterator[Piece]:
         yield piece
 
 
-def _follows(piece: Piece, one: BatchRange) -> bool:
+def _follows(piece: Piece, one: Run) -> bool:
     return piece.object_key == one.object_key and piece.end == one.byte_offset
 
 

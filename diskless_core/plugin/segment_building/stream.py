@@ -12,11 +12,11 @@ from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.log.segment_indexer import SegmentFullError, SegmentIndexer
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.plugin.segment_building.reads import Piece, SharedReads, pieces
-from diskless_core.plugin.segment_compaction import BatchRange, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.segment_compaction import SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
 from diskless_core.protocol import record_batch
 from diskless_core.wal import batches
-from diskless_core.wal.batches import Committed
+from diskless_core.wal.runs import Run
 
 SLICE_BYTES = 1 << 20
 """What the thread does in one go. The event loop gets its turn in between."""
@@ -25,7 +25,6 @@ ANNOUNCED = 64
 """Pieces that are announced ahead, so that neighbours can bring them along."""
 
 _LEADER_EPOCHS = {0: 0}
-_LOG_APPEND_TIME = 1
 
 
 class SegmentStream:
@@ -136,12 +135,11 @@ class SegmentStream:
                 await asyncio.wait([work])
                 raise
 
-    def _prepare_slice(self, piece: Piece, view: memoryview, ranges: Sequence[BatchRange]) -> None:
+    def _prepare_slice(self, piece: Piece, view: memoryview, ranges: Sequence[Run]) -> None:
         for one in ranges:
             at = one.byte_offset - piece.start
             part = view[at : at + one.byte_size]
-            time_ms = one.append_time_ms if one.timestamp_type == _LOG_APPEND_TIME else None
-            prepared = batches.prepare(part, Committed(one.base_offset, one.last_offset, one.byte_size, time_ms))
+            prepared = batches.prepare(part, one)
             if prepared.problem is not None:
                 raise SegmentCompactionError(
                     f"the batches at byte {one.byte_offset} of {one.object_key}: {prepared.problem}"
@@ -216,7 +214,7 @@ class _ReadAhead:
             self._held = None
 
 
-def _slices(ranges: Sequence[BatchRange]) -> Iterator[Sequence[BatchRange]]:
+def _slices(ranges: Sequence[Run]) -> Iterator[Sequence[Run]]:
     begin, size = 0, 0
     for index, one in enumerate(ranges):
         size += one.byte_size

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from diskless_core.layout.partition import PartitionLayout
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES
 from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
+from diskless_core.wal.runs import Run
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.offsets import Extent, Position, Span
 
@@ -29,7 +29,7 @@ class WalPiece(NamedTuple):
     place: Place
     start: int
     end: int
-    batches: BatchRange
+    batches: Run
     topic_id: UUID
 
     @property
@@ -95,9 +95,9 @@ def pieces(layout: PartitionLayout, span: Span, min_timestamp_ms: int | None = N
             yield WalPiece(place, start, end, batches, layout.partition.topic_id)
 
 
-def latest_ms(batches: BatchRange) -> int:
+def latest_ms(batches: Run) -> int:
     """The greatest timestamp that consumers see of a range."""
-    return batches.append_time_ms if batches.timestamp_type else batches.max_timestamp_ms
+    return batches.append_time if batches.timestamp_type else batches.max_timestamp
 
 
 def _is_before(greatest_ms: int, wanted_ms: int | None) -> bool:
@@ -167,7 +167,7 @@ def _in_time(found: Sequence[WalPiece]) -> Iterator[tuple[_Moment, WalPiece]]:
     moment, object_key = -1, ""
     for piece in found:
         batches = piece.batches
-        moment = max(moment if batches.object_key == object_key else moment + 1, batches.append_time_ms)
+        moment = max(moment if batches.object_key == object_key else moment + 1, batches.append_time)
         object_key = batches.object_key
         yield (moment, object_key, batches.byte_offset), piece
 
@@ -208,7 +208,7 @@ def gets(found: Sequence[WalPiece]) -> Iterator[WalGet]:
         yield _get(together)
 
 
-def _is_near(before: Sequence[WalPiece], batches: BatchRange) -> bool:
+def _is_near(before: Sequence[WalPiece], batches: Run) -> bool:
     last = before[-1].batches
     gap = batches.byte_offset - (last.byte_offset + last.byte_size)
     size = batches.byte_offset + batches.byte_size - before[0].batches.byte_offset

@@ -17,7 +17,6 @@ from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
 from diskless_core.wal import batches as wal_batches
-from diskless_core.wal.batches import Committed
 from diskless_spark.source import planning
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.layouts import Layouts, still_there
@@ -275,9 +274,7 @@ def _batches(get: _Get, data: memoryview) -> Iterator[ReadBatch]:
 
 def _of_object(piece: WalPiece, view: memoryview) -> Iterator[ReadBatch]:
     batches = piece.batches
-    append_time_ms = batches.append_time_ms if batches.timestamp_type else None
-    committed = Committed(batches.base_offset, batches.last_offset, batches.byte_size, append_time_ms)
-    prepared = wal_batches.prepare(view, committed)
+    prepared = wal_batches.prepare(view, batches)
     if prepared.problem is not None:
         raise CorruptBatchError(
             f"the batches at byte {batches.byte_offset} of {batches.object_key}: {prepared.problem}"

@@ -22,16 +22,17 @@ from diskless_core.admin.driver_models import (
     StepsBody,
 )
 from diskless_core.log.producer_snapshot import ProducerEntry
-from diskless_core.plugin.segment_compaction import BatchRange, SegmentPlan
+from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, TopicIdPartition
 from diskless_core.testing.remote_log_metadata_tools import segment
 from diskless_core.tiering.external_job import Portion
+from diskless_core.wal.runs import Run
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 3)
 LONG = st.integers(min_value=-1, max_value=2**63 - 1)
 KEYS = st.sampled_from(["wal/a", "wal/b", "wal/\N{SNOWMAN}"])
-RANGES = st.builds(BatchRange, LONG, LONG, KEYS, LONG, LONG, LONG, LONG, st.integers(0, 1))
+RANGES = st.builds(Run, LONG, LONG, KEYS, LONG, LONG, LONG, LONG, st.integers(0, 1), st.just(0))
 
 
 @settings(deadline=None)

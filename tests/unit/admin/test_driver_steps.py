@@ -19,13 +19,14 @@ from diskless_core.admin.driver_models import (
     StepsAnswer,
 )
 from diskless_core.admin.driver_steps import rendered, take
-from diskless_core.plugin.segment_compaction import BatchRange, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.segment_compaction import SegmentCompactionError, SegmentPlan
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.testing.remote_log_metadata_tools import segment
 from diskless_core.tiering.external_job import JobNotRunningError, Portion, UnknownStepError
+from diskless_core.wal.runs import Run
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 3)
-RANGE = BatchRange(0, 9, "wal/a", 0, 100, 1, 1, 0)
+RANGE = Run(0, 9, "wal/a", 0, 100, 1, 1, 0)
 ERRORS: list[tuple[Exception, int, str]] = [
     (UnknownStepError("what"), 404, "what"),
     (JobNotRunningError("ended"), 409, "ended"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.diskless.commands import Run, TimestampType
+from diskless_core.diskless.commands import TimestampType
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
@@ -15,6 +15,7 @@ from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import Operation
+from diskless_core.wal.runs import Run
 from tests.support.guarantees import guarantee
 from tests.support.produce_path import RULES, ProducePath, batch_of, key_of, records_of
 from tests.support.virtual_time import START_MS, run

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.diskless.commands import Run
 from diskless_core.fetch import planner
 from diskless_core.fetch.batch_slicing import cut
 from diskless_core.plugin.wal_object_store import MAX_GAP_BYTES
 from diskless_core.protocol import record_batch
+from diskless_core.wal.runs import Run
 from tests.support.produce_path import batch_of
 
 

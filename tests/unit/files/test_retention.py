@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskless_core.diskless.commands import Run
 from diskless_core.files.retention import OFF, Piece, RetentionRules, expired, piece_of_run, piece_of_segment
 from diskless_core.remote_log.tiered import TieredSegment
+from diskless_core.wal.runs import Run
 from tests.support.guarantees import guarantee
 
 NOW_MS = 1_000

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from diskless_core.diskless.commands import PartitionKey, Run
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.runs import PAGE_RUNS
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule, RetentionWorker
+from diskless_core.wal.runs import Run
 from tests.support.guarantees import guarantee
 from tests.support.produce_path import batch_of, key_of
 from tests.support.tiered_path import TieredPath

@@ -13,26 +13,27 @@ from hypothesis import strategies as st
 from diskless_core.layout import codec as layout_codec
 from diskless_core.layout.codec import LayoutEncoder, LayoutFormatError, decode_layouts
 from diskless_core.layout.partition import PartitionLayout
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from diskless_core.wal.runs import Run
 
 OFFSETS = st.integers(0, 2**63 - 1)
 PARTITIONS = st.builds(TopicIdPartition, st.uuids(), st.text("abc.-_", min_size=1), st.integers(0, 2**31 - 1))
 RANGES = st.builds(
-    BatchRange,
+    Run,
     base_offset=OFFSETS,
     last_offset=OFFSETS,
     object_key=st.sampled_from(["wal/a", "wal/b", "wal/ü"]),
     byte_offset=OFFSETS,
     byte_size=OFFSETS,
-    append_time_ms=OFFSETS,
-    max_timestamp_ms=st.integers(-1, 2**63 - 1),
+    append_time=OFFSETS,
+    max_timestamp=st.integers(-1, 2**63 - 1),
     timestamp_type=st.integers(0, 1),
+    bytes_before=st.just(0),
 )
 
 
@@ -76,7 +77,7 @@ SOME = PartitionLayout(
     start_offset=5,
     end_offset=30,
     segments=(),
-    ranges=(BatchRange(0, 9, "wal/a", 16, 100, 7, 8, 0), BatchRange(10, 29, "wal/a", 200, 300, 9, 9, 1)),
+    ranges=(Run(0, 9, "wal/a", 16, 100, 7, 8, 0), Run(10, 29, "wal/a", 200, 300, 9, 9, 1)),
 )
 
 

@@ -155,7 +155,7 @@ def test_segments_come_first_and_ranges_behind_them(part_bytes, monkeypatch):
         (run_there,) = await place.node(OTHER).shard.runs_from(PartitionKey(OTHER_TOPIC, 0), 39)
         last = other.ranges[-1]
         assert (last.base_offset, last.last_offset, last.byte_offset, last.byte_size) == (30, 39, 16, 100)
-        assert last.append_time_ms == run_there.append_time
+        assert last.append_time == run_there.append_time
         assert [layout.partition for layout in (await place.read("other")).layouts] == [OTHER]
         assert (await place.read("none")).layouts == []
 

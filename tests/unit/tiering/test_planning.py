@@ -8,21 +8,22 @@ from dataclasses import replace
 import pytest
 
 from diskless_core.diskless.tables import PartitionHead
-from diskless_core.plugin.segment_compaction import MAX_RANGES, BatchRange
+from diskless_core.plugin.segment_compaction import MAX_RANGES
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.tiering import planning
 from diskless_core.tiering.planning import Pause, SegmentPlanner, SegmentRules
+from diskless_core.wal.runs import Run
 
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)
 RULES = SegmentRules(segment_bytes=1000, segment_ms=100, index_interval_bytes=4096)
 HEAD = PartitionHead(local_start_offset=10, local_start_bytes=500, next_offset=12, appended_bytes=700, max_timestamp=50)
 
 
-def range_at(offset: int, *, time_ms: int = 50, size: int = 100) -> BatchRange:
-    return BatchRange(offset, offset, "o", 0, size, time_ms, time_ms, 0)
+def range_at(offset: int, *, time_ms: int = 50, size: int = 100) -> Run:
+    return Run(offset, offset, "o", 0, size, time_ms, time_ms, 0)
 
 
-def rest_of(*ranges: BatchRange, rules: SegmentRules = RULES) -> planning.NotDue:
+def rest_of(*ranges: Run, rules: SegmentRules = RULES) -> planning.NotDue:
     planner = SegmentPlanner(PARTITION, 10, rules)
     assert [planner.add(one) for one in ranges] == [None] * len(ranges)
     assert planner.last(51) is None
@@ -69,7 +70,7 @@ def test_tiny_runs_make_a_segment_before_the_plan_is_too_large(monkeypatch) -> N
 
 def test_a_start_within_a_run_takes_the_whole_run() -> None:
     planner = SegmentPlanner(PARTITION, 10, RULES)
-    planner.add(BatchRange(8, 12, "o", 0, 100, 0, 0, 0))
+    planner.add(Run(8, 12, "o", 0, 100, 0, 0, 0))
     segment = planner.last(0, everything=True)
     assert segment is not None
     assert (segment.start_offset, segment.end_offset) == (8, 12)
@@ -78,7 +79,7 @@ def test_a_start_within_a_run_takes_the_whole_run() -> None:
 def test_a_segment_without_timestamps_ages_from_its_latest_commit() -> None:
     planner = SegmentPlanner(PARTITION, 10, RULES)
     for offset, append_time in ((10, 40), (11, 60), (12, 50)):
-        planner.add(BatchRange(offset, offset, "o", 0, 100, append_time, -1, 0))
+        planner.add(Run(offset, offset, "o", 0, 100, append_time, -1, 0))
     made = planner.last(61, everything=True)
     assert made is not None
     assert made.max_timestamp_ms == 60
@@ -100,7 +101,7 @@ def test_a_pause_ends_when_its_time_is_over_or_the_clock_is_set_back(now_ms, has
 
 def test_records_with_old_timestamps_make_a_segment_when_there_are_enough_of_them() -> None:
     planner = SegmentPlanner(PARTITION, 10, RULES)
-    planner.add(BatchRange(10, 10, "o", 0, 100, append_time_ms=1_000_000, max_timestamp_ms=7, timestamp_type=0))
+    planner.add(Run(10, 10, "o", 0, 100, append_time=1_000_000, max_timestamp=7, timestamp_type=0))
     assert planner.last(1_000_100) is None
     made = planner.last(1_000_101)
     assert made is not None

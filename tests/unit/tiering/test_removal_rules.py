@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.diskless.commands import Run
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -15,6 +14,7 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.tiering.removal_rules import GRACE_MS, PartitionBounds, fits, is_given_up, leftovers
+from diskless_core.wal.runs import Run
 
 STARTED, FINISHED, DELETING, _ = RemoteLogSegmentState
 PARTITION = TopicIdPartition(uuid.UUID(int=7), "t", 0)

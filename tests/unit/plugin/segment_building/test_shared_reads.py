@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from diskless_core.plugin.segment_building.reads import SharedReads, pieces
 from diskless_core.plugin.segment_building.stream import _ReadAhead
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
+from diskless_core.wal.runs import Run
 from tests.support.virtual_time import VirtualClock, run
 
 OBJECT_BYTES = 100
 
 
-def range_at(key: str, start: int, size: int) -> BatchRange:
-    return BatchRange(0, 0, key, start, size, 0, 0, 0)
+def range_at(key: str, start: int, size: int) -> Run:
+    return Run(0, 0, key, start, size, 0, 0, 0)
 
 
 def object_bytes(number: int) -> bytes:
@@ -42,7 +42,7 @@ class Measured(SharedReads):
         return found
 
 
-async def consume(reads: SharedReads, ranges: list[BatchRange], *, parallel: int, pause_s: float = 0.0) -> bytes:
+async def consume(reads: SharedReads, ranges: list[Run], *, parallel: int, pause_s: float = 0.0) -> bytes:
     ahead = _ReadAhead(pieces(ranges, 40), reads, parallel_reads=parallel)
     found = bytearray()
     try:
@@ -71,7 +71,7 @@ def test_everybody_gets_his_bytes_within_the_budget(partitions, budget, parallel
         objects = store(5)
         objects.delay(Operation.GET, delay)
         at = dict.fromkeys(range(5), 0)
-        wanted: list[list[BatchRange]] = []
+        wanted: list[list[Run]] = []
         for partition in partitions:
             ranges = []
             for number, size in sorted(partition):

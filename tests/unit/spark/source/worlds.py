@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from diskless_core.clock import SystemClock
 from diskless_core.layout.partition import PartitionLayout
-from diskless_core.plugin.segment_compaction import BatchRange
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log.metadata import TopicIdPartition
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.wal.runs import Run
 from diskless_spark.source.layouts import AbsentError, absent_of
 from diskless_spark.source.offsets import NOWHERE, Position
 from diskless_spark.source.options import SnapshotKind, Subscription
@@ -58,7 +58,7 @@ class World:
         for partition, base_offset, timestamps in batches:
             records = [RecordData(None, b"%d of %d" % (n, partition), (), time) for n, time in enumerate(timestamps)]
             batch = record_batch.build(records, timestamp_ms=0)
-            batches_there = BatchRange(
+            batches_there = Run(
                 base_offset,
                 base_offset + len(timestamps) - 1,
                 key,
