@@ -161,7 +161,5 @@ class Node:
     async def _stop_serving(self, parts: BrokerParts) -> None:
         self._is_serving = False
         self._listening.refuse_clients()
-        parts.purgatory.close()
-        await parts.groups.stop()
-        await parts.produce.stop()
+        await parts.settle_requests()
         await self._listening.end_clients()

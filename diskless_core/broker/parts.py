@@ -1,6 +1,10 @@
 """The parts of a broker, put together: all but its sockets and its plugins.
 
-`Node` gives them the backends that its plugins make, and TCP; the simulation, tests and benchmarks give them others.
+`Node` gives them the backends that its plugins make, and TCP; the simulation gives them others.
+
+A part is in the `part.py` of its room: it takes its settings from a `BrokerConfig`, and its neighbours from whoever
+makes it. Here the neighbours of each are found among the others. A new part is a field of `BrokerParts` and a paragraph
+in `start_parts`, after the parts that it stands on. What handlers need of it goes into `Services`.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from diskless_core.background import Background
-from diskless_core.broker.contexts import shard_snapshots, snapshot_prefix
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
@@ -24,6 +27,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.shard import ShardServices
+from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.clients import CoordinatorClients
 from diskless_core.diskless.commands import PartitionKey
@@ -99,11 +103,22 @@ class BrokerParts:
     tiering: Tiering
     groups: GroupCoordinator
 
+    async def settle_requests(self) -> None:
+        """Before a clean stop: whoever waits for data or a rebalance is let go, and what was produced is committed.
+
+        Connections have to stay until then, so that clients hear of it.
+        """
+        self.purgatory.close()
+        await self.groups.stop()
+        await self.produce.stop()
+
 
 async def start_parts(
     config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
 ) -> BrokerParts:
     """Make the parts and start them, each after those that it stands on; `stack` stops them in reverse.
+
+    Clients that still wait then get no answer; see `BrokerParts.settle_requests`.
 
     Raises:
         StartError: the configuration does not fit what there is.
@@ -134,7 +149,23 @@ async def start_parts(
     )
     stack.push_async_callback(cluster.stop)
     topics, purgatory = cluster.topics, Purgatory()
-    tiering = await _start_tiering(config, backends, coordinators, cluster_id, topics, around, stack)
+    tiering = _tiering(
+        config,
+        backends.tiering,
+        TieringNeighbours(
+            node_id=node_id,
+            cluster_id=cluster_id,
+            cluster=coordinators.cluster,
+            shards=replicas,
+            log=backends.log,
+            topics=topics,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            clock=clock,
+            metrics=metrics,
+        ),
+    )
+    stack.push_async_callback(tiering.stop)
+    await tiering.start()
     fetch = Fetch(
         FetchSettings.of(config),
         FetchNeighbours(
@@ -206,7 +237,7 @@ async def _start_coordinators(
 ) -> Coordinators:
     stack.push_async_callback(backends.log.stop)
     await backends.log.start()
-    snapshots = shard_snapshots(config, backends.objects, around.clock)
+    snapshots = Snapshots.of(config, backends.objects, around.clock)
     services = ShardServices(
         node_id=config.node_id,
         clock=around.clock,
@@ -246,33 +277,11 @@ async def _cluster_id(config: BrokerConfig, coordinators: Coordinators, objects:
     return cluster_id
 
 
-async def _start_tiering(
-    config: BrokerConfig,
-    backends: BrokerBackends,
-    coordinators: Coordinators,
-    cluster_id: str,
-    topics: Topics,
-    around: Surroundings,
-    stack: AsyncExitStack,
-) -> Tiering:
-    neighbours = TieringNeighbours(
-        node_id=config.node_id,
-        cluster_id=cluster_id,
-        cluster=coordinators.cluster,
-        shards=coordinators.diskless,
-        log=coordinators.log,
-        topics=topics,
-        producer_id_expiration_ms=config.producer_id_expiration_ms,
-        clock=around.clock,
-        metrics=around.metrics,
-    )
+def _tiering(config: BrokerConfig, backends: TieringBackends, neighbours: TieringNeighbours) -> Tiering:
     try:
-        tiering = Tiering(config, backends.tiering, neighbours)
+        return Tiering(config, backends, neighbours)
     except CompactionForbiddenError as error:
         raise StartError(str(error)) from None
-    stack.push_async_callback(tiering.stop)
-    await tiering.start()
-    return tiering
 
 
 def _retention_rules(topics: Topics) -> RulesOf:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from diskless_core.broker.contexts import shard_snapshots
 from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts, shard_ids
 from diskless_core.cli.backends import Backends
 from diskless_core.coordinator.entries import tables_of
+from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, TableSpec
 from diskless_core.plugin.folders import FolderLock
@@ -73,7 +73,7 @@ async def _replay_start(backends: Backends, shard: ShardId, bounds: LogBounds) -
     if bounds.start == 0:
         return 0
     async with backends.objects() as objects:
-        manifest = await shard_snapshots(backends.config, objects, backends.clock).newest(shard)
+        manifest = await Snapshots.of(backends.config, objects, backends.clock).newest(shard)
     if manifest is None or manifest.applied_offset < bounds.start:
         raise RebuildRefusedError(
             f"the log of {shard} begins at offset {bounds.start}, and no snapshot reaches it: "

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from diskless_core.broker.contexts import snapshot_prefix
 from diskless_core.cli.admin_client import AdminClientError
 from diskless_core.cli.backends import Backends
 from diskless_core.cluster import tiering_configs
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings, topic_defaults
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.snapshots import snapshot_prefix
 from diskless_core.snapshot.layouts import read_layouts
 from diskless_core.tiering.planning import SegmentRules, plan_layout
 from diskless_core.tiering.report import PlannedSegment

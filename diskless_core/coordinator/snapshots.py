@@ -18,6 +18,7 @@ import structlog
 from crc32c import crc32c
 
 from diskless_core.clock import Clock
+from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.plugin.coordinator_store import ShardStore, TableChanges, TableSpec
@@ -29,6 +30,11 @@ from diskless_core.snapshot.format import Manifest, Part, SnapshotError
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 
 _log = structlog.get_logger(__name__)
+
+
+def snapshot_prefix(config: BrokerConfig) -> str:
+    """What the keys of a cluster's snapshots begin with, without the '/' after it."""
+    return reading.prefix_beside(config.diskless_wal_object_prefix)
 
 
 class SnapshotSource(Protocol):
@@ -71,6 +77,11 @@ class Snapshots:
         self._objects = objects
         self._prefix = prefix
         self._clock = clock
+
+    @classmethod
+    def of(cls, config: BrokerConfig, objects: WalObjectStore, clock: Clock) -> Snapshots:
+        """Those of the cluster that a broker belongs to."""
+        return cls(objects, snapshot_prefix(config), clock)
 
     async def take(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> Manifest:
         """Put a snapshot of the store as it is now, and read it back.

@@ -25,21 +25,24 @@ from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.segment_reader import SegmentReader
 from diskless_core.tiering.segment_times import SegmentTimes
 
-_READ_AHEAD_PART = 4  # of the cache: what is read ahead has to stay there until it is wanted
+_READ_AHEAD_PART = 4
+"""Of the cache: what is read ahead has to stay there until it is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """How much of the objects memory keeps, and how long a request waits for a segment."""
+    """How much of the objects memory keeps, how much is read ahead, and how long a request waits for a segment."""
 
     cache_max_bytes: int
-    remote_max_wait_ms: int = 500
+    read_ahead_max_bytes: int
+    remote_max_wait_ms: int
 
     @classmethod
     def of(cls, config: BrokerConfig) -> FetchSettings:
         """The settings of a broker."""
         return cls(
             cache_max_bytes=config.diskless_fetch_cache_max_bytes,
+            read_ahead_max_bytes=config.diskless_fetch_cache_max_bytes // _READ_AHEAD_PART,
             remote_max_wait_ms=config.remote_fetch_max_wait_ms,
         )
 
@@ -86,20 +89,21 @@ class Fetch:
     Attributes:
         fetcher: answers Fetch requests.
         reader: reads objects through the node's cache.
+        lookup: finds offsets by time, for the shards.
     """
 
     def __init__(self, settings: FetchSettings, neighbours: FetchNeighbours) -> None:
         metrics, segments = neighbours.metrics, neighbours.segments
         reader = self.reader = ObjectReader(neighbours.objects, ObjectCache(settings.cache_max_bytes, metrics), metrics)
-        self._read_ahead = ReadAhead(reader, settings.cache_max_bytes // _READ_AHEAD_PART)
+        self._read_ahead = ReadAhead(reader, settings.read_ahead_max_bytes)
         self._neighbours = neighbours
         offset_ranges = OffsetRangeCheck(neighbours.coordinator_of)
-        segment_fetcher, self._lookup = None, OffsetLookup(reader)
+        segment_fetcher, self.lookup = None, OffsetLookup(reader)
         if segments is not None:
             segment_fetcher = SegmentFetcher(
                 segments.reader, reader, offset_ranges, max_wait_ms=settings.remote_max_wait_ms, metrics=metrics
             )
-            self._lookup = OffsetLookup(reader, segments.times, segments.is_tiered)
+            self.lookup = OffsetLookup(reader, segments.times, segments.is_tiered)
         self.fetcher = Fetcher(
             neighbours.replica_of,
             offset_ranges,
@@ -115,7 +119,7 @@ class Fetch:
         """From now on the shards wake waiting requests, and answer ListOffsets."""
         for shard in self._neighbours.shards.values():
             shard.on_head_moved(self._neighbours.purgatory.wake)
-            shard.find_offsets_with(self._lookup.list)
+            shard.find_offsets_with(self.lookup.list)
 
     async def stop(self) -> None:
         """End what is being read ahead."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from diskless_core.background import Background
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.snapshots import snapshot_prefix
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.files.deletion import DeletionServices, FileDeleter
@@ -21,31 +22,6 @@ from diskless_core.files.trimmer import Trimmer
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
-from diskless_core.snapshot import reading
-
-
-class FileMaintenance:
-    """Keeps a node's disk and bucket from filling up with what nobody can read any more."""
-
-    def __init__(self, services: DeletionServices, rules_of: RulesOf, schedule: RetentionSchedule) -> None:
-        self._services = services
-        self.retention = RetentionWorker(services.shards, rules_of, schedule, services.clock)
-        self.deleters = [FileDeleter(index, services) for index in services.shards]
-        self.trimmers = [
-            Trimmer(shard, services.clock, deleter.wake)
-            for shard, deleter in zip(services.shards.values(), self.deleters, strict=True)
-        ]
-        self._loops = Background()
-
-    def start(self) -> None:
-        """Begin. The shards have been started."""
-        for loop in (self.retention.run, *(one.run for one in self.trimmers), *(one.run for one in self.deleters)):
-            self._loops.run(loop, loop.__qualname__)
-
-    async def stop(self) -> None:
-        """Stop; what is under way is done again by the next start."""
-        await self._loops.stop()
-        await asyncio.gather(*(deleter.stop() for deleter in self.deleters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +51,7 @@ class FilesSettings:
             ),
             delete_delay_ms=config.diskless_file_delete_delay_ms,
             object_prefix=config.diskless_wal_object_prefix,
-            snapshot_prefix=reading.prefix_beside(config.diskless_wal_object_prefix),
+            snapshot_prefix=snapshot_prefix(config),
             orphan_grace_period_ms=config.diskless_coordinator_orphan_scan_grace_period_ms,
             orphan_scan_interval_ms=config.diskless_coordinator_orphan_scan_interval_ms,
         )
@@ -108,20 +84,24 @@ class FilesNeighbours:
 
 
 class Files:
-    """Ends what nobody can read any more.
+    """Keeps a node's disk and bucket from filling up with what nobody can read any more.
 
     Attributes:
+        retention: moves the log starts of partitions.
+        trimmers: remove from each shard's store what lies before them.
+        deleters: end the objects of each shard that hold nothing alive, in the order of `trimmers`.
         orphans: looks for objects that nobody committed, now and then and on demand.
     """
 
     def __init__(self, settings: FilesSettings, neighbours: FilesNeighbours) -> None:
+        shards, clock, metrics = neighbours.shards, neighbours.clock, neighbours.metrics
         deletion = DeletionServices(
             objects=neighbours.objects,
-            shards=neighbours.shards,
+            shards=shards,
             coordinators=neighbours.coordinators,
             delete_delay_ms=settings.delete_delay_ms,
-            clock=neighbours.clock,
-            metrics=neighbours.metrics,
+            clock=clock,
+            metrics=metrics,
             on_deleted=neighbours.on_deleted,
         )
         orphans = OrphanServices(
@@ -134,19 +114,24 @@ class Files:
             shards_in_use=neighbours.shards_in_use,
             scans_here=neighbours.scans_here,
             grace_period_ms=settings.orphan_grace_period_ms,
-            clock=neighbours.clock,
-            metrics=neighbours.metrics,
+            clock=clock,
+            metrics=metrics,
         )
+        self.retention = RetentionWorker(shards, neighbours.rules_of, settings.retention, clock)
+        self.deleters = [FileDeleter(index, deletion) for index in shards]
+        self.trimmers = [
+            Trimmer(shard, clock, deleter.wake) for shard, deleter in zip(shards.values(), self.deleters, strict=True)
+        ]
         self.orphans = OrphanScanner(orphans, settings.orphan_scan_interval_ms)
-        self._maintenance = FileMaintenance(deletion, neighbours.rules_of, settings.retention)
         self._loops = Background()
 
     def start(self) -> None:
         """Begin. The shards have been started."""
-        self._maintenance.start()
+        for loop in (self.retention.run, *(one.run for one in self.trimmers), *(one.run for one in self.deleters)):
+            self._loops.run(loop, loop.__qualname__)
         self._loops.run(self.orphans.run, "orphan scan")
 
     async def stop(self) -> None:
         """Stop; what is under way is done again by the next start."""
         await self._loops.stop()
-        await self._maintenance.stop()
+        await asyncio.gather(*(deleter.stop() for deleter in self.deleters))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -28,15 +28,6 @@ _log = structlog.get_logger(__name__)
 
 ShardOf = Callable[[PartitionKey], int | None]
 """Which diskless shard owns a partition; None when this node knows of no such partition."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitterServices:
-    node_id: int
-    clock: Clock
-    metrics: Metrics
-    shards: Mapping[int, DisklessCoordinator]
-    shard_of: ShardOf
 
 
 class CommitTicket:
@@ -69,12 +60,23 @@ class CommitTicket:
 
 
 class Committer:
-    """One broker's commits."""
+    """One broker's commits, with the coordinators that it knows, by index."""
 
-    def __init__(self, services: CommitterServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        node_id: int,
+        coordinators: Mapping[int, DisklessCoordinator],
+        shard_of: ShardOf,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._node_id = node_id
+        self._coordinators = coordinators
+        self._shard_of = shard_of
+        self._clock = clock
+        self._metrics = metrics
         self._tails: dict[PartitionKey, CommitTicket] = {}
-        self._retrying = Retrying(RETRY, services.clock, is_retriable=_has_no_answer)
+        self._retrying = Retrying(RETRY, clock, is_retriable=_has_no_answer)
 
     def take_ticket(self, sealed: SealedFile) -> CommitTicket:
         """Reserve the object's place; call it in rotation order."""
@@ -88,19 +90,19 @@ class Committer:
         by_shard: dict[int, list[int]] = {}
         results = [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(sealed.batches)
         for index, batch in enumerate(sealed.batches):
-            shard = self._services.shard_of(PartitionKey(batch.topic_id, batch.partition))
-            if shard is not None and shard in self._services.shards:  # there may be more than this broker knows of
+            shard = self._shard_of(PartitionKey(batch.topic_id, batch.partition))
+            if shard is not None and shard in self._coordinators:  # there may be more than this broker knows of
                 by_shard.setdefault(shard, []).append(index)
         owners = list(by_shard)
-        self._services.clock.random().shuffle(owners)
+        self._clock.random().shuffle(owners)
         whole = CommitFile(
             object_key=key,
             file_size=len(sealed.data),
-            uploader_id=self._services.node_id,
+            uploader_id=self._node_id,
             owner_ids=owners,
             batches=sealed.batches,
         )
-        with self._services.metrics.commit_seconds.time():
+        with self._metrics.commit_seconds.time():
             answers = await asyncio.gather(
                 *(self._commit_part(shard, _part(whole, indexes)) for shard, indexes in by_shard.items())
             )
@@ -113,7 +115,7 @@ class Committer:
         def report(error: BaseException, _: int) -> None:
             _log.warning("a commit has no answer yet and is sent again", object=request.object_key, error=str(error))
 
-        return await self._retrying.do(lambda: self._services.shards[shard].commit_file(request), report)
+        return await self._retrying.do(lambda: self._coordinators[shard].commit_file(request), report)
 
 
 def _has_no_answer(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore
-from diskless_core.produce.committer import Committer, CommitterServices, ShardOf
+from diskless_core.produce.committer import Committer, ShardOf
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.writer import WalWriter, WriterSettings
 
@@ -78,15 +78,7 @@ class Produce:
     def __init__(self, settings: ProduceSettings, neighbours: ProduceNeighbours) -> None:
         clock, metrics = neighbours.clock, neighbours.metrics
         self._uploader = Uploader(neighbours.objects, settings.upload_parallelism, clock, metrics)
-        committer = Committer(
-            CommitterServices(
-                node_id=neighbours.node_id,
-                clock=clock,
-                metrics=metrics,
-                shards=neighbours.coordinators,
-                shard_of=neighbours.shard_of,
-            )
-        )
+        committer = Committer(neighbours.node_id, neighbours.coordinators, neighbours.shard_of, clock, metrics)
         self.writer = WalWriter(
             settings.writer, self._uploader, committer, clock, metrics, on_uploaded=neighbours.on_uploaded
         )

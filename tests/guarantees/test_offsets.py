@@ -9,7 +9,6 @@ import uuid
 
 import pytest
 
-from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.batches import NOW_MS, batch_of, read_records, read_values, timed_batch, with_header
@@ -254,9 +253,8 @@ def test_batches_kept_as_one_run_read_as_batches_kept_apart(seed: int) -> None:
                 for max_bytes in (1, 500, 1 << 20):
                     [fetched] = await path.fetch((0, offset), max_bytes=max_bytes)
                     found.append((fetched.error, records_of(fetched) if fetched.records else []))
-            lookup = OffsetLookup(path.reader)
             timestamps = (-3, -2, -1, *range(START_MS - 1, START_MS + 22))
-            found += [await lookup.list(path.node.shard, key_of(0), timestamp) for timestamp in timestamps]
+            found += [await path.lookup.list(path.node.shard, key_of(0), timestamp) for timestamp in timestamps]
             return len(await path.node.shard.runs_from(key_of(0), 0)), found
 
     async def main() -> None:

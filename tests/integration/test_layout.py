@@ -15,8 +15,8 @@ from urllib.request import urlopen
 import httpx
 import pytest
 
-from diskless_core.broker.contexts import snapshot_prefix
 from diskless_core.cli.backends import Backends
+from diskless_core.coordinator.snapshots import snapshot_prefix
 from diskless_core.layout.codec import CONTENT_TYPE, decode_layouts
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.protocol.names import uuid_text

@@ -16,7 +16,6 @@ from diskless_core.diskless.commands import ListedOffset, SpecialTimestamp, Time
 from diskless_core.diskless.tables import BATCHES, BLOCKS
 from diskless_core.diskless.time_index import LEVELS, Block, RunCount, first_at_or_after, greatest_timestamp
 from diskless_core.diskless.trimming import trim_page
-from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.plugin.coordinator_store import ShardStore
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
@@ -188,11 +187,10 @@ async def produce(path: ProducePath, batches: list[list[int]], *, on_broker_time
 
 
 async def check(path: ProducePath, known: list[Known]) -> None:
-    lookup = OffsetLookup(path.reader)
     for timestamp in {0, *(one.timestamp + more for one in known for more in (0, 1))}:
         found = next((one for one in known if one.timestamp >= timestamp), None)
         expected = ListedOffset(offset=found.offset, timestamp=found.timestamp) if found else ListedOffset()
-        assert await lookup.list(path.node.shard, key_of(0), timestamp) == expected
+        assert await path.lookup.list(path.node.shard, key_of(0), timestamp) == expected
     latest = max(known, key=lambda one: one.timestamp, default=None)
     expected = ListedOffset(offset=latest.offset, timestamp=latest.timestamp) if latest else ListedOffset()
-    assert await lookup.list(path.node.shard, key_of(0), SpecialTimestamp.MAX_TIMESTAMP) == expected
+    assert await path.lookup.list(path.node.shard, key_of(0), SpecialTimestamp.MAX_TIMESTAMP) == expected

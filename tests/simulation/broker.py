@@ -25,15 +25,13 @@ from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.fetch.read_ahead import ReadAhead
-from diskless_core.files.deletion import DeletionServices
-from diskless_core.files.orphans import OrphanScanner, OrphanServices
-from diskless_core.files.part import FileMaintenance
+from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
 from diskless_core.produce.accumulator import Submission
-from diskless_core.produce.committer import Committer, CommitterServices
+from diskless_core.produce.committer import Committer
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.validation import validate
 from diskless_core.produce.writer import WalWriter, WriterSettings
@@ -164,47 +162,33 @@ class Broker:
                 object_prefix=OBJECT_PREFIX,
             ),
             Uploader(objects, 4, self.clock, metrics),
-            Committer(
-                CommitterServices(
-                    node_id=node_id,
-                    clock=self.clock,
-                    metrics=metrics,
-                    shards=self.coordinators,
-                    shard_of=world.shard_of,
-                )
-            ),
+            Committer(node_id, self.coordinators, world.shard_of, self.clock, metrics),
             self.clock,
             metrics,
             on_uploaded=reader.uploaded,
         )
-        self._maintenance = FileMaintenance(
-            DeletionServices(
-                objects=objects,
-                shards=self.shards,
-                coordinators=self.coordinators,
+        self._files = Files(
+            FilesSettings(
+                retention=RetentionSchedule(initial_delay_ms=5_000, interval_ms=20_000),
                 delete_delay_ms=world.delete_delay_ms,
-                clock=self.clock,
-                metrics=metrics,
-                on_deleted=reader.deleted,
-            ),
-            world.rules_of,
-            RetentionSchedule(initial_delay_ms=5_000, interval_ms=20_000),
-        )
-        self._scanner = OrphanScanner(
-            OrphanServices(
-                objects=objects,
-                objects_source=lambda: objects,
                 object_prefix=OBJECT_PREFIX,
                 snapshot_prefix=f"{OBJECT_PREFIX}-snapshots",
+                orphan_grace_period_ms=world.orphan_grace_ms,
+                orphan_scan_interval_ms=WEEK_MS,
+            ),
+            FilesNeighbours(
+                objects=objects,
+                objects_source=lambda: objects,
                 detection=_Listing(),
-                shards=self.coordinators,
+                shards=self.shards,
+                coordinators=self.coordinators,
                 shards_in_use=self._shard_indexes,
                 scans_here=lambda: False,
-                grace_period_ms=world.orphan_grace_ms,
+                rules_of=world.rules_of,
+                on_deleted=reader.deleted,
                 clock=self.clock,
                 metrics=metrics,
             ),
-            interval_ms=WEEK_MS,
         )
         self._snapshotters = [
             Snapshotter(
@@ -225,7 +209,7 @@ class Broker:
         except Exception:
             self.failed = True
             raise
-        self._maintenance.start()
+        self._files.start()
         self.started = True
 
     @property
@@ -277,7 +261,7 @@ class Broker:
         return await self.coordinators[self._world.shard_of(key)].delete_records(key, offset)
 
     async def scan_for_orphans(self) -> None:
-        await self._scanner.scan(dry_run=False)
+        await self._files.orphans.scan(dry_run=False)
 
     async def take_snapshot(self, index: int) -> None:
         """Take one of a shard that it leads, and prune its log."""

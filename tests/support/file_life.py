@@ -16,8 +16,7 @@ from diskless_core.diskless.runs import PAGE_RUNS
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import DEAD_FILES, FILES, LIVE_FILES
-from diskless_core.files.deletion import DeletionServices
-from diskless_core.files.part import FileMaintenance
+from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
 from diskless_core.files.retention import RetentionRules
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.metrics import Metrics
@@ -26,6 +25,7 @@ from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.wal.runs import Run
+from tests.support.detection import listing_detection
 from tests.support.hand_over_post import Letterbox, Post
 from tests.support.shards import TOPIC, ShardNode, commit_of
 from tests.support.virtual_time import VirtualClock
@@ -40,7 +40,7 @@ class LifeProcess:
 
     def __init__(self, life: FileLife, node_id: int, shards: int) -> None:
         self.node_id = node_id
-        self.maintenance: FileMaintenance
+        self.maintenance: Files
         self.is_running = False
         self.replicas = [
             ShardNode(life.shared, life.clock, node_id, shard_id=DISKLESS.shard(index)) for index in range(shards)
@@ -136,22 +136,38 @@ class FileLife:
         return [self.leading(index) or self.processes[0].replicas[index] for index in range(self.shards)]
 
     @property
-    def maintenance(self) -> FileMaintenance:
+    def maintenance(self) -> Files:
         """The first node's."""
         return self.processes[0].maintenance
 
-    def new_maintenance(self, process: LifeProcess) -> FileMaintenance:
+    def new_maintenance(self, process: LifeProcess) -> Files:
         shards = {index: replica.shard for index, replica in enumerate(process.replicas)}
-        services = DeletionServices(
-            objects=self.objects,
-            shards=shards,
-            coordinators={index: Letterbox(self.post, index) for index in shards},
-            delete_delay_ms=self._delay_ms,
-            clock=self.clock,
-            metrics=self.metrics,
-            on_deleted=self.forgotten_by_cache.append,
+        return Files(
+            FilesSettings(
+                retention=self._schedule,
+                delete_delay_ms=self._delay_ms,
+                object_prefix="wal",
+                snapshot_prefix="wal-snapshots",
+                orphan_grace_period_ms=MONTH_MS,
+                orphan_scan_interval_ms=MONTH_MS,
+            ),
+            FilesNeighbours(
+                objects=self.objects,
+                objects_source=lambda: self.objects,
+                detection=listing_detection(),
+                shards=shards,
+                coordinators={index: Letterbox(self.post, index) for index in shards},
+                shards_in_use=self._shard_indexes,
+                scans_here=lambda: False,
+                rules_of=lambda _: self.rules,
+                on_deleted=self.forgotten_by_cache.append,
+                clock=self.clock,
+                metrics=self.metrics,
+            ),
         )
-        return FileMaintenance(services, lambda _: self.rules, self._schedule)
+
+    async def _shard_indexes(self) -> range:
+        return range(self.shards)
 
     async def start(self) -> None:
         for process in self.processes:

@@ -16,17 +16,14 @@ from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorErr
 from diskless_core.diskless import operations
 from diskless_core.diskless.commands import BatchResult, CommitFile, HandOver, PartitionKey
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.files.deletion import DeletionServices
 from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
-from diskless_core.files.orphans import OrphanScanner, OrphanServices
-from diskless_core.files.part import FileMaintenance
+from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
 from diskless_core.files.retention_worker import RetentionSchedule
 from diskless_core.files.trimmer import Trimmer
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
 from diskless_core.produce.accumulator import Submission
-from diskless_core.produce.committer import Committer, CommitterServices
-from diskless_core.produce.uploader import Uploader
+from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
 from diskless_core.produce.validation import validate
 from diskless_core.produce.writer import WalWriter, WriterSettings
 from diskless_core.protocol import record_batch
@@ -51,13 +48,22 @@ OUTSIDER = 3
 
 YOUNG_MS = operations.HORIZON_AGE_MS
 REQUEST_TIMEOUT_S = 60.0
-DELETE_DELAY_MS = 60_000
-SCHEDULE = RetentionSchedule(initial_delay_ms=0, interval_ms=GRACE_MS)
 ROUNDS = 8
 """In which all that is dead goes from owner to owner and away."""
 
-SETTINGS = WriterSettings(
-    commit_interval_ms=250, linger_ms=0, buffer_max_bytes=1 << 20, inflight_max_bytes=1 << 30, object_prefix="wal"
+PRODUCE = ProduceSettings(
+    writer=WriterSettings(
+        commit_interval_ms=250, linger_ms=0, buffer_max_bytes=1 << 20, inflight_max_bytes=1 << 30, object_prefix="wal"
+    ),
+    upload_parallelism=4,
+)
+FILES = FilesSettings(
+    retention=RetentionSchedule(initial_delay_ms=0, interval_ms=GRACE_MS),
+    delete_delay_ms=60_000,
+    object_prefix="wal",
+    snapshot_prefix="wal-snapshots",
+    orphan_grace_period_ms=GRACE_MS,
+    orphan_scan_interval_ms=GRACE_MS,
 )
 
 
@@ -137,46 +143,38 @@ class Broker:
         self._node_id = node_id
         self._scans: list[asyncio.Task[None]] = []
         self._tidying: list[asyncio.Task[None]] = []
-        self._maintenance: FileMaintenance
+        self._files: Files
         self._writer: WalWriter
-        self._scanner: OrphanScanner
 
     async def start(self) -> None:
         world, metrics = self._world, Metrics()
         for replica in self.replicas:
             await replica.start(lead=False)
         coordinators: dict[int, Any] = {index: Line(world, index) for index in range(SHARDS)}
-        committer = Committer(
-            CommitterServices(
-                node_id=self._node_id, clock=self.clock, metrics=metrics, shards=coordinators, shard_of=shard_of
-            )
+        produce = ProduceNeighbours(
+            node_id=self._node_id,
+            objects=world.bucket,
+            coordinators=coordinators,
+            shard_of=shard_of,
+            on_uploaded=lambda *_: None,
+            clock=self.clock,
+            metrics=metrics,
         )
-        uploader = Uploader(world.bucket, 4, self.clock, metrics)
-        self._writer = WalWriter(SETTINGS, uploader, committer, self.clock, metrics, on_uploaded=lambda *_: None)
-        services = OrphanServices(
+        self._writer = Produce(PRODUCE, produce).writer
+        files = FilesNeighbours(
             objects=world.bucket,
             objects_source=lambda: world.bucket,
-            object_prefix=SETTINGS.object_prefix,
-            snapshot_prefix="wal-snapshots",
             detection=listing_detection(),
-            shards=coordinators,
-            shards_in_use=world.shards_in_use,
-            scans_here=lambda: True,
-            grace_period_ms=GRACE_MS,
-            clock=self.clock,
-            metrics=metrics,
-        )
-        self._scanner = OrphanScanner(services, GRACE_MS)
-        deletion = DeletionServices(
-            objects=world.bucket,
             shards={index: replica.shard for index, replica in enumerate(self.replicas)},
             coordinators=coordinators,
-            delete_delay_ms=DELETE_DELAY_MS,
+            shards_in_use=world.shards_in_use,
+            scans_here=lambda: True,
+            rules_of=lambda _: None,
+            on_deleted=lambda _: None,
             clock=self.clock,
             metrics=metrics,
-            on_deleted=lambda _: None,
         )
-        self._maintenance = FileMaintenance(deletion, lambda _: None, SCHEDULE)
+        self._files = Files(FILES, files)
         self.alive = True
 
     async def kill(self) -> None:
@@ -186,7 +184,7 @@ class Broker:
         self.give_up_scans()
         for work in self._tidying:
             work.cancel()
-        await self._maintenance.stop()
+        await self._files.stop()
         for replica in self.replicas:
             await replica.kill()
 
@@ -223,7 +221,7 @@ class Broker:
             await self.scan()
 
     async def scan(self) -> None:
-        await self._scanner.scan(dry_run=False)
+        await self._files.orphans.scan(dry_run=False)
 
     def begin_tidying(self) -> None:
         """What dead objects there are in the shards that it leads: hand them over, or delete them."""
@@ -233,8 +231,8 @@ class Broker:
         for index, replica in enumerate(self.replicas):
             if replica.shard.leading:
                 with suppress(CoordinatorError, WalObjectStoreError):
-                    await self._maintenance.trimmers[index].trim()
-                    await self._maintenance.deleters[index].round()
+                    await self._files.trimmers[index].trim()
+                    await self._files.deleters[index].round()
 
     async def drain(self) -> None:
         await self._writer.drain()

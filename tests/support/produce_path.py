@@ -1,4 +1,4 @@
-"""The whole way of a batch in one process: writer, uploader, committer, shard, fetcher on fakes, in virtual time."""
+"""The whole way of a batch in one process: the produce path, a shard and the read path on fakes, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ from typing import Any
 
 from diskless_core.diskless.commands import BatchResult, PartitionKey, TimestampType
 from diskless_core.diskless.purgatory import Purgatory
-from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.fetch.object_cache import ObjectCache
-from diskless_core.fetch.object_reader import ObjectReader
-from diskless_core.fetch.offset_range_check import OffsetRangeCheck
-from diskless_core.fetch.offsets import OffsetLookup
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, SegmentReads
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
-from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.produce.accumulator import Submission
-from diskless_core.produce.committer import Committer, CommitterServices
-from diskless_core.produce.uploader import Uploader
+from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
 from diskless_core.produce.validation import TopicRules, validate
-from diskless_core.produce.writer import WalWriter, WriterSettings
+from diskless_core.produce.writer import WriterSettings
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.testing.fakes.log import SharedLog
@@ -37,6 +32,8 @@ RULES = TopicRules(
     timestamp_after_max_ms=2**63 - 1,
 )
 PARTITIONS = 4
+WAIT_MS = 500
+"""How long a request waits for a segment."""
 
 
 def key_of(partition: int) -> PartitionKey:
@@ -74,17 +71,7 @@ class ProducePath:
         self.shared = SharedLog()
         self.node = ShardNode(self.shared, self.clock, assignment=assignment)
         self.objects = UnevenStore(self.clock)
-        self.reader = ObjectReader(self.objects, ObjectCache(cache_bytes, self.metrics), self.metrics)
         self.purgatory = Purgatory()
-        self.fetcher = Fetcher(
-            lambda key: self.node.shard if key.topic_id == TOPIC else None,
-            OffsetRangeCheck(lambda _: self.node.shard),
-            self.reader,
-            ReadAhead(self.reader, cache_bytes // 4),
-            self.purgatory,
-            self.clock,
-            self.metrics,
-        )
         self.released = 0
         self.settings = WriterSettings(
             commit_interval_ms=250,
@@ -93,31 +80,55 @@ class ProducePath:
             inflight_max_bytes=inflight_max_bytes,
             object_prefix="wal",
         )
-        self.writer: WalWriter
+        self._cache_bytes = cache_bytes
 
     async def __aenter__(self) -> ProducePath:
         shard = await self.node.start()
-        shard.find_offsets_with(OffsetLookup(self.reader).list)
-        shard.on_head_moved(self.purgatory.wake)
         await shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", range(PARTITIONS))
-        committer = Committer(
-            CommitterServices(
+        self._fetch = self.new_fetch(self._cache_bytes, self._cache_bytes // 4)
+        self._fetch.start()
+        self.reader, self.lookup, self.fetcher = self._fetch.reader, self._fetch.lookup, self._fetch.fetcher
+        self.writer = Produce(
+            ProduceSettings(writer=self.settings, upload_parallelism=4),
+            ProduceNeighbours(
                 node_id=1,
+                objects=self.objects,
+                coordinators={0: shard},
+                shard_of=lambda key: 0 if key.topic_id == TOPIC else None,
+                on_uploaded=self.reader.uploaded,
                 clock=self.clock,
                 metrics=self.metrics,
-                shards={0: shard},
-                shard_of=lambda key: 0 if key.topic_id == TOPIC else None,
-            )
-        )
-        uploader = Uploader(self.objects, 4, self.clock, self.metrics)
-        self.writer = WalWriter(
-            self.settings, uploader, committer, self.clock, self.metrics, on_uploaded=self.reader.uploaded
-        )
+            ),
+        ).writer
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.writer.abort()
+        await self._fetch.stop()
         await self.node.stop()
+
+    def new_fetch(self, cache_bytes: int, ahead_bytes: int) -> Fetch:
+        """A read path with a cache of its own, in which nothing is yet; it has not been started."""
+        return Fetch(
+            FetchSettings(cache_max_bytes=cache_bytes, read_ahead_max_bytes=ahead_bytes, remote_max_wait_ms=WAIT_MS),
+            FetchNeighbours(
+                objects=self.objects,
+                shards={0: self.node.shard},
+                replica_of=self.replica_of,
+                coordinator_of=lambda _: self.node.shard,
+                purgatory=self.purgatory,
+                segments=self.segment_reads(),
+                clock=self.clock,
+                metrics=self.metrics,
+            ),
+        )
+
+    def replica_of(self, key: PartitionKey) -> DisklessShard | None:
+        return self.node.shard if key.topic_id == TOPIC else None
+
+    def segment_reads(self) -> SegmentReads | None:
+        """What reads segments, if there are any."""
+        return None
 
     def produce(self, *batches: tuple[int, bytes], rules: TopicRules = RULES) -> asyncio.Future[Sequence[BatchResult]]:
         """Append one request of (partition, batch); the answer comes when it is settled."""

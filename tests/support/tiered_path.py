@@ -8,11 +8,9 @@ from typing import Any
 from unittest.mock import patch
 
 from diskless_core.config.tiering import TieringConfig
-from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.fetch.offset_range_check import OffsetRangeCheck
-from diskless_core.fetch.offsets import OffsetLookup
-from diskless_core.fetch.read_ahead import ReadAhead
-from diskless_core.fetch.segments import SegmentFetcher
+from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.fetch.part import SegmentReads
 from diskless_core.log import leader_epochs, producer_snapshot
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.remote_storage import IndexType, LogSegmentData
@@ -32,8 +30,6 @@ from diskless_core.tiering.part import segment_reader
 from diskless_core.tiering.segment_times import SegmentTimes
 from diskless_core.tiering.topics import topic_id_partition
 from tests.support.produce_path import ProducePath, key_of
-
-WAIT_MS = 500
 
 
 class TieredPath(ProducePath):
@@ -60,27 +56,22 @@ class TieredPath(ProducePath):
         settings = TieringConfig().model_copy(update=limits)  # not checked: some are smaller than a broker may have
         self.segments = segment_reader(settings, self.storage, self.metadata, self.metrics)
         self.reads = self.segments._reads
-        positions = OffsetRangeCheck(lambda _: self.node.shard)
-        self.fetcher = Fetcher(
-            lambda key: self.node.shard if self.node.shard.head(key) is not None else None,
-            positions,
-            self.reader,
-            ReadAhead(self.reader, 0),
-            self.purgatory,
-            self.clock,
-            self.metrics,
-            SegmentFetcher(self.segments, self.reader, positions, max_wait_ms=WAIT_MS, metrics=self.metrics),
-        )
-        self.lookup = OffsetLookup(self.reader, SegmentTimes(self.segments))
+        self.is_tiered = False
 
     async def __aenter__(self) -> TieredPath:
         await super().__aenter__()
-        self.node.shard.find_offsets_with(self.lookup.list)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.segments.stop()
         await super().__aexit__(*exception)
+
+    def replica_of(self, key: PartitionKey) -> DisklessShard | None:
+        return self.node.shard if self.node.shard.head(key) is not None else None
+
+    def segment_reads(self) -> SegmentReads:
+        times = SegmentTimes(self.segments)
+        return SegmentReads(reader=self.segments, times=times, is_tiered=lambda _: self.is_tiered)
 
     async def tier(
         self,

@@ -12,11 +12,10 @@ import pytest
 
 from diskless_core import shards
 from diskless_core.cluster.config_layers import BrokerSettings
-from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.operations import Refusal
-from diskless_core.cluster.producer_ids import ProducerIds
+from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.shard import ClusterShard
-from diskless_core.cluster.topics import TopicInfo, Topics
+from diskless_core.cluster.topics import TopicInfo
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import ShardServices
@@ -46,12 +45,21 @@ class ClusterNode:
         rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
         self.cluster: ClusterShard = ClusterShard(CLUSTER, services)
         self.diskless = DisklessShard(DISKLESS, services, rules)
-        configs = Configs(self.cluster, BrokerSettings.of(BrokerConfig()))
-        self.topics = Topics(self.cluster, {0: self.diskless}, {0: self.diskless}, configs, self.clock)
+        self._part = Cluster(
+            BrokerSettings.of(BrokerConfig()),
+            ClusterNeighbours(
+                node_id=node_id,
+                shard=self.cluster,
+                replicas={0: self.diskless},
+                coordinators={0: self.diskless},
+                apply_quotas=lambda _: None,
+                clock=self.clock,
+            ),
+        )
+        self.topics, self.producer_ids = self._part.topics, self._part.producer_ids
         self.topics.on_deletion(self._hear)
         self.heard: list[tuple[uuid.UUID, str]] = []
         self.deaf_times = 0
-        self.producer_ids = ProducerIds(self.cluster, node_id)
 
     async def _hear(self, topic_id: uuid.UUID, name: str) -> None:
         if self.deaf_times:
@@ -64,10 +72,10 @@ class ClusterNode:
         for shard in (self.cluster, self.diskless):
             await shard.start()
             await shard.until_serving()
-        await self.topics.start()
+        await self._part.start()
 
     async def stop(self) -> None:
-        await self.topics.stop()
+        await self._part.stop()
         for shard in (self.cluster, self.diskless):
             await shard.stop()
         await self.log.stop()

@@ -26,7 +26,7 @@ class GuardedPath(ProducePath):
     def __init__(self) -> None:
         super().__init__(cache_bytes=0)
         self.bare = self.objects
-        self.objects = self.reader._store = guarded("wal_object_store", "vendor", self.objects, ())
+        self.objects = guarded("wal_object_store", "vendor", self.objects, ())
 
 
 def test_a_produce_is_tried_again_and_acknowledged() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from diskless_core.diskless.commands import SpecialTimestamp
-from diskless_core.fetch.offsets import ListedOffset, OffsetLookup
+from diskless_core.fetch.offsets import ListedOffset
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.produce_path import ProducePath, batch_of, key_of
 from tests.support.virtual_time import START_MS, run
@@ -28,7 +28,7 @@ def test_a_time_is_looked_up_in_what_comes_before_the_damage_and_what_lies_behin
             error = ErrorCode.CORRUPT_MESSAGE if damage == "corrupt" else ErrorCode.KAFKA_STORAGE_ERROR
 
             async def listed(timestamp: int) -> ListedOffset:
-                return await OffsetLookup(path.reader).list(path.node.shard, key_of(0), timestamp)
+                return await path.lookup.list(path.node.shard, key_of(0), timestamp)
 
             for number in (0, 1):
                 expected = ListedOffset(offset=number, timestamp=START_MS + number)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.fetch.object_cache import ObjectCache
-from diskless_core.fetch.object_reader import ObjectReader
-from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
-from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.produce_path import ProducePath, batch_of, key_of, records_of
 from tests.support.virtual_time import run
@@ -21,12 +16,8 @@ class LateConsumer:
     """Reads partition 0 batch by batch through a cache in which nothing is yet."""
 
     def __init__(self, path: ProducePath, ahead_bytes: int = 1 << 20) -> None:
-        reader = ObjectReader(path.objects, ObjectCache(1 << 20, path.metrics), path.metrics)
-        self.ahead = ReadAhead(reader, ahead_bytes)
-        positions = OffsetRangeCheck(lambda _: path.node.shard)
-        self.fetcher = Fetcher(
-            lambda _: path.node.shard, positions, reader, self.ahead, path.purgatory, path.clock, path.metrics
-        )
+        fetch = path.new_fetch(1 << 20, ahead_bytes)
+        self.fetcher, self.ahead = fetch.fetcher, fetch._read_ahead
 
     async def fetch(self, offset: int) -> FetchedPartition:
         wanted = FetchPartition(key=key_of(0), offset=offset, max_bytes=1)

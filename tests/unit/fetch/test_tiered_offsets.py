@@ -9,13 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from diskless_core.diskless.commands import ListedOffset, PartitionKey, SpecialTimestamp
+from diskless_core.diskless.commands import ListedOffset, SpecialTimestamp
 from diskless_core.diskless.trimming import trim_page
-from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.remote_storage import Operation
-from diskless_core.tiering.segment_times import SegmentTimes
 from tests.support.guarantees import guarantee
 from tests.support.produce_path import batch_of, key_of
 from tests.support.tiered_path import TieredPath, small_chunks
@@ -32,11 +30,7 @@ async def fill(path: TieredPath, count: int) -> None:
 
 async def specials(path: TieredPath, *, is_tiered: bool) -> list[int]:
     """Earliest, earliest local, latest, latest tiered, earliest pending upload."""
-
-    def tiers(_: PartitionKey) -> bool:
-        return is_tiered
-
-    lookup = OffsetLookup(path.reader, SegmentTimes(path.segments), tiers)
+    path.is_tiered = is_tiered
     asked = (
         SpecialTimestamp.EARLIEST,
         SpecialTimestamp.EARLIEST_LOCAL,
@@ -44,7 +38,7 @@ async def specials(path: TieredPath, *, is_tiered: bool) -> list[int]:
         SpecialTimestamp.LATEST_TIERED,
         SpecialTimestamp.EARLIEST_PENDING_UPLOAD,
     )
-    listed = [await lookup.list(path.node.shard, KEY, special) for special in asked]
+    listed = [await path.lookup.list(path.node.shard, KEY, special) for special in asked]
     assert all((one.error, one.timestamp) == (ErrorCode.NONE, -1) for one in listed)
     return [one.offset for one in listed]
 

@@ -17,8 +17,8 @@ from diskless_core.testing.fakes.objects import Operation as ObjectOperation
 from diskless_core.testing.fakes.remote_log_metadata import Operation as MetadataOperation
 from diskless_core.testing.fakes.remote_storage import Operation, access_denied
 from tests.support.guarantees import guarantee
-from tests.support.produce_path import PARTITIONS, batch_of, key_of, records_of
-from tests.support.tiered_path import WAIT_MS, TieredPath, small_chunks
+from tests.support.produce_path import PARTITIONS, WAIT_MS, batch_of, key_of, records_of
+from tests.support.tiered_path import TieredPath, small_chunks
 from tests.support.virtual_time import run
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile
 from diskless_core.metrics import Metrics
 from diskless_core.produce.accumulator import SealedFile
-from diskless_core.produce.committer import Committer, CommitterServices
+from diskless_core.produce.committer import Committer
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.shards import batch, commit_of
 from tests.support.virtual_time import VirtualClock, run
@@ -31,14 +31,14 @@ def sealed(batches: Sequence[CommitBatch]) -> SealedFile:
 
 async def commit(shards: dict[int, Recorder], batches: Sequence[CommitBatch]) -> list[BatchResult]:
     """Commit an object of which the partition's number is its shard's."""
-    services = CommitterServices(
+    committer = Committer(
         node_id=1,
+        coordinators=shards,  # type: ignore[arg-type]  # all that a committer asks for
+        shard_of=lambda key: key.partition,
         clock=VirtualClock(asyncio.get_running_loop()),
         metrics=Metrics(),
-        shards=shards,  # type: ignore[arg-type]  # all that a committer asks for
-        shard_of=lambda key: key.partition,
     )
-    return await Committer(services).commit("object", sealed(batches))
+    return await committer.commit("object", sealed(batches))
 
 
 def test_each_coordinator_gets_its_batches_in_order_and_hears_of_all_owners() -> None:

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import pytest
 
-from diskless_core.broker.contexts import plugin_contexts, snapshot_prefix
+from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.clock import SystemClock
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.snapshots import snapshot_prefix
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.plugin.wal_object_store import WalObjectStore
