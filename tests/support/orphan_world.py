@@ -281,7 +281,7 @@ class World:
     def leaders(self, shard: int) -> list[DisklessShard]:
         """All that take themselves for the leader."""
         replicas = [broker.replicas[shard].shard for broker in self.brokers.values() if broker.alive]
-        return [replica for replica in replicas if replica.shard.leading]
+        return [replica for replica in replicas if replica.leading]
 
     async def leader(self, shard: int) -> DisklessShard:
         while True:
