@@ -55,7 +55,7 @@ class Server:
         self,
         dispatcher: Dispatcher,
         pool: PagePool,
-        arrivals: ReceiveMemory,
+        receive_memory: ReceiveMemory,
         *,
         max_frame_bytes: int,
         limit: ConnectionLimit,
@@ -64,7 +64,7 @@ class Server:
     ) -> None:
         self.dispatcher = dispatcher
         self.pool = pool
-        self.arrivals = arrivals
+        self.receive_memory = receive_memory
         self.max_frame_bytes = max_frame_bytes
         self.limit = limit
         self.wait_for_room = wait_for_room
@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         if self in self._server.connections:
             self._server.connections.remove(self)
             self._server.metrics.connections.dec()
-        self._server.arrivals.end(self)
+        self._server.receive_memory.end(self)
         for task in self._tasks:
             task.cancel()
         if self._mute is not None:
@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += nbytes
         if self._filled == len(self._frame.view):
             frame, self._frame = self._frame, None
-            self._server.arrivals.end(self)
+            self._server.receive_memory.end(self)
             self._begin(frame)
         else:
             self._hold(self._frame)
@@ -176,8 +176,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             here = min(size, len(received) - position - _SIZE_BYTES)
             missing = size - here
-            if missing and size >= COUNTED_FROM_BYTES and not self._server.arrivals.may_begin(self, missing):
-                self._pause("arrivals")
+            if missing and size >= COUNTED_FROM_BYTES and not self._server.receive_memory.may_begin(self, missing):
+                self._pause("receive_memory")
                 break
             position += _SIZE_BYTES
             frame = Frame(size, self._server.pool)
@@ -195,8 +195,8 @@ class Connection(asyncio.BufferedProtocol):
     def _hold(self, frame: Frame) -> None:
         if len(frame.view) >= COUNTED_FROM_BYTES:
             missing = len(frame.view) - self._filled
-            if not self._server.arrivals.hold(self, frame.touched_bytes(self._filled), missing):
-                self._pause("arrivals")
+            if not self._server.receive_memory.hold(self, frame.touched_bytes(self._filled), missing):
+                self._pause("receive_memory")
 
     def _begin(self, frame: Frame) -> None:
         slot = _Slot()
@@ -298,11 +298,11 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_held_up(self) -> bool:
         """Whether the broker does not read from it, though the client may send."""
-        return not self._paused_for <= {"arrivals", "writing"}
+        return not self._paused_for <= {"receive_memory", "writing"}
 
     def go_on(self) -> None:
         """There is room for a large request again: for the rest of it, or to begin it."""
-        self._resume("arrivals")
+        self._resume("receive_memory")
         if self._frame is None and not self.is_closing:
             self._cut(memoryview(self._partial))
 

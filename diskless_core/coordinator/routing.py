@@ -17,26 +17,26 @@ class LeaderGuess:
 
     Attributes:
         hint: the log's last hint that was looked at.
-        told: the node that a peer named since.
+        named: the node that a peer named since.
     """
 
     hint: int | None = None
-    told: int | None = None
+    named: int | None = None
 
     def node(self, hint: int | None) -> int | None:
         """Whom to ask, the log hinting at `hint` now; None when nobody is known."""
         if hint != self.hint:
-            self.hint, self.told = hint, None
-        return self.hint if self.told is None else self.told
+            self.hint, self.named = hint, None
+        return self.hint if self.named is None else self.named
 
     def tell(self, node_id: int) -> None:
         """A peer says that this node leads."""
-        self.told = node_id
+        self.named = node_id
 
     def doubt(self, node_id: int) -> None:
         """It was asked and does not answer as a leader: what a peer said of it counts no more."""
-        if self.told == node_id:
-            self.told = None
+        if self.named == node_id:
+            self.named = None
 
 
 def whom_to_ask_for_the_leader(refused_by: int | None, own_id: int, peers: list[int]) -> list[int]:

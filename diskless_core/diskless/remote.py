@@ -18,7 +18,7 @@ from diskless_core.diskless.commands import (
     PartitionKey,
 )
 from diskless_core.diskless.commit_bundles import CommitBundles
-from diskless_core.diskless.runs import PAGE_RUNS
+from diskless_core.diskless.run_lookup import PAGE_RUNS
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (

@@ -27,7 +27,7 @@ from diskless_core.diskless.file_stages import Stage, count_ending
 from diskless_core.diskless.oldest_file import oldest_live_ms
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.records import DisklessRecord
-from diskless_core.diskless.runs import (
+from diskless_core.diskless.run_lookup import (
     PAGE_RUNS,
     UNLIMITED_BYTES,
     RecentRuns,

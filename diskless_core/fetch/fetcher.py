@@ -47,7 +47,7 @@ class Fetcher:
     def __init__(
         self,
         shard_for: ShardFor,
-        positions: OffsetRangeCheck,
+        offset_ranges: OffsetRangeCheck,
         reader: ObjectReader,
         read_ahead: ReadAhead,
         purgatory: Purgatory,
@@ -56,7 +56,7 @@ class Fetcher:
         segments: SegmentSource | None = None,
     ) -> None:
         self._shard_for = shard_for
-        self._positions = positions
+        self._offset_ranges = offset_ranges
         self._reader = reader
         self._read_ahead = read_ahead
         self._purgatory = purgatory
@@ -177,7 +177,7 @@ class Fetcher:
             if recent is None:
                 slow.append((index, _stored(shard, wanted, max_bytes)))
             elif recent.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                slow.append((index, self._positions.checked(wanted.key, wanted.offset, recent)))
+                slow.append((index, self._offset_ranges.checked(wanted.key, wanted.offset, recent)))
         answers = await asyncio.gather(*(search for _, search in slow))
         for (index, _), answer in zip(slow, answers, strict=True):
             found[index] = answer
@@ -195,7 +195,7 @@ class Fetcher:
                 return GivenUp(again.error if again is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if wanted.offset < again.local_start_offset:
                 return GivenUp(ErrorCode.NONE, cannot_wait=True)
-            if await self._positions.is_deleted(wanted.key, wanted.offset):
+            if await self._offset_ranges.is_deleted(wanted.key, wanted.offset):
                 return GivenUp(ErrorCode.OFFSET_OUT_OF_RANGE)
         _log.error(
             "a partition could not be read",

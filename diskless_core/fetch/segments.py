@@ -73,14 +73,14 @@ class SegmentFetcher:
         self,
         reader: SegmentReader,
         objects: ObjectReader,
-        positions: OffsetRangeCheck,
+        offset_ranges: OffsetRangeCheck,
         *,
         max_wait_ms: int,
         metrics: Metrics,
     ) -> None:
         self._reader = reader
         self._objects = objects
-        self._positions = positions
+        self._offset_ranges = offset_ranges
         self._max_wait_ms = max_wait_ms
         self._metrics = metrics
         self._bytes = metrics.fetch_bytes.labels("segments")
@@ -131,7 +131,7 @@ class SegmentFetcher:
             again = shard.find_recent(wanted.key, wanted.offset, 1)
             if again is not None and again.error is not ErrorCode.NONE:
                 return again.error
-            if await self._positions.is_deleted(wanted.key, wanted.offset):
+            if await self._offset_ranges.is_deleted(wanted.key, wanted.offset):
                 return ErrorCode.OFFSET_OUT_OF_RANGE
         _log.error("a segment could not be read", **_place(wanted.key), offset=wanted.offset, error=str(failure))
         return ErrorCode.CORRUPT_MESSAGE if isinstance(failure, CorruptBatchError) else ErrorCode.KAFKA_STORAGE_ERROR

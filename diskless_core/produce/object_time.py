@@ -42,9 +42,9 @@ class ObjectTime:
 
     def learn(self, object_key: str, created_ms: int, results: Sequence[BatchResult]) -> None:
         """Take note of what coordinators said of an object, created at `created_ms` by its key."""
-        told = [result for result in results if result.append_time != NO_TIMESTAMP and not result.is_duplicate]
-        refusals = [result.append_time for result in told if result.error is ErrorCode.KAFKA_STORAGE_ERROR]
-        commits = [result.append_time for result in told if result.error is ErrorCode.NONE]
+        timed = [result for result in results if result.append_time != NO_TIMESTAMP and not result.is_duplicate]
+        refusals = [result.append_time for result in timed if result.error is ErrorCode.KAFKA_STORAGE_ERROR]
+        commits = [result.append_time for result in timed if result.error is ErrorCode.NONE]
         if refusals:
             self._refused(object_key, max(refusals))
         elif commits:

@@ -162,26 +162,26 @@ class WalWriter:
             self.rotate()
 
     def _would_wait(self) -> bool:
-        """Whether what is gathered would wait for its turn behind an object that waits for its own."""
+        """Whether what is gathered would wait for its ticket behind an object that waits for its own."""
         if not self._waiting:
             return False
         partitions = self._active.partitions
-        return any(turn.shares(partitions) for turn in self._waiting)
+        return any(ticket.shares(partitions) for ticket in self._waiting)
 
-    async def _deliver(self, sealed: SealedFile, turn: CommitTicket, appended_bytes: int) -> None:
+    async def _deliver(self, sealed: SealedFile, ticket: CommitTicket, appended_bytes: int) -> None:
         created_ms = self._object_time.now_ms()
         key = wal_format.object_key(self._settings.object_prefix, created_ms, self._clock.new_uuid())
         try:
-            outcome = await self._outcome(key, sealed, turn)
+            outcome = await self._outcome(key, sealed, ticket)
             if not isinstance(outcome, Exception):
                 self._object_time.learn(key, created_ms, outcome)
             self.backlog.shrink(appended_bytes)
             self._count(sealed, outcome)
             _settle(sealed, outcome)
             # What failed early must not let a later object pass those that are still under way.
-            await turn.come()
+            await ticket.come()
         finally:
-            turn.end()
+            ticket.end()
 
     def _count(self, sealed: SealedFile, outcome: Sequence[BatchResult] | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -197,9 +197,9 @@ class WalWriter:
         self._metrics.produce_records.inc(sum(batch.record_count for batch in accepted))
         self._metrics.produce_bytes.inc(sum(batch.size for batch in accepted))
 
-    async def _outcome(self, key: str, sealed: SealedFile, turn: CommitTicket) -> Sequence[BatchResult] | Exception:
+    async def _outcome(self, key: str, sealed: SealedFile, ticket: CommitTicket) -> Sequence[BatchResult] | Exception:
         try:
-            return await self._upload_and_commit(key, sealed, turn)
+            return await self._upload_and_commit(key, sealed, ticket)
         except WalObjectStoreError as error:
             _log.error("an object could not be stored; its producers are told", object=key, error=str(error))
             return error
@@ -207,15 +207,15 @@ class WalWriter:
             _log.exception("a defect kept an object from being committed; its producers are told", object=key)
             return error
 
-    async def _upload_and_commit(self, key: str, sealed: SealedFile, turn: CommitTicket) -> Sequence[BatchResult]:
+    async def _upload_and_commit(self, key: str, sealed: SealedFile, ticket: CommitTicket) -> Sequence[BatchResult]:
         try:
             await self._uploader.upload(key, sealed.data)
             self._on_uploaded(key, sealed.data)
-            self._waiting.add(turn)
+            self._waiting.add(ticket)
             try:
-                await turn.come()
+                await ticket.come()
             finally:
-                self._waiting.discard(turn)
+                self._waiting.discard(ticket)
         finally:
             self._rotate_if_idle()
         return await self._committer.commit(key, sealed)

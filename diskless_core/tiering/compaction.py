@@ -301,8 +301,8 @@ class Compactor:
         before = self._waits.pop(key, None)
         if work.has_failed:
             self._waits[key] = Pause.after(None if work.swapped else before, self._services.segments.clock.now_ms())
-        elif work.rest is not None:
-            self._waits[key] = work.rest
+        elif work.not_due is not None:
+            self._waits[key] = work.not_due
 
     # --- both ----------------------------------------------------------------------------------------------------
 

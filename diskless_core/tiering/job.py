@@ -39,7 +39,7 @@ class PartitionWork:
     Attributes:
         everything: whether the last segment is made although it is not full.
         expected: where WAL objects begin, as far as this job has come.
-        rest: what was too early; None when that is not known.
+        not_due: what was too early; None when that is not known.
         swapped: whether any of its segments was taken.
         is_planned: whether the engine has asked for all segments.
         unfinished: segments that it has asked for and that have not been taken.
@@ -51,7 +51,7 @@ class PartitionWork:
     rules: SegmentRules
     everything: bool = False
     expected: int = 0
-    rest: NotDue | None = None
+    not_due: NotDue | None = None
     swapped: bool = False
     is_planned: bool = False
     unfinished: int = 0
@@ -93,7 +93,7 @@ async def planned(work: PartitionWork, now_ms: int) -> AsyncGenerator[SegmentPla
     if last is not None:
         yield last
     elif not found:
-        work.rest = planner.rest(head)
+        work.not_due = planner.not_due(head)
 
 
 class TieringJob(CompactionJob):

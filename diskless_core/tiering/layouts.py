@@ -166,8 +166,8 @@ class Layouts:
             if head is None:
                 return None
             # Deleted since, it is not among the segments any more, when they are asked for anew.
-            told = tiered.from_offset(shard.tiered(key), pinned.from_offset)
-            wanted = [one.segment_id for one in told if one.start_offset < pinned.end_offset]
+            known = tiered.from_offset(shard.tiered(key), pinned.from_offset)
+            wanted = [one.segment_id for one in known if one.start_offset < pinned.end_offset]
             if not wanted:
                 return head, ()
             complete = {

@@ -146,7 +146,7 @@ class SegmentPlanner:
         )
         return self._take() if self._ranges and is_due else None
 
-    def rest(self, head: PartitionHead) -> NotDue:
+    def not_due(self, head: PartitionHead) -> NotDue:
         """What is left when `last` found that it is too early, of a partition with this head."""
         rules = self._rules
         if not self._ranges:

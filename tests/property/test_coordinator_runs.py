@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.coordinator.tables import State
-from diskless_core.diskless import runs as runs_module
-from diskless_core.diskless import shard as client_module
+from diskless_core.diskless import run_lookup as runs_module
+from diskless_core.diskless import shard as shard_module
 from diskless_core.diskless.coalescing import MAX_RUN_BYTES, coalesce
 from diskless_core.diskless.commands import CommitBatch, PartitionKey
-from diskless_core.diskless.runs import RecentRuns, within_budget
+from diskless_core.diskless.run_lookup import RecentRuns, within_budget
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import BATCHES
 from diskless_core.protocol.file_committed import CommittedBatch
@@ -108,7 +108,7 @@ def test_every_offset_is_found_wherever_its_run_is(
 
     with (
         patch.object(runs_module, "PAGE_RUNS", page),
-        patch.object(client_module, "PAGE_RUNS", page),
+        patch.object(shard_module, "PAGE_RUNS", page),
         patch.object(runs_module, "FEW_RUNS", 1),
     ):
         run(main)

@@ -12,7 +12,7 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.diskless.file_stages import Stage, ending_files, stage_of
 from diskless_core.diskless.operations import HORIZON_AGE_MS
-from diskless_core.diskless.runs import PAGE_RUNS
+from diskless_core.diskless.run_lookup import PAGE_RUNS
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import DEAD_FILES, FILES, LIVE_FILES

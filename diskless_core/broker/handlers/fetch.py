@@ -56,10 +56,10 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         for asked in topic.partitions:
             error = refused.get((position, asked.partition))
             answer = FetchedPartition(error=error) if error is not None else next(islice(fetched, 1))
-            told = wanted[position].told(answer.error, topics, replaced=ErrorCode.INCONSISTENT_TOPIC_ID)
-            is_committed = request.isolation_level == _READ_COMMITTED and told is ErrorCode.NONE
+            error_code = wanted[position].client_error(answer.error, topics, replaced=ErrorCode.INCONSISTENT_TOPIC_ID)
+            is_committed = request.isolation_level == _READ_COMMITTED and error_code is ErrorCode.NONE
             aborted: list[Aborted] | None = [] if is_committed or error in _UNKNOWN else None
-            partitions.append(_partition_answer(version, asked.partition, answer, told, aborted))
+            partitions.append(_partition_answer(version, asked.partition, answer, error_code, aborted))
         if not partitions:
             continue
         answers.append(

@@ -176,7 +176,7 @@ def _committed(
     has_append_time = result.error is ErrorCode.NONE and batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     return PartitionAnswer(
         index,
-        int(topic.told(result.error, context.services.topics)),
+        int(topic.client_error(result.error, context.services.topics)),
         result.base_offset,
         result.append_time if has_append_time else -1,
         head.log_start_offset if head is not None else -1,

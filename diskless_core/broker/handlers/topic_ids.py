@@ -39,7 +39,7 @@ class RequestedTopic(NamedTuple):
         key = self.info.key(index)
         return (self.info, key) if key is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def told(
+    def client_error(
         self, error: ErrorCode, topics: TopicLookup, replaced: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
     ) -> ErrorCode:
         """The error for the client: one that asked by id is told when it is the id that went.

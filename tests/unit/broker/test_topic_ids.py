@@ -49,14 +49,14 @@ def test_a_topic_is_found_by_name_or_by_id_as_the_version_has_it(version: int, m
 def test_who_asked_by_id_is_told_whether_the_topic_is_gone_or_replaced() -> None:
     found = topic_ids.find(Known([OLD]), 13, "", OLD.topic_id)
     inconsistent = ErrorCode.INCONSISTENT_TOPIC_ID
-    assert found.told(GONE, Known(), inconsistent) is ErrorCode.UNKNOWN_TOPIC_ID
-    assert found.told(GONE, Known([NEW]), inconsistent) is inconsistent
-    assert found.told(GONE, Known([NEW])) is ErrorCode.UNKNOWN_TOPIC_ID
-    assert found.told(GONE, Known([OLD])) is GONE
-    assert found.told(ErrorCode.NONE, Known()) is ErrorCode.NONE
-    assert found.told(ErrorCode.KAFKA_STORAGE_ERROR, Known()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert found.client_error(GONE, Known(), inconsistent) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert found.client_error(GONE, Known([NEW]), inconsistent) is inconsistent
+    assert found.client_error(GONE, Known([NEW])) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert found.client_error(GONE, Known([OLD])) is GONE
+    assert found.client_error(ErrorCode.NONE, Known()) is ErrorCode.NONE
+    assert found.client_error(ErrorCode.KAFKA_STORAGE_ERROR, Known()) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_who_asked_by_name_hears_nothing_of_ids() -> None:
     found = topic_ids.find(Known([OLD]), 12, "t", None)
-    assert [found.told(GONE, Known(topics)) for topics in ([], [NEW], [OLD])] == [GONE] * 3
+    assert [found.client_error(GONE, Known(topics)) for topics in ([], [NEW], [OLD])] == [GONE] * 3

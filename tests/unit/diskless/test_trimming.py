@@ -17,7 +17,7 @@ from diskless_core.diskless import file_operations, operations, trimming
 from diskless_core.diskless.commands import HandOver, PartitionKey
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.records import DisklessRecord
-from diskless_core.diskless.runs import stored_runs
+from diskless_core.diskless.run_lookup import stored_runs
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import (
     BATCHES,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diskless_core.diskless.commands import PartitionKey
-from diskless_core.diskless.runs import PAGE_RUNS
+from diskless_core.diskless.run_lookup import PAGE_RUNS
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.files.retention import OFF, RetentionRules

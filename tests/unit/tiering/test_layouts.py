@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from diskless_core.coordinator.errors import CoordinatorLoadingError
-from diskless_core.diskless import runs
-from diskless_core.diskless import shard as client
+from diskless_core.diskless import run_lookup
+from diskless_core.diskless import shard as shard_module
 from diskless_core.layout.codec import LayoutFormatError, decode_layouts
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.remote_log.metadata import RemoteLogSegmentState, TopicIdPartition
@@ -176,7 +176,7 @@ async def retain_less(path: TieredPath) -> None:
 @pytest.mark.parametrize("happens", [tier_some, tier_all_and_more, delete_some, delete_all_and_more, retain_less])
 def test_nothing_is_missing_whatever_happens_while_the_answer_is_made(happens, step, from_offset, monkeypatch):
     """Before step 0, or at the line of that number, or while the metadata of segments is looked up."""
-    for module in (runs, client):
+    for module in (run_lookup, shard_module):
         monkeypatch.setattr(module, "PAGE_RUNS", 2)
     monkeypatch.setattr(layouts_module, "BLOCK_BYTES", 1)
 

@@ -27,7 +27,7 @@ def rest_of(*ranges: Run, rules: SegmentRules = RULES) -> planning.NotDue:
     planner = SegmentPlanner(PARTITION, 10, rules)
     assert [planner.add(one) for one in ranges] == [None] * len(ranges)
     assert planner.last(51) is None
-    return planner.rest(HEAD)
+    return planner.not_due(HEAD)
 
 
 @pytest.mark.parametrize(
