@@ -1,4 +1,4 @@
-"""Calls of the Diskless coordinators' APIs on other nodes, and what their error codes mean to a caller.
+"""Calls of the coordinators' APIs on other nodes, and what their error codes mean to a caller.
 
 (KIP-1164, "Diskless coordinator API".)
 """

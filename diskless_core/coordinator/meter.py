@@ -17,9 +17,6 @@ class ShardMeter:
     def __init__(self, metrics: Metrics, shard: ShardId) -> None:
         name = str(shard)
         self.command_seconds = metrics.coordinator_command_seconds.labels(name)
-        self.commits = metrics.coordinator_commits.labels(name)
-        self.committed_batches = metrics.coordinator_committed_batches.labels(name)
-        self.committed_runs = metrics.coordinator_committed_runs.labels(name)
         self.flush_seconds = metrics.coordinator_flush_seconds.labels(name)
         self.flushed_rows = metrics.coordinator_flushed_rows.labels(name)
         self.flush_failures = metrics.coordinator_flush_failures.labels(name)

@@ -1,4 +1,4 @@
-"""Who is asked: pure decisions on where a Diskless coordinator is led, from the log's hint and what peers have said.
+"""Who is asked: pure decisions on where a coordinator is led, from the log's hint and what peers have said.
 
 (KIP-1164, "Leadership and deployment".)
 """
@@ -6,9 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-FIND_COORDINATOR_KEY_TYPE = 100
-"""FindCoordinator's key type of a Diskless coordinator, whose key is its index. Kafka's own begin at 0."""
 
 
 @dataclass(slots=True)

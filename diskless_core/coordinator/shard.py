@@ -309,6 +309,10 @@ class CoordinatorShard(Generic[RecordT]):
         with self._replica.store.lent():
             return await self._replica.take_snapshot(snapshots)
 
+    def note_snapshot(self, mark: SnapshotMark) -> None:
+        """Take note of the newest snapshot that this node knows of."""
+        self.snapshot = mark
+
     async def with_store(self, work: Callable[[ShardStore], R]) -> R:
         """Run `work` with the store, which may lag behind memory: see `State.in_memory`.
 

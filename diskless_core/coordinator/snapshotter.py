@@ -97,7 +97,7 @@ class Snapshotter:
             newest = await self._snapshots.newest(self._shard.id)
             self._taken_at = newest.taken_at if newest is not None else self._clock.now_ms()
             if newest is not None:
-                self._shard.snapshot = SnapshotMark(newest.applied_offset, newest.taken_at, self._bytes_then)
+                self._shard.note_snapshot(SnapshotMark(newest.applied_offset, newest.taken_at, self._bytes_then))
         age_ms = self._clock.now_ms() - self._taken_at
         if self._rules.is_due(self._shard.applied_bytes - self._bytes_then, age_ms):
             await self.take()
@@ -108,7 +108,7 @@ class Snapshotter:
         await self._shard.flush()
         manifest = await self._shard.take_snapshot(self._snapshots)
         self._taken_at, self._bytes_then = manifest.taken_at, applied_bytes
-        self._shard.snapshot = SnapshotMark(manifest.applied_offset, manifest.taken_at, applied_bytes)
+        self._shard.note_snapshot(SnapshotMark(manifest.applied_offset, manifest.taken_at, applied_bytes))
         self._shard.meter.snapshots_taken.inc()
         await self._log.prune(self._shard.id, manifest.applied_offset)
         await self._snapshots.remove_older(self._shard.id, manifest)

@@ -20,6 +20,9 @@ from diskless_core.diskless.commands import (
 )
 from diskless_core.protocol.errors import ErrorCode
 
+FIND_COORDINATOR_KEY_TYPE = 100
+"""FindCoordinator's key type of a Diskless coordinator, whose key is its index. Kafka's own begin at 0."""
+
 
 class DisklessCoordinator(Protocol):
     """One Diskless coordinator, wherever it is led.

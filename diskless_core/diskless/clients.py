@@ -18,8 +18,8 @@ from diskless_core.coordinator.errors import (
     OutcomeUnknownError,
 )
 from diskless_core.coordinator.peers import PeerAddress, Peers, PeerTransport
-from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE, LeaderGuess, whom_to_ask_for_the_leader
-from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.coordinator.routing import LeaderGuess, whom_to_ask_for_the_leader
+from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE, DisklessCoordinator
 from diskless_core.diskless.commands import (
     BatchResult,
     CommitFile,

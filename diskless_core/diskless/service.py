@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.peers import PeerRequest, Peers
-from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.diskless.attempts import Attempt, RefusedAttempts, ShardAttempts
 from diskless_core.diskless.commands import DeletedRecords, HandOver
 from diskless_core.diskless.purgatory import Purgatory

@@ -62,6 +62,10 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
     def __init__(self, shard_id: ShardId, services: ShardServices, rules: CommitRules) -> None:
         super().__init__(shard_id, DisklessMachine(), services)
         self._rules = rules
+        name, metrics = str(shard_id), services.metrics
+        self._commits = metrics.coordinator_commits.labels(name)
+        self._committed_batches = metrics.coordinator_committed_batches.labels(name)
+        self._committed_runs = metrics.coordinator_committed_runs.labels(name)
         self._recent = RecentRuns(self.state)
         self._listeners: list[HeadListener] = []
         self._find_offset: OffsetFinder | None = None
@@ -92,10 +96,9 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
     def _count(self, writes: Writes) -> None:
         committed = [file for file in writes.get(FILES, {}).values() if file is not None and file.results]
         if committed:
-            meter = self.meter
-            meter.commits.inc(len(committed))
-            meter.committed_batches.inc(sum(count_results(file.results) for file in committed))
-            meter.committed_runs.inc(len(writes.get(BATCHES, ())))
+            self._commits.inc(len(committed))
+            self._committed_batches.inc(sum(count_results(file.results) for file in committed))
+            self._committed_runs.inc(len(writes.get(BATCHES, ())))
 
     async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
         """DisklessCreatePartitions: those that exist already stay as they are."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from diskless_core.broker.authorization import AclOperation
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.diskless.service import Leader
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse

@@ -11,7 +11,7 @@ from diskless_core.broker.apis import INTER_BROKER_APIS
 from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.find_coordinator import find_coordinator
-from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import RequestHeader
 from diskless_core.protocol.messages import (

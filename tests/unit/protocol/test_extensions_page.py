@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from diskless_core.coordinator.routing import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.protocol.messages import DISKLESS_APIS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "protocol_extensions.md").read_text(encoding="utf-8")
