@@ -183,7 +183,8 @@ class _DisklessReader(_Reader):
         if unknown:
             raise SnapshotError(
                 f"the snapshot does not know where the segment {UUID(bytes=unknown[0].segment_id)} of "
-                f"{partition_name(topic, key[1])} is: the coordinators keep that only with remote_log_metadata=coordinator. Ask a broker"
+                f"{partition_name(topic, key[1])} is: the coordinators keep that only with "
+                f"remote_log_metadata=coordinator. Ask a broker"
             )
         return PartitionLayout(
             partition=TopicIdPartition(UUID(bytes=key[0]), topic, key[1]),
