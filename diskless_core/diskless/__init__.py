@@ -1,4 +1,12 @@
-"""Diskless partitions: one kind of coordinator shard (KIP-1164).
+"""Diskless partitions: a kind of shard, and what asks it, here and from other nodes (KIP-1164).
+
+- `records`, `tables`, `state_machine`, `operations`, `shard`: the kind. Of operations and their rows there is more in
+  `file_operations`, `file_stages`, `trimming` (objects), `tiering_operations`, `remote_segments`, `ledger` (segments),
+  `producer_state` (idempotence), `coalescing`, `run_lookup`, `time_index`, `time_lookup` (runs).
+- `commands`, `api`: what a coordinator is asked and what it answers, wherever it is led.
+- `clients`, `remote`, `commit_bundles`: the coordinators of the cluster, each asked where it is led.
+- `service`, with `service_commits`, `service_reads` and `attempts`: answers the requests of other nodes.
+- `purgatory`: where requests wait for a commit.
 
 A batch has one shape at each boundary that it crosses. Only the module that defines a shape takes it apart by position:
 
