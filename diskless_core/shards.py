@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diskless_core.plugin.shard import ShardId, parse_shard_id
+from diskless_core.protocol.record_frames import GROUP_RECORDS, KeyedRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +19,14 @@ class ShardKind:
         name: what operators call it, the part of `diskless-0` before the dash.
         topic: the Kafka topic whose partitions the logs of its shards correspond to.
         count_setting: field of the broker's settings that says how many shards there are; None where there is one.
+        keyed_records: how its records are written where they have keys, as in Kafka's own topics; None where they
+            stand in KRaft's framing.
     """
 
     name: str
     topic: str
     count_setting: str | None = None
+    keyed_records: KeyedRecords | None = None
 
     def shard(self, index: int) -> ShardId:
         """One shard of this kind."""
@@ -33,7 +37,7 @@ CLUSTER = ShardKind(name="cluster", topic="__cluster_metadata")
 DISKLESS = ShardKind(
     name="diskless", topic="__diskless_metadata", count_setting="diskless_metadata_topic_num_partitions"
 )
-GROUPS = ShardKind(name="groups", topic="__consumer_offsets")
+GROUPS = ShardKind(name="groups", topic="__consumer_offsets", keyed_records=GROUP_RECORDS)
 
 SHARD_KINDS = (CLUSTER, DISKLESS, GROUPS)
 
@@ -42,6 +46,12 @@ CLUSTER_SHARD = CLUSTER.shard(0)
 
 GROUPS_SHARD = GROUPS.shard(0)
 """The one that has the consumer groups."""
+
+SHARD_NAMES = " or ".join(
+    ", ".join(f"{kind.name}-{'N' if kind.count_setting else 0}" for kind in kinds)
+    for kinds in (SHARD_KINDS[:-1], SHARD_KINDS[-1:])
+)
+"""What operators may call a shard, for lines of help."""
 
 _BY_TOPIC = {kind.topic: kind for kind in SHARD_KINDS}
 _TOPICS = {kind.name: kind.topic for kind in SHARD_KINDS}

@@ -18,7 +18,7 @@ from diskless_core.layout.codec import CONTENT_TYPE
 from diskless_core.tiering.layouts import Layouts
 
 _ERRORS: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for code in (404, 422, 503)}
-_ANSWERS = _ERRORS | {200: {"content": {CONTENT_TYPE: {}}, "description": "Lines as of `layout_codec`."}}
+_ANSWERS = _ERRORS | {200: {"content": {CONTENT_TYPE: {}}, "description": "Lines as of `layout.codec`."}}
 
 
 class LayoutBody(BaseModel):

@@ -24,6 +24,7 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.state_machine import GroupsMachine
+from diskless_core.plugin.config import property_name
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import CLUSTER, DISKLESS, GROUPS, SHARD_KINDS, ShardKind, kind_of, short_name
@@ -101,11 +102,12 @@ class Coordinators:
         self._shards = {
             shard_id: SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings) for shard_id in ids
         }
-        [self.cluster] = self._of(ClusterShard)
-        self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self._of(DisklessShard)}
-        [self.groups] = self._of(GroupsShard)
+        [self.cluster] = self.of(ClusterShard)
+        self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self.of(DisklessShard)}
+        [self.groups] = self.of(GroupsShard)
 
-    def _of(self, kind: type[ShardT]) -> list[ShardT]:
+    def of(self, kind: type[ShardT]) -> list[ShardT]:
+        """All shards of a kind, by their class, in the order of their indexes."""
         return [shard for shard in self._shards.values() if isinstance(shard, kind)]
 
     def all(self) -> list[CoordinatorShard[Any]]:
@@ -121,7 +123,7 @@ class Coordinators:
         See `CoordinatorShard.obstacle`.
 
         Raises:
-            StartError: there are more diskless shards than are configured; nothing was started.
+            StartError: there are more shards of a kind than are configured; nothing was started.
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a shard cannot be started.
         """
         await self._require_all_shards()
@@ -136,15 +138,19 @@ class Coordinators:
             serving.cancel()
 
     async def _require_all_shards(self) -> None:
-        """Partitions keep the shard that they were created in, and a shard its objects."""
-        configured = existing = len(self.diskless)
-        while (await self.log.bounds(DISKLESS.shard(existing))).end > 0:
-            existing += 1
-        if existing > configured:
-            raise StartError(
-                f"diskless.metadata.topic.num.partitions is {configured}, but the log has {existing} Diskless "
-                f"coordinators, and partitions stay with theirs. Set it to {existing} or more"
-            )
+        """What a shard has stays with it: partitions their coordinator, and coordinators their objects."""
+        for kind in SHARD_KINDS:
+            if kind.count_setting is None:
+                continue
+            configured = existing = sum(shard_id.topic == kind.topic for shard_id in self._shards)
+            while (await self.log.bounds(kind.shard(existing))).end > 0:
+                existing += 1
+            if existing > configured:
+                raise StartError(
+                    f"{property_name(kind.count_setting)} is {configured}, but the log has {existing} "
+                    f"{kind.name.capitalize()} coordinators, and what they have stays with them. "
+                    f"Set it to {existing} or more"
+                )
 
     async def stop(self) -> None:
         await asyncio.gather(*(shard.stop() for shard in self.all()))

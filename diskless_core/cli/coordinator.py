@@ -21,14 +21,14 @@ from diskless_core.cli.text import NONE, iso_time, table
 from diskless_core.coordinator.description import DescribedRecord, LogDescriber
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.shard import ShardId
-from diskless_core.shards import parse_shard
+from diskless_core.shards import SHARD_NAMES, kind_of, parse_shard
 
 app = typer.Typer(help="Look into coordinator shards.", no_args_is_help=True, add_completion=False)
 
 
 @app.command()
 def dump(
-    shard: Annotated[str, typer.Argument(help="cluster-0, diskless-N or groups-0; Kafka's names will do too.")],
+    shard: Annotated[str, typer.Argument(help=f"{SHARD_NAMES}; Kafka's names will do too.")],
     start: Annotated[
         int | None, typer.Option("--from", min=0, help="Begin with the entry of this offset; by default the first.")
     ] = None,
@@ -113,7 +113,7 @@ async def _records(
         common.fail(f"the log has no shard {shard}")
     first = bounds.start if start is None else start
     last = bounds.end if end is None else min(end, bounds.end)
-    describer = LogDescriber(from_start=first == 0)
+    describer = LogDescriber(from_start=first == 0, keyed_records=kind_of(shard).keyed_records)
     if first >= last:
         return
     async for batches in log.read(shard, first):

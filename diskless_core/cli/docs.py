@@ -29,9 +29,10 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "README.md": lambda: reference.render_nouns(reference.built_in_descriptors()),
+    "docs/index.md": reference.render_links,
     "mkdocs.yml": reference.render_navigation,
 }
-"""Generated sections by the files beside docs/ that have them, each between the lines with `BEGIN` and with `END`."""
+"""Generated sections by the files that have them. A section is between the lines with `BEGIN` and with `END`."""
 
 BEGIN = "begin: written by `make docs`"
 END = "end: written by `make docs`"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from diskless_core.protocol import messages
 from diskless_core.protocol.codec import CompiledRecord
-from diskless_core.protocol.record_frames import GROUP_VALUES
+from diskless_core.shards import CLUSTER, DISKLESS, SHARD_KINDS, ShardKind
 
 
 class Meaning(NamedTuple):
@@ -43,7 +43,7 @@ EVERY_SHARD: Meanings = {
     ),
 }
 
-DISKLESS: Meanings = {
+_DISKLESS: Meanings = {
     messages.DisklessPartitionCreatedRecord: Meaning(
         "A partition exists, empty.",
         "For DisklessCreatePartitions: by CreateTopics and CreatePartitions, or at the start after a crash between.",
@@ -107,7 +107,7 @@ DISKLESS: Meanings = {
     ),
 }
 
-CLUSTER: Meanings = {
+_CLUSTER: Meanings = {
     messages.TopicRecord: Meaning("A topic exists.", "For CreateTopics and automatic creation.", "Puts the topic."),
     messages.PartitionRecord: Meaning(
         "A partition exists and belongs to a coordinator for good.",
@@ -132,6 +132,9 @@ CLUSTER: Meanings = {
     ),
     messages.ClusterNamedRecord: Meaning("The cluster's id.", "By the first start of all.", "Puts the id."),
 }
+
+MEANINGS: Mapping[ShardKind, Meanings] = {DISKLESS: _DISKLESS, CLUSTER: _CLUSTER}
+"""The records of the kinds of shard whose records stand in KRaft's framing."""
 
 _PREAMBLE = """\
 # Records of the metadata log
@@ -167,10 +170,8 @@ Replay is a pure function: the same entries give the same tables on every node. 
 passed over: the shard stops with an error that names the offset. Types are Kafka's.
 """
 
-_GROUPS = """
-## The groups shard
-
-These are Apache Kafka's records of `__consumer_offsets`, with a key and a value each; a record without a value deletes
+_KEYED = """
+These are Apache Kafka's records of `{topic}`, with a key and a value each; a record without a value deletes
 what its key names. Behind the entry's first record they are encoded as in Apache Kafka: an int16 in front of a key says
 what kind it is.
 
@@ -181,20 +182,16 @@ what kind it is.
 
 def render() -> str:
     """The page as Markdown."""
-    return "".join(
-        (
-            _PREAMBLE,
-            _part("All shards", EVERY_SHARD),
-            _part("Diskless shards", DISKLESS),
-            _part("The cluster shard", CLUSTER),
-            _GROUPS,
-            *(f"| {_number(key)} | {key.__name__} | {value.__name__} |\n" for key, value in _group_records()),
-        )
-    )
+    return "".join((_PREAMBLE, _part("All shards", EVERY_SHARD), *map(_kind, SHARD_KINDS)))
 
 
-def _group_records() -> Iterator[tuple[type[CompiledRecord], type[CompiledRecord]]]:
-    return iter(sorted(GROUP_VALUES.items(), key=lambda pair: _number(pair[0])))
+def _kind(kind: ShardKind) -> str:
+    title = f"The {kind.name} shard" if kind.count_setting is None else f"{kind.name.capitalize()} shards"
+    if kind.keyed_records is None:
+        return _part(title, MEANINGS[kind])
+    pairs = sorted(kind.keyed_records.values.items(), key=lambda pair: _number(pair[0]))
+    rows = "".join(f"| {_number(key)} | {key.__name__} | {value.__name__} |\n" for key, value in pairs)
+    return f"\n## {title}\n{_KEYED.format(topic=kind.topic)}{rows}"
 
 
 def _number(record: type[CompiledRecord]) -> int:

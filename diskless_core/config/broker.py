@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from diskless_core.config.limits import at_least, at_most
 from diskless_core.config.log import LogConfig
 from diskless_core.config.node import NodeConfig
-from diskless_core.config.placement import Placement, check_shards
+from diskless_core.config.placement import OTHER_NAMES, Placement, check_shards
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.config.types import (
     HOUR_MS,
@@ -107,9 +107,9 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
     diskless_coordinator_placement: Placements = Field(
         default=(),
         description="Which brokers may lead which coordinator, as <coordinator>:<broker>|<broker>: 0:1|2,1:3 lets the "
-        "first Diskless coordinator be led by broker 1 or 2, and the second by broker 3. Others are called cluster-0 "
-        "and groups-0; * is all that are not named, so that *:1|2 keeps coordinators off all other brokers. Empty, any "
-        "broker may lead any. The same on all brokers.",
+        "first Diskless coordinator be led by broker 1 or 2, and the second by broker 3. "
+        f"Others are called {OTHER_NAMES}; * is all that are not named, so that *:1|2 keeps coordinators off all other "
+        "brokers. Empty, any broker may lead any. The same on all brokers.",
     )
     metadata_log_max_record_bytes_between_snapshots: Long = Field(
         default=20 * MIB,

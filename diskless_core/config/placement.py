@@ -11,9 +11,12 @@ from typing import Any
 
 from diskless_core.plugin.config import property_name, split_list
 from diskless_core.plugin.shard import ShardId
-from diskless_core.shards import DISKLESS, kind_of, parse_shard, short_name
+from diskless_core.shards import DISKLESS, SHARD_KINDS, kind_of, parse_shard, short_name
 
 ALL_OTHERS = "*"
+
+OTHER_NAMES = " and ".join(f"{kind.name}-0" for kind in SHARD_KINDS if kind is not DISKLESS)
+"""What an operator calls coordinators that are no Diskless ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Placement:
 def parse_placement(value: object) -> object:
     """Read `<coordinator>:<broker>|<broker>`, separated by commas; anything but text is left for pydantic to judge.
 
-    A coordinator is the index of a Diskless one, or `diskless-0`, `cluster-0`, `groups-0`, or `*`.
+    A coordinator is the index of a Diskless one, or what `shards.parse_shard` reads, or `*`.
 
     Raises:
         ValueError: an entry is malformed, or two are for the same coordinator.

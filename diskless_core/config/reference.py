@@ -66,6 +66,11 @@ def render_nouns(descriptors: Mapping[str, Sequence[Descriptor[Any]]]) -> str:
     return _table(("Noun", "What it is", "Backends"), rows)
 
 
+def render_links() -> str:
+    """The pages of all nouns, as a list for the first page of the site."""
+    return "".join(f"- [{name}](plugins/{name}.md): {noun.help}\n" for name, noun in NOUNS.items())
+
+
 def render_navigation() -> str:
     """The pages of all nouns, as entries of the site's navigation."""
     return "".join(f"      - {noun}: plugins/{noun}.md\n" for noun in NOUNS)

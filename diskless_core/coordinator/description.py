@@ -17,7 +17,7 @@ from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import CorruptBatchError, RecordData, UnsupportedCompressionError
-from diskless_core.protocol.record_frames import RecordFormatError
+from diskless_core.protocol.record_frames import KeyedRecords, RecordFormatError
 
 UNREADABLE = "unreadable"
 """In place of the type of a record that cannot be decoded; its data says why."""
@@ -51,9 +51,15 @@ class DescribedRecord:
 
 
 class LogDescriber:
-    """Describes a log's entries in order, from any offset on; `from_start` if that is where the log began."""
+    """Describes a log's entries in order, from any offset on.
 
-    def __init__(self, *, from_start: bool) -> None:
+    Args:
+        from_start: whether that is where the log began.
+        keyed_records: those that may stand in the log; None where none of its records has a key.
+    """
+
+    def __init__(self, *, from_start: bool, keyed_records: KeyedRecords | None = None) -> None:
+        self._keyed_records = keyed_records
         self._acceptance = Acceptance() if from_start else None
 
     def describe(self, batch: LogBatch) -> Sequence[DescribedRecord]:
@@ -88,7 +94,7 @@ class LogDescriber:
             self._acceptance = self._acceptance.advanced()
         described = []
         for position, record in enumerate(entry.records, start=offset + 1):
-            kind, data = _content(record)
+            kind, data = self._content(record)
             described.append(
                 DescribedRecord(
                     offset=position,
@@ -101,6 +107,20 @@ class LogDescriber:
                 )
             )
         return described
+
+    def _content(self, record: RecordData) -> tuple[str, dict[str, Any]]:
+        try:
+            return self._with_key(record.key, record.value) if record.key is not None else _without_key(record.value)
+        except RecordFormatError as error:
+            return UNREADABLE, {"error": str(error)}
+
+    def _with_key(self, key_data: bytes, value_data: bytes | None) -> tuple[str, dict[str, Any]]:
+        if self._keyed_records is None:
+            raise RecordFormatError("a record of this log has no key")
+        key = self._keyed_records.decode_key(key_data)
+        value = self._keyed_records.decode_value(key, value_data) if value_data is not None else None
+        kind = type(value) if value is not None else type(key)
+        return kind.__name__, {"key": _fields(key), "value": _fields(value) if value is not None else None}
 
 
 def _unreadable(offset: int, timestamp: int, reason: str) -> DescribedRecord:
@@ -115,25 +135,11 @@ def _unreadable(offset: int, timestamp: int, reason: str) -> DescribedRecord:
     )
 
 
-def _content(record: RecordData) -> tuple[str, dict[str, Any]]:
-    try:
-        return _with_key(record.key, record.value) if record.key is not None else _without_key(record.value)
-    except RecordFormatError as error:
-        return UNREADABLE, {"error": str(error)}
-
-
 def _without_key(value: bytes | None) -> tuple[str, dict[str, Any]]:
     if value is None:
         raise RecordFormatError("a record has neither key nor value")
     message: CompiledRecord = record_frames.decode_record(value)
     return type(message).__name__, _fields(message)
-
-
-def _with_key(key_data: bytes, value_data: bytes | None) -> tuple[str, dict[str, Any]]:
-    key = record_frames.decode_group_key(key_data)
-    value = record_frames.decode_group_value(key, value_data) if value_data is not None else None
-    kind = type(value) if value is not None else type(key)
-    return kind.__name__, {"key": _fields(key), "value": _fields(value) if value is not None else None}
 
 
 def _fields(message: CompiledRecord) -> dict[str, Any]:

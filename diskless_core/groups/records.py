@@ -11,7 +11,7 @@ from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset, PersistedG
 from diskless_core.plugin.coordinator_store import Key
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.record_batch import RecordData
-from diskless_core.protocol.record_frames import RecordFormatError
+from diskless_core.protocol.record_frames import GROUP_RECORDS, GROUP_VALUE_VERSION, RecordFormatError
 
 _EXPIRING_OFFSET_VERSION = 1
 _OFFSET_VERSION = 3
@@ -53,10 +53,10 @@ def encode(record: GroupsRecord) -> RecordData:
     if isinstance(record, ConsumerGroupRecord):
         return codec.encode(record)
     if isinstance(record, GroupRecord):
-        key = record_frames.encode_group_key(messages.GroupMetadataKey(group=record.group_id))
+        key = record_frames.encode_key(messages.GroupMetadataKey(group=record.group_id))
         value = encode_group(record.value) if record.value is not None else None
     else:
-        key = record_frames.encode_group_key(
+        key = record_frames.encode_key(
             messages.OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
         )
         value = _encode_offset(record.value) if record.value is not None else None
@@ -71,7 +71,7 @@ def decode(data: RecordData) -> GroupsRecord:
     """
     if data.key is None:
         raise RecordFormatError("a record of the groups shard needs a key")
-    key: Any = record_frames.decode_group_key(data.key)
+    key: Any = GROUP_RECORDS.decode_key(data.key)
     if isinstance(key, messages.OffsetCommitKey):
         offset = _decode_offset(key, data.value) if data.value is not None else None
         return OffsetRecord(group_id=key.group, topic=key.topic, partition=key.partition, value=offset)
@@ -83,7 +83,7 @@ def decode(data: RecordData) -> GroupsRecord:
 
 def encode_group(value: PersistedGroup) -> bytes:
     """A group's metadata as a GroupMetadataValue with its version in front."""
-    return record_frames.encode_group_value(
+    return record_frames.encode_value(
         messages.GroupMetadataValue(
             protocol_type=value.protocol_type,
             generation=value.generation,
@@ -91,7 +91,8 @@ def encode_group(value: PersistedGroup) -> bytes:
             leader=value.leader,
             current_state_timestamp=value.state_timestamp_ms,
             members=[_member_message(member) for member in value.members],
-        )
+        ),
+        GROUP_VALUE_VERSION,
     )
 
 
@@ -111,7 +112,7 @@ def _member_message(member: PersistedMember) -> Any:
 
 def decode_group(data: bytes) -> PersistedGroup:
     """A group's metadata back."""
-    value: Any = record_frames.decode_group_value(messages.GroupMetadataKey(group=""), data)
+    value: Any = GROUP_RECORDS.decode_value(messages.GroupMetadataKey(group=""), data)
     return PersistedGroup(
         protocol_type=value.protocol_type,
         generation=value.generation,
@@ -148,11 +149,11 @@ def _encode_offset(value: CommittedOffset) -> bytes:
         expire_timestamp=value.expire_timestamp_ms,
         **fields,
     )
-    return record_frames.encode_group_value(message, version)
+    return record_frames.encode_value(message, version)
 
 
 def _decode_offset(key: Any, data: bytes) -> CommittedOffset:
-    value: Any = record_frames.decode_group_value(key, data)
+    value: Any = GROUP_RECORDS.decode_value(key, data)
     return CommittedOffset(
         offset=value.offset,
         leader_epoch=value.leader_epoch,

@@ -1,7 +1,7 @@
-"""Metadata records as bytes: KRaft's framing, and the keys and values of `__consumer_offsets`.
+"""Metadata records as bytes: KRaft's framing, and the keys and values of topics such as `__consumer_offsets`.
 
 A KRaft frame is three unsigned varints, frame version, api key and record version, and then the record. Keys and values
-of `__consumer_offsets` have an int16 version in front instead; a key's version says what kind of key it is.
+have an int16 version in front instead; a key's version says what kind of key it is.
 """
 
 from __future__ import annotations
@@ -41,21 +41,6 @@ GROUP_VALUE_VERSION = 3
 """The version of classic groups' values that Apache Kafka 4 writes unless a newer field needs another."""
 
 _VERSION = struct.Struct(">h")
-GROUP_VALUES: dict[type[CompiledRecord], type[CompiledRecord]] = {
-    OffsetCommitKey: OffsetCommitValue,
-    GroupMetadataKey: GroupMetadataValue,
-    ConsumerGroupMetadataKey: ConsumerGroupMetadataValue,
-    ConsumerGroupMemberMetadataKey: ConsumerGroupMemberMetadataValue,
-    ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroupTargetAssignmentMetadataValue,
-    ConsumerGroupTargetAssignmentMemberKey: ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
-}
-"""The value that belongs to each kind of key of `__consumer_offsets`."""
-
-_GROUP_KEYS: dict[int, type[CompiledRecord]] = {0: OffsetCommitKey} | {
-    key_class.json["apiKey"]: key_class for key_class in GROUP_VALUES
-}
 
 
 class RecordFormatError(Exception):
@@ -116,39 +101,73 @@ def _decode(record_class: type[CompiledRecord], version: int, view: memoryview, 
     return record
 
 
-def encode_group_key(key: CompiledRecord) -> bytes:
-    """A key of `__consumer_offsets` as Apache Kafka 4 writes it."""
+def encode_key(key: CompiledRecord) -> bytes:
+    """A key as Apache Kafka 4 writes it."""
     version: int = key.json["apiKey"]
     return _VERSION.pack(version) + key.encode_body(version)
 
 
-def encode_group_value(value: CompiledRecord, version: int = GROUP_VALUE_VERSION) -> bytes:
-    """A value of `__consumer_offsets`."""
+def encode_value(value: CompiledRecord, version: int) -> bytes:
+    """A value that belongs to a key."""
     return _VERSION.pack(version) + value.encode_body(version)
 
 
-def decode_group_key(data: bytes | bytearray | memoryview) -> CompiledRecord:
-    """A key of `__consumer_offsets`.
+class KeyedRecords:
+    """The records that Apache Kafka writes into one of its internal topics, with a key and a value each.
 
-    Raises:
-        RecordFormatError: it is of another kind, or malformed.
+    Args:
+        values: the class of the value that belongs to each class of keys.
+        older_keys: further versions in front of a key, with the class of such keys.
+
+    Attributes:
+        values: the class of the value that belongs to each class of keys.
     """
-    version = _version(data)
-    record_class = _GROUP_KEYS.get(version)
-    if record_class is None:
-        raise RecordFormatError(f"group keys of version {version} are unknown")
-    key: CompiledRecord = _decode(record_class, version, memoryview(data), _VERSION.size)
-    return key
+
+    def __init__(
+        self,
+        values: Mapping[type[CompiledRecord], type[CompiledRecord]],
+        older_keys: Mapping[int, type[CompiledRecord]] | None = None,
+    ) -> None:
+        self.values = values
+        self._keys = {**(older_keys or {}), **{key_class.json["apiKey"]: key_class for key_class in values}}
+
+    def decode_key(self, data: bytes | bytearray | memoryview) -> CompiledRecord:
+        """A key of the topic.
+
+        Raises:
+            RecordFormatError: it is of another kind, or malformed.
+        """
+        version = _version(data)
+        record_class = self._keys.get(version)
+        if record_class is None:
+            raise RecordFormatError(f"keys of version {version} are unknown")
+        key: CompiledRecord = _decode(record_class, version, memoryview(data), _VERSION.size)
+        return key
+
+    def decode_value(self, key: CompiledRecord, data: bytes | bytearray | memoryview) -> CompiledRecord:
+        """The value that belongs to `key`. Tombstones have no bytes and don't come here.
+
+        Raises:
+            RecordFormatError: its version is unknown, or it is malformed.
+        """
+        value: CompiledRecord = _decode(self.values[type(key)], _version(data), memoryview(data), _VERSION.size)
+        return value
 
 
-def decode_group_value(key: CompiledRecord, data: bytes | bytearray | memoryview) -> CompiledRecord:
-    """The value that belongs to `key`. Tombstones have no bytes and don't come here.
-
-    Raises:
-        RecordFormatError: its version is unknown, or it is malformed.
-    """
-    value: CompiledRecord = _decode(GROUP_VALUES[type(key)], _version(data), memoryview(data), _VERSION.size)
-    return value
+GROUP_RECORDS = KeyedRecords(
+    {
+        OffsetCommitKey: OffsetCommitValue,
+        GroupMetadataKey: GroupMetadataValue,
+        ConsumerGroupMetadataKey: ConsumerGroupMetadataValue,
+        ConsumerGroupMemberMetadataKey: ConsumerGroupMemberMetadataValue,
+        ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroupTargetAssignmentMetadataValue,
+        ConsumerGroupTargetAssignmentMemberKey: ConsumerGroupTargetAssignmentMemberValue,
+        ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
+        ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
+    },
+    older_keys={0: OffsetCommitKey},
+)
+"""The records of `__consumer_offsets`."""
 
 
 def _version(data: bytes | bytearray | memoryview) -> int:

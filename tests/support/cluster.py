@@ -11,11 +11,10 @@ from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
 from diskless_core.coordinator.peers import PeerAddress
-from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import COORDINATOR_LOG
-from diskless_core.shards import CLUSTER, DISKLESS, GROUPS
+from diskless_core.shards import DISKLESS, SHARD_KINDS
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.wire import WireClient
 
@@ -55,8 +54,9 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
-        for kind in (CLUSTER, GROUPS):
-            self.shared.set_leader(ShardId(kind, 0), node_ids[0])
+        for kind in SHARD_KINDS:
+            if kind is not DISKLESS:
+                self.shared.set_leader(kind.shard(0), node_ids[0])
         for index, leader in leaders.items():
             self.lead(index, leader)
 

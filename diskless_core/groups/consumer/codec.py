@@ -46,8 +46,8 @@ def encode(record: ConsumerGroupRecord) -> RecordData:
     """Key and value of a record; a deletion has no value."""
     key, value = _messages(record)
     return RecordData(
-        key=record_frames.encode_group_key(key),
-        value=record_frames.encode_group_value(value, _VERSION) if value is not None else None,
+        key=record_frames.encode_key(key),
+        value=record_frames.encode_value(value, _VERSION) if value is not None else None,
     )
 
 
@@ -57,7 +57,7 @@ def decode(key: Any, data: bytes | None) -> ConsumerGroupRecord:
     Raises:
         RecordFormatError: the key is of another protocol, or the value malformed.
     """
-    value: Any = record_frames.decode_group_value(key, data) if data is not None else None
+    value: Any = record_frames.GROUP_RECORDS.decode_value(key, data) if data is not None else None
     match key:
         case messages.ConsumerGroupMetadataKey():
             return _group_record(key.group_id, value)
@@ -97,7 +97,7 @@ def decode_group(data: bytes) -> ConsumerGroup:
         start = pos + _SIZES.size
         value = start + key_size
         pos = value + value_size
-        group = replayed(group, decode(record_frames.decode_group_key(data[start:value]), data[value:pos]))
+        group = replayed(group, decode(record_frames.GROUP_RECORDS.decode_key(data[start:value]), data[value:pos]))
     return group or ConsumerGroup()
 
 

@@ -118,30 +118,7 @@ class GroupMetadataValue(CompiledRecord, ApiData, load_json=__package__):
 
 METADATA_RECORDS: dict[int, type[CompiledRecord]] = {
     record.json["apiKey"]: record
-    for record in (
-        TopicRecord,
-        PartitionRecord,
-        ConfigRecord,
-        RemoveTopicRecord,
-        ClientQuotaRecord,
-        ProducerIdsRecord,
-        DisklessPartitionCreatedRecord,
-        DisklessTopicDeletedRecord,
-        DisklessFileCommittedRecord,
-        DisklessRecordsDeletedRecord,
-        CoordinatorEntryRecord,
-        CoordinatorClaimRecord,
-        CoordinatorNoOpRecord,
-        CoordinatorSnapshotRecord,
-        ClusterNamedRecord,
-        DisklessFileDeletedRecord,
-        DisklessFileHandedOverRecord,
-        DisklessFileReceivedRecord,
-        DisklessFileForgottenRecord,
-        DisklessHorizonRaisedRecord,
-        DisklessRecordsTieredRecord,
-        DisklessPartitionAdoptedRecord,
-        DisklessRemoteLogMetadataRecord,
-    )
+    for name, record in tuple(globals().items())
+    if name.endswith("Record") and record is not CompiledRecord
 }
-"""Records in KRaft's framing, by api key."""
+"""Records in KRaft's framing, by api key: all that are no keys and no values."""

@@ -39,7 +39,7 @@ def test_a_record_has_all_of_its_fields(record) -> None:
 def test_every_kind_of_group_record_is_there() -> None:
     rows = re.findall(r"^\| \d+ \| (\w+) \| (\w+) \|$", PAGE, re.M)
 
-    assert set(rows) == {(key.__name__, value.__name__) for key, value in record_frames.GROUP_VALUES.items()}
+    assert set(rows) == {(key.__name__, value.__name__) for key, value in record_frames.GROUP_RECORDS.values.items()}
 
 
 def test_the_example_is_what_the_codec_writes() -> None:

@@ -15,6 +15,7 @@ from diskless_core.groups.state_machine import GroupsMachine
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import RecordData, read_header
+from diskless_core.protocol.record_frames import GROUP_RECORDS
 
 NOW_MS = 1_700_000_000_000
 TOPIC = uuid.UUID(int=7)
@@ -28,7 +29,7 @@ class Log:
 
     def __init__(self, start=0, *, from_start=True):
         self.end = start
-        self.describer = LogDescriber(from_start=from_start)
+        self.describer = LogDescriber(from_start=from_start, keyed_records=GROUP_RECORDS)
 
     def add(self, data):
         offset = self.end

@@ -9,13 +9,13 @@ import pytest
 
 from diskless_core.protocol import messages
 from diskless_core.protocol.record_frames import (
+    GROUP_RECORDS,
+    GROUP_VALUE_VERSION,
     RecordFormatError,
-    decode_group_key,
-    decode_group_value,
     decode_record,
-    encode_group_key,
-    encode_group_value,
+    encode_key,
     encode_record,
+    encode_value,
 )
 
 TOPIC_ID = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
@@ -90,11 +90,11 @@ def test_what_is_no_known_record_is_a_format_error(data: bytes) -> None:
 def test_a_committed_offset_has_the_bytes_that_kafka_writes() -> None:
     key = messages.OffsetCommitKey(group="g", topic="foo", partition=2)
     value = messages.OffsetCommitValue(offset=10, leader_epoch=-1, metadata="m", commit_timestamp=99)
-    key_bytes, value_bytes = encode_group_key(key), encode_group_value(value)
+    key_bytes, value_bytes = encode_key(key), encode_value(value, GROUP_VALUE_VERSION)
     assert key_bytes == struct.pack(">hh1sh3si", 1, 1, b"g", 3, b"foo", 2)
     assert value_bytes == struct.pack(">hqih1sq", 3, 10, -1, 1, b"m", 99)
-    assert decode_group_key(key_bytes) == key
-    decoded = decode_group_value(key, memoryview(value_bytes))
+    assert GROUP_RECORDS.decode_key(key_bytes) == key
+    decoded = GROUP_RECORDS.decode_value(key, memoryview(value_bytes))
     assert (decoded.offset, decoded.leader_epoch, decoded.metadata, decoded.commit_timestamp) == (10, -1, "m", 99)
 
 
@@ -118,17 +118,17 @@ def test_a_group_has_the_bytes_that_kafka_writes() -> None:
         members=[member],
     )
     key = messages.GroupMetadataKey(group="g")
-    assert encode_group_key(key) == struct.pack(">hh1s", 2, 1, b"g")
+    assert encode_key(key) == struct.pack(">hh1s", 2, 1, b"g")
     head = struct.pack(">hh8sihh1sqi", 3, 8, b"consumer", 4, -1, 1, b"a", 55, 1)
     body = struct.pack(">h1shh1sh2siii3si", 1, b"a", -1, 1, b"c", 2, b"/h", 7, 8, 3, b"sub", 0)
-    assert encode_group_value(value) == head + body
-    assert decode_group_value(key, head + body).members[0].subscription == b"sub"
+    assert encode_value(value, GROUP_VALUE_VERSION) == head + body
+    assert GROUP_RECORDS.decode_value(key, head + body).members[0].subscription == b"sub"
 
 
 def test_older_keys_and_values_of_offsets_are_read() -> None:
-    key = decode_group_key(struct.pack(">hh1sh1si", 0, 1, b"g", 1, b"t", 5))
+    key = GROUP_RECORDS.decode_key(struct.pack(">hh1sh1si", 0, 1, b"g", 1, b"t", 5))
     assert (type(key), key.partition) == (messages.OffsetCommitKey, 5)
-    assert decode_group_value(key, struct.pack(">hqh0sqq", 1, 10, 0, b"", 3, 4)).expire_timestamp == 4
+    assert GROUP_RECORDS.decode_value(key, struct.pack(">hqh0sqq", 1, 10, 0, b"", 3, 4)).expire_timestamp == 4
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_older_keys_and_values_of_offsets_are_read() -> None:
 )
 def test_what_is_no_known_group_key_is_a_format_error(data: bytes) -> None:
     with pytest.raises(RecordFormatError):
-        decode_group_key(data)
+        GROUP_RECORDS.decode_key(data)
 
 
 @pytest.mark.parametrize("data", [b"", struct.pack(">h", 3), struct.pack(">h", 9) + b"\0" * 40, b"\0\3" + b"\0" * 23])
 def test_what_is_no_known_group_value_is_a_format_error(data: bytes) -> None:
     with pytest.raises(RecordFormatError):
-        decode_group_value(messages.OffsetCommitKey(group="g", topic="t", partition=0), data)
+        GROUP_RECORDS.decode_value(messages.OffsetCommitKey(group="g", topic="t", partition=0), data)
