@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "docs/index.md": reference.render_links,
     "mkdocs.yml": reference.render_navigation,
 }
-"""Generated sections by the files that have them, from the project's folder, each between the lines with `BEGIN` and with `END`."""
+"""Generated sections by their files in the project's folder, each between the lines with `BEGIN` and with `END`."""
 
 BEGIN = "begin: written by `make docs`"
 END = "end: written by `make docs`"

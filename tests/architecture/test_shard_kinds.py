@@ -1,4 +1,4 @@
-"""A kind of shard is whole: it has a room, a setting that counts it, records with a meaning, and a place on the pages."""
+"""A kind of shard is whole: it has a room, a setting that counts it, records with a meaning, and is on the pages."""
 
 from __future__ import annotations
 
