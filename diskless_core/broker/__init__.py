@@ -13,8 +13,9 @@ Composition, in the order of a start:
 Connections, from the outside to the inside:
 
 - `listening` binds the sockets; `connection_limit` says how many clients may come.
-- `connection`: one client. `receive_memory` and `frame_pool` are the memory of requests that arrive.
-- `dispatch`: from a frame to the handler of its API. `authorization` is asked who may do what.
+- `connection`: one client. `receive_memory` and `frames` are the memory of requests that arrive.
+- `apis`: the table of APIs. `dispatch`: from a frame to the handler of its API. `authorization` is asked who may do
+  what.
 - `handlers`: one module for each API or a few that belong together; `protocol_support` documents them.
 
 Between brokers:
