@@ -1,5 +1,7 @@
 """What docs/extending.md adds, tried in the copy of the project that `test_extending` makes."""
 
+# ruff: noqa: I001  the copy has modules that the project has not
+
 from __future__ import annotations
 
 import asyncio
@@ -10,10 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from diskless_core.audit.shard import AuditShard
 from diskless_core.audit.state_machine import AuditMachine
+<<<<<<< HEAD
 from diskless_core.plugin.storage_prices import StoragePrices
 
+=======
+>>>>>>> wt-extend
 from diskless_core.broker.apis import CLIENT_APIS
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.dispatch import Api, ApiDispatcher
@@ -26,10 +32,15 @@ from diskless_core.coordinator.description import LogDescriber
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.price_list import PriceList
 from diskless_core.plugin_host.contexts import contexts_in
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
+<<<<<<< HEAD
 from diskless_core.plugin_host.nouns import STORAGE_PRICES
+=======
+from diskless_core.plugin_host.nouns import PRICE_LIST
+>>>>>>> wt-extend
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ApiVersionsRequest, ElectLeadersRequest, ElectLeadersResponse
 from diskless_core.shards import AUDIT, parse_shard
@@ -67,16 +78,16 @@ async def test_the_api_is_dispatched_with_its_typed_request_and_advertised() -> 
 
 def test_the_noun_has_a_default_can_be_configured_and_is_validated(tmp_path: Path) -> None:
     manager = PluginManager(installed_entry_points())
-    assert load_config(None, [], {}, manager).plugins["storage_prices"].descriptor.name == "flat"
-    with pytest.raises(ConfigError, match=r"did you mean storage_prices\.flat\.per\.request"):
-        load_config(None, ["storage_prices.flat.per.requests=1"], {}, manager)
+    assert load_config(None, [], {}, manager).plugins["price_list"].descriptor.name == "flat"
+    with pytest.raises(ConfigError, match=r"did you mean price_list\.flat\.per\.request"):
+        load_config(None, ["price_list.flat.per.requests=1"], {}, manager)
 
-    chosen = load_config(None, ["storage_prices.flat.per.request=0.5"], {}, manager).plugins
-    prices = manager.create(STORAGE_PRICES, chosen, contexts_in(tmp_path, SystemClock(), node_id=1))
+    chosen = load_config(None, ["price_list.flat.per.request=0.5"], {}, manager).plugins
+    prices = manager.create(PRICE_LIST, chosen, contexts_in(tmp_path, SystemClock(), node_id=1))
 
-    assert isinstance(prices, StoragePrices)
+    assert isinstance(prices, PriceList)
     assert prices.cost(puts=3, gets=1) == 2.0
-    assert "storage_prices.flat" in [plugin.entry_point.key for plugin in manager.catalogue().loaded]
+    assert "price_list.flat" in [plugin.entry_point.key for plugin in manager.catalogue().loaded]
 
 
 # --- a kind of shard -------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ def test_every_make_target_that_a_document_names_exists():
 
     assert "demo" in named
     assert named <= set(TARGET.findall(read(Path("Makefile"))))
+
+
+def test_the_page_on_architecture_shows_the_layers_that_are_enforced():
+    contracts = tomllib.loads(read(Path("pyproject.toml")))["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["id"] == "layers"]
+    drawn = re.findall(
+        r"^```text\n(.*?)^```", read(Path("docs/architecture.md")).partition("\n## Packages\n")[2], re.M | re.S
+    )
+
+    assert [line.split("  ")[0] for line in drawn[0].splitlines()] == layers
 
 
 @pytest.mark.parametrize("page", docs.PAGES)

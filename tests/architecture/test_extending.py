@@ -140,10 +140,10 @@ def test_an_api_is_on_the_page_of_the_protocol(grown: Copy) -> None:
 
 
 def test_a_noun_is_on_the_pages_that_list_nouns(grown: Copy) -> None:
-    assert "| `storage_prices.flat.per.request` |" in grown.read("docs/configuration.md")
+    assert "| `price_list.flat.per.request` |" in grown.read("docs/configuration.md")
     assert "`flat`: The same price for every request" in grown.read("README.md")
-    assert "- storage_prices: plugins/storage_prices.md" in grown.read("mkdocs.yml")
-    assert "- [storage_prices](plugins/storage_prices.md)" in grown.read("docs/index.md")
+    assert "- price_list: plugins/price_list.md" in grown.read("mkdocs.yml")
+    assert "- [price_list](plugins/price_list.md)" in grown.read("docs/index.md")
 
 
 def test_a_kind_of_shard_is_on_the_pages_of_records_and_settings(grown: Copy) -> None:
@@ -167,10 +167,10 @@ def test_the_tests_that_the_page_names_find_nothing_but_the_page_and_the_suite_o
     expected = {
         "test_there_is_a_page_for_each_noun_and_for_nothing_else",
         "test_every_link_between_documents_leads_somewhere",
-        "test_every_noun_has_a_page[storage_prices]",
-        "test_every_noun_has_a_contract_suite_that_its_backends_are_held_to[storage_prices]",
-        "test_a_page_shows_the_hook_with_its_exact_signature[storage_prices]",
-        "test_a_page_names_every_method_that_an_author_has_to_write[storage_prices]",
-        "test_the_example_of_a_page_is_a_plugin_that_can_be_loaded_and_made[storage_prices]",
+        "test_every_noun_has_a_page[price_list]",
+        "test_every_noun_has_a_contract_suite_that_its_backends_are_held_to[price_list]",
+        "test_a_page_shows_the_hook_with_its_exact_signature[price_list]",
+        "test_a_page_names_every_method_that_an_author_has_to_write[price_list]",
+        "test_the_example_of_a_page_is_a_plugin_that_can_be_loaded_and_made[price_list]",
     }
     assert failed == expected, output
