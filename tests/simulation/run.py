@@ -13,9 +13,11 @@ from unittest import mock
 
 import structlog
 
+from diskless_core.cluster import records as cluster_records
 from diskless_core.coordinator import entries
 from diskless_core.diskless import operations, records
 from diskless_core.files import deletion_plan as ending
+from diskless_core.groups import records as groups_records
 from tests.simulation.history import History, Violation
 from tests.simulation.processes import ProcessLoop
 from tests.simulation.scenario import Scenario, draw
@@ -92,7 +94,7 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
 def _decoded_once() -> Iterator[None]:
     """Let the replicas share what they decode: it is the same bytes for all of them, and most of a world's time."""
     with ExitStack() as patches:
-        for module in (entries, records):
+        for module in (entries, records, cluster_records, groups_records):
             patches.enter_context(mock.patch.object(module, "decode", lru_cache(maxsize=None)(module.decode)))
         yield
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.tables import Table
 from diskless_core.diskless.commands import PartitionKey
@@ -22,6 +23,7 @@ from diskless_core.diskless.tables import (
     RECEIVED_FILES,
     TRIMS,
 )
+from diskless_core.groups.state_machine import GroupsMachine
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.errors import ErrorCode
 from tests.simulation.broker import Broker, Disk
@@ -39,7 +41,11 @@ QUIET_S = 5.0
 READER = 99
 """The node id of the broker that is started when all is over, to read everything."""
 
-COMPARED_TABLES = (PARTITIONS, PRODUCERS, BATCHES, BLOCKS, LIVE_FILES, HORIZON)
+COMPARED_TABLES: Mapping[ShardKind, Sequence[Table[Any]]] = {
+    ShardKind.CLUSTER: ClusterMachine.tables,
+    ShardKind.DISKLESS: (PARTITIONS, PRODUCERS, BATCHES, BLOCKS, LIVE_FILES, HORIZON),
+    ShardKind.GROUPS: GroupsMachine.tables,
+}
 PASSING_TABLES = (BATCHES, BLOCKS, FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES, TRIMS)
 
 
@@ -91,22 +97,21 @@ class Settlement:
         await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
         await self._require_forgotten()
 
-    async def _rows(self, broker: Broker, index: int, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
+    async def _rows(self, broker: Broker, shard_id: ShardId, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
         """What a broker's store has of a shard."""
-        shard = broker.shards[index]
+        shard = broker.shard(shard_id)
         await shard.flush()
         return await shard.with_store(lambda store: {table.name: store.scan(table.name) for table in tables})
 
     async def _compare_stores(self) -> None:
         """All replicas have the same rows, once nothing has happened for a while."""
-        for index in range(self._world.shards):
-            shard = ShardId(ShardKind.DISKLESS, index)
+        for shard in self._world.shard_ids:
             end = None
             while self._world.log.state(shard).end != end:
                 end = self._world.log.state(shard).end
                 await asyncio.sleep(QUIET_S)
                 rows = {
-                    broker.process.name: await self._rows(broker, index, COMPARED_TABLES)
+                    broker.process.name: await self._rows(broker, shard, COMPARED_TABLES[shard.kind])
                     for broker in self._world.brokers.values()
                 }
             expected = rows[self._world.brokers[READER].process.name]
@@ -117,10 +122,11 @@ class Settlement:
     async def _require_forgotten(self) -> None:
         """Nothing is left in any store of what came and went."""
         for broker in self._world.brokers.values():
-            for index in range(self._world.shards):
-                for name, rows in (await self._rows(broker, index, PASSING_TABLES)).items():
+            for shard in broker.shards.values():
+                for name, rows in (await self._rows(broker, shard.id, PASSING_TABLES)).items():
                     if rows:
-                        self._world.history.violated(f"{broker.process.name} keeps {name} of {index}: {rows[:3]}")
+                        keeps = f"{name} of {shard.id.short_name}: {rows[:3]}"
+                        self._world.history.violated(f"{broker.process.name} keeps {keeps}")
 
     def _objects(self) -> list[str]:
         return sorted(self._world.bucket.keys(f"{OBJECT_PREFIX}/"))
@@ -129,14 +135,13 @@ class Settlement:
         up = [broker for broker in self._world.brokers.values() if broker.started]
         if len(up) < len(self._world.brokers):
             return False
-        for index in range(self._world.shards):
-            shards = [broker.shards[index] for broker in up]
-            end = self._world.log.state(shards[0].id).end
-            if any(shard.next_offset != end for shard in shards):
+        for shard_id in self._world.shard_ids:
+            end = self._world.log.state(shard_id).end
+            if any(broker.shard(shard_id).next_offset != end for broker in up):
                 return False
-            heads = shards[0].heads()
-            if any(shard.heads() != heads for shard in shards):
-                self._world.history.violated(f"replicas of {index} differ at {end}")
+        for index, shard in up[0].shards.items():
+            if any(broker.shards[index].heads() != shard.heads() for broker in up):
+                self._world.history.violated(f"replicas of {shard.id.short_name} differ at {shard.next_offset}")
         return True
 
     def _bucket_is_empty(self) -> bool:

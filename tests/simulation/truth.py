@@ -16,7 +16,7 @@ from diskless_core.diskless import records
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.records import PartitionCreated, RecordsDeleted, TopicDeleted
 from diskless_core.plugin.coordinator_log import LogBatch
-from diskless_core.plugin.shard import ShardId
+from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.file_committed import FileCommitted
 
 
@@ -77,9 +77,10 @@ class Truth:
         elif (entry.term, entry.sequence) == (log.term, log.next_sequence):
             log.next_sequence += 1
             self.entries += 1
-            for data in entry.records:
-                if data != entries.NO_OP:
-                    self._replay(shard, records.decode(data))
+            if shard.kind is ShardKind.DISKLESS:
+                for data in entry.records:
+                    if data != entries.NO_OP:
+                        self._replay(shard, records.decode(data))
 
     def is_live(self, object_key: str) -> bool:
         return self.live_runs[object_key] > 0

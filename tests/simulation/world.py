@@ -10,10 +10,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diskless_core.clock import draw_uuid
+from diskless_core.broker.coordinators import shard_ids
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import BatchResult, PartitionKey
-from diskless_core.files.retention import RetentionRules
 from diskless_core.protocol.errors import ErrorCode
 from tests.simulation import scenario as scenarios
 from tests.simulation.broker import Broker, Disk
@@ -61,11 +60,8 @@ class World:
         self.log = MetadataLog(self._source("log"), self.checker.truth.take)
         self.bucket = Bucket(self._source("bucket"), self.history, self.checker, self.now_ms)
         self.checker.bucket = self.bucket
-        self.shards = self.scenario.shards
+        self.shard_ids = shard_ids(self.scenario.shards)
         self.node_ids = [*range(1, self.scenario.brokers + 1), READER]
-        self.delete_delay_ms = self.scenario.delete_delay_ms
-        self.orphan_grace_ms = self.scenario.orphan_grace_ms
-        self.linger_ms = self.scenario.linger_ms
         self.brokers: dict[int, Broker] = {}
         self.disks = {node_id: Disk() for node_id in range(1, self.scenario.brokers + 1)}
         self.active = True
@@ -92,14 +88,6 @@ class World:
     def any_broker(self, source: random.Random) -> Broker | None:
         up = [broker for broker in self.brokers.values() if broker.started]
         return source.choice(up) if up else None
-
-    def rules_of(self, key: PartitionKey) -> RetentionRules | None:
-        if key.topic_id in self._deleted_topics:
-            return None
-        return RetentionRules(retention_ms=self.scenario.retention_ms, retention_bytes=-1)
-
-    def shard_of(self, key: PartitionKey) -> int:
-        return key.partition % self.shards
 
     def answered(self, key: PartitionKey, result: BatchResult) -> None:
         if result.error is ErrorCode.NONE:
@@ -203,15 +191,13 @@ class World:
     # --- topics --------------------------------------------------------------------------------------------------
 
     async def _create_topic(self) -> None:
-        topic_id = draw_uuid(self._ids)
-        for index in range(self.shards):
-            partitions = [one for one in range(self.scenario.partitions) if one % self.shards == index]
-            if partitions:
-                await self.command(
-                    lambda broker, index=index, partitions=partitions: broker.coordinators[index].create_partitions(
-                        topic_id, f"topic-{len(self._topics)}", partitions
-                    )
-                )
+        """Create one, and wait until all of its partitions are there."""
+        name, count = f"topic-{len(self._topics)}", self.scenario.partitions
+        configs = {"retention.ms": str(self.scenario.retention_ms)}
+        topic_id: uuid.UUID = await self.command(lambda broker: broker.create_topic(name, count, configs))
+        keys = [PartitionKey(topic_id.bytes, index) for index in range(count)]
+        truth = self.checker.truth
+        await self.until(lambda: all(key in truth.partitions for key in keys), lambda: f"{name} lacks partitions")
         self.history.note("world", f"the topic {topic_id.hex[:6]} is there")
         self._topics.append(topic_id.bytes)
 
@@ -227,12 +213,9 @@ class World:
         topic = source.choice(self._topics)
         self._deleted_topics.add(topic)
         self.history.note("world", f"the topic {topic.hex()[:6]} is deleted")
-        for index in range(self.shards):
-            error = await self.command(
-                lambda broker, index=index: broker.coordinators[index].delete_topic(uuid.UUID(bytes=topic))
-            )
-            if error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
-                self.checker.broken(f"deletion ends with {error}")
+        await self.command(lambda broker: broker.delete_topic(uuid.UUID(bytes=topic)))
+        partitions = [self.checker.truth.partitions[key] for key in self.partition_keys() if key.topic_id == topic]
+        await self.until(lambda: all(one.deleted for one in partitions), lambda: "a deleted topic has partitions")
 
     async def command(self, work: Callable[[Broker], Any]) -> Any:
         """Ask any broker until there is an answer."""
