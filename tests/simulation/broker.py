@@ -21,6 +21,8 @@ from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import BatchResult, DeletedRecords, PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
+from diskless_core.groups.service import Client
+from diskless_core.groups.topics import TOPIC_IDS_SINCE
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
 from diskless_core.plugin.segment_compaction import BackendSources
@@ -69,6 +71,10 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
         diskless_wal_object_prefix=OBJECT_PREFIX,
         diskless_file_delete_delay_ms=scenario.delete_delay_ms,
         diskless_coordinator_orphan_scan_interval_ms=WEEK_MS,
+        group_consumer_min_session_timeout_ms=1_000,
+        group_consumer_session_timeout_ms=4_000,
+        group_consumer_min_heartbeat_interval_ms=500,
+        group_consumer_heartbeat_interval_ms=500,
         log_initial_task_delay_ms=5_000,
         log_retention_check_interval_ms=20_000,
     )
@@ -261,6 +267,19 @@ class Broker:
         if coordinator is None:
             return DeletedRecords(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return await coordinator.delete_records(key, offset)
+
+    async def group_heartbeat(self, request: Any) -> Any:
+        """One ConsumerGroupHeartbeat request."""
+        client = Client("simulation", "localhost")
+        return await self.parts.groups.consumer_group_heartbeat(request, 1, client, self.parts.cluster.topics)
+
+    async def commit_offsets(self, request: Any) -> Any:
+        """One OffsetCommit request, which names topics by id."""
+        return await self.parts.groups.offset_commit(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
+
+    async def committed_offset(self, request: Any) -> Any:
+        """One OffsetFetch request, which names topics by id."""
+        return await self.parts.groups.offset_fetch(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
 
     # --- what administrators ask for -----------------------------------------------------------------------------
 

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import PartitionHead
+from diskless_core.groups.model import CommittedOffset
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.wal.format import created_ms_of
 from tests.simulation.bucket import Bucket
 from tests.simulation.history import History
-from tests.simulation.truth import Committed, Truth, name_of
+from tests.simulation.truth import Committed, OffsetPlace, Truth, name_of
 
 OBJECT_PREFIX = "wal"
 
@@ -63,6 +64,7 @@ class Checker:
         self.allowances = Allowances(skew_ms=0, delete_delay_ms=0, retention_ms=-1)
         self.acknowledged = 0
         self.read = 0
+        self.committed_offsets = 0
         self._deleted: set[str] = set()
         self._uploader: dict[str, str] = {}
         self._newest_ms: dict[tuple[str, PartitionKey], int] = {}
@@ -72,7 +74,10 @@ class Checker:
         self._now_ms = now_ms
         self._seen: defaultdict[PartitionKey, _Seen] = defaultdict(_Seen)
         self._heads: dict[tuple[str, PartitionKey], PartitionHead] = {}
+        self._owners: dict[OffsetPlace, list[str]] = {}
+        self._topics_to_go: set[str] = set()
         self.truth.on_file_committed(self._file_committed)
+        self.truth.on_offset(self._offset_committed)
 
     def broken(self, promise: str) -> None:
         self._history.violated(promise)
@@ -152,6 +157,45 @@ class Checker:
         truth = self.truth.partitions[key]
         if head.next_offset > truth.high_watermark:
             self.broken(f"{name_of(key)} is seen ahead of its log: {head}")
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def offset_acknowledged(self, place: OffsetPlace, mark: str, offset: int) -> None:
+        """A member was told that its commit with this mark has succeeded."""
+        self.committed_offsets += 1
+        if not any(
+            one is not None and (one.metadata, one.offset) == (mark, offset) for one in self.truth.offsets[place]
+        ):
+            self.broken(f"the commit {mark} of {place} at {offset} is acknowledged and not in the log")
+
+    def offsets_seen(self, place: OffsetPlace) -> int:
+        """How many offsets were committed, or dropped, by now; for `offset_found`."""
+        return len(self.truth.offsets[place])
+
+    def offset_found(self, place: OffsetPlace, seen: int, mark: str, offset: int) -> None:
+        """A group was told that it is at this offset, after it asked when `seen` were there: it is none before."""
+        current = self.truth.offsets[place][max(0, seen - 1) :]
+        possible = [(one.metadata, one.offset) if one is not None else ("", -1) for one in current]
+        if not seen:
+            possible.append(("", -1))
+        if (mark, offset) not in possible:
+            self.broken(f"{place} is said to be at {offset} of {mark!r}, and was at {possible}")
+
+    def topic_may_go(self, topic: str) -> None:
+        """Somebody asked to delete a topic: its offsets go with it."""
+        self._topics_to_go.add(topic)
+
+    def _offset_committed(self, place: OffsetPlace, value: CommittedOffset | None) -> None:
+        """Nobody commits a partition that somebody else has been given since; nothing is dropped that is in use."""
+        if value is None:
+            if place.topic not in self._topics_to_go:
+                self.broken(f"the offset of {place} is dropped")
+            return
+        owner, owners = value.metadata.rpartition(".")[0], self._owners.setdefault(place, [])
+        if owner in owners[:-1]:
+            self.broken(f"{owner} commits {place} at {value.offset}, which {owners[-1]} has")
+        elif owner not in owners:
+            owners.append(owner)
 
     # --- the end of data -----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Times in seconds or milliseconds, as named; rates are 0 to 1, troubles are times between them in seconds, 0 for
-    none.
+    none. `members` is how many consumers share the first topics as a group.
     """
 
     brokers: int
@@ -44,6 +44,7 @@ class Scenario:
     move_leader_every_s: float
     snapshot_every_s: float
     scan_every_s: float
+    members: int
 
 
 def draw(seed: int, steps: float = 1.0) -> Scenario:
@@ -84,4 +85,5 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         move_leader_every_s=maybe(1, 3, 10),
         snapshot_every_s=maybe(2, 6),
         scan_every_s=maybe(2, 6),
+        members=int(maybe(1, 2, 3)),
     )

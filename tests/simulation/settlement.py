@@ -29,7 +29,8 @@ from diskless_core.protocol.errors import ErrorCode
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.checker import OBJECT_PREFIX
 from tests.simulation.clients import ask
-from tests.simulation.truth import name_of
+from tests.simulation.members import GROUP, found_in, offset_request
+from tests.simulation.truth import OffsetPlace, name_of
 from tests.support.produce_path import records_of
 
 if TYPE_CHECKING:
@@ -73,12 +74,25 @@ class Settlement:
             if not self._world.is_deleted(key):
                 await self._read_whole(key)
         self._world.checker.order_and_uniqueness()
+        await self._find_offsets()
         await self._world.until(
             lambda: not self._world.checker.dead_objects(),
             lambda: f"dead objects are left: {self._world.checker.dead_objects()}",
         )
         await self._compare_stores()
         await self._delete_everything()
+
+    async def _find_offsets(self) -> None:
+        """Groups are where their last commits have left them."""
+        for key in self._world.partition_keys():
+            place, found = OffsetPlace(GROUP, self._world.topic_name(key), key.partition), None
+            while self._world.checker.truth.offsets[place] and not self._world.is_deleted(key):
+                seen = self._world.checker.offsets_seen(place)
+                request = offset_request(key)
+                found = found_in(await self._world.command(lambda broker, one=request: broker.committed_offset(one)))
+                if found is not None and found.error is ErrorCode.NONE:
+                    self._world.checker.offset_found(place, seen, found.mark, found.offset)
+                    break
 
     async def _delete_everything(self) -> None:
         """With the last record the last object goes, and what nobody committed goes, too."""

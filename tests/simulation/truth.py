@@ -5,7 +5,7 @@ It follows every log from its first entry, whatever is pruned later, and knows a
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,9 +15,13 @@ from diskless_core.coordinator.entries import Claim
 from diskless_core.diskless import records
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.records import PartitionCreated, RecordsDeleted, TopicDeleted
+from diskless_core.groups import records as groups_records
+from diskless_core.groups.model import CommittedOffset
+from diskless_core.groups.records import OffsetRecord
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.file_committed import FileCommitted
+from diskless_core.protocol.record_batch import RecordData
 
 
 class Committed(NamedTuple):
@@ -42,6 +46,14 @@ class Partition:
     deleted: bool = False
 
 
+class OffsetPlace(NamedTuple):
+    """What a group commits offsets of."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
 @dataclass(slots=True)
 class _Log:
     term: int = -1
@@ -57,15 +69,21 @@ class Truth:
         self.owners: dict[str, set[int]] = {}
         self.live_runs: Counter[str] = Counter()
         self.died_s: dict[str, float] = {}
+        self.offsets: defaultdict[OffsetPlace, list[CommittedOffset | None]] = defaultdict(list)
         self.entries = 0
         self.terms = 0
         self._logs: dict[ShardId, _Log] = {}
         self._violated = violated
         self._now_s = now_s
         self._on_commit: list[Callable[[FileCommitted], None]] = []
+        self._on_offset: list[Callable[[OffsetPlace, CommittedOffset | None], None]] = []
 
     def on_file_committed(self, listener: Callable[[FileCommitted], None]) -> None:
         self._on_commit.append(listener)
+
+    def on_offset(self, listener: Callable[[OffsetPlace, CommittedOffset | None], None]) -> None:
+        """Call `listener` with each offset that is committed, and None where one is dropped."""
+        self._on_offset.append(listener)
 
     def take(self, shard: ShardId, batch: LogBatch) -> None:
         """The next entry of a log."""
@@ -77,10 +95,9 @@ class Truth:
         elif (entry.term, entry.sequence) == (log.term, log.next_sequence):
             log.next_sequence += 1
             self.entries += 1
-            if shard.kind is ShardKind.DISKLESS:
-                for data in entry.records:
-                    if data != entries.NO_OP:
-                        self._replay(shard, records.decode(data))
+            for data in entry.records:
+                if data != entries.NO_OP:
+                    self._replay(shard, data)
 
     def is_live(self, object_key: str) -> bool:
         return self.live_runs[object_key] > 0
@@ -93,7 +110,18 @@ class Truth:
         shards = self.committed_objects.get(object_key)
         return shards is not None and {shard.index for shard in shards} == self.owners[object_key]
 
-    def _replay(self, shard: ShardId, record: object) -> None:
+    def _replay(self, shard: ShardId, data: RecordData) -> None:
+        if shard.kind is ShardKind.GROUPS:
+            record = groups_records.decode(data)
+            if isinstance(record, OffsetRecord):
+                place = OffsetPlace(record.group_id, record.topic, record.partition)
+                self.offsets[place].append(record.value)
+                for listener in self._on_offset:
+                    listener(place, record.value)
+        elif shard.kind is ShardKind.DISKLESS:
+            self._replay_diskless(shard, records.decode(data))
+
+    def _replay_diskless(self, shard: ShardId, record: object) -> None:
         match record:
             case PartitionCreated():
                 self._created(shard, record)

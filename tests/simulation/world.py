@@ -21,6 +21,7 @@ from tests.simulation.checker import Allowances, Checker
 from tests.simulation.clients import Consumer, Producer, RecordDeleter, ask
 from tests.simulation.faults import Troubles
 from tests.simulation.history import History
+from tests.simulation.members import Member
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import ProcessLoop
@@ -41,6 +42,7 @@ class Outcome:
     violation: str | None
     acknowledged: int
     read: int
+    committed_offsets: int
     deleted_objects: int
     entries: int
     terms: int
@@ -96,6 +98,9 @@ class World:
     def is_deleted(self, key: PartitionKey) -> bool:
         return key.topic_id in self._deleted_topics
 
+    def topic_name(self, key: PartitionKey) -> str:
+        return f"topic-{self._topics.index(key.topic_id)}"
+
     def partition_keys(self) -> list[PartitionKey]:
         return [PartitionKey(topic, index) for topic in self._topics for index in range(self.scenario.partitions)]
 
@@ -138,7 +143,7 @@ class World:
         await self._create_topic()
         await self._create_topic()
         self._go_wrong()
-        self._start(*self._clients(self.partition_keys()), *troubles.all())
+        self._start(*self._clients(self.partition_keys()), *self._members(), *troubles.all())
         if self.scenario.deletes_records:
             self._start(RecordDeleter(self, self._source("deleter"), self.partition_keys()).run())
         if self.scenario.deletes_topic:
@@ -181,8 +186,15 @@ class World:
                 if self._ids.random() < 0.7:
                     name, source = self._new_client()
                     yield Producer(self, source, name, key, idempotent=is_idempotent).run()
+            if not self.scenario.members or self._ids.random() < 0.3:
+                name, source = self._new_client()
+                yield Consumer(self, source, name, key).run()
+
+    def _members(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """A group that reads all that there is."""
+        for _ in range(self.scenario.members):
             name, source = self._new_client()
-            yield Consumer(self, source, name, key).run()
+            yield Member(self, source, name, [f"topic-{number}" for number in range(len(self._topics))]).run()
 
     def _new_client(self) -> tuple[int, random.Random]:
         self._client_count += 1
@@ -212,6 +224,7 @@ class World:
         await asyncio.sleep(source.uniform(0.2, 1.0) * self.scenario.active_s)
         topic = source.choice(self._topics)
         self._deleted_topics.add(topic)
+        self.checker.topic_may_go(f"topic-{self._topics.index(topic)}")
         self.history.note("world", f"the topic {topic.hex()[:6]} is deleted")
         await self.command(lambda broker: broker.delete_topic(uuid.UUID(bytes=topic)))
         partitions = [self.checker.truth.partitions[key] for key in self.partition_keys() if key.topic_id == topic]
@@ -274,6 +287,7 @@ class World:
             violation=str(violation) if violation is not None else None,
             acknowledged=self.checker.acknowledged,
             read=self.checker.read,
+            committed_offsets=self.checker.committed_offsets,
             deleted_objects=self.checker.deleted_objects,
             entries=truth.entries,
             terms=truth.terms,
