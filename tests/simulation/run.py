@@ -13,8 +13,9 @@ from unittest import mock
 
 import structlog
 
+from diskless_core.broker import shard_watch
 from diskless_core.cluster import records as cluster_records
-from diskless_core.coordinator import entries
+from diskless_core.coordinator import entries, snapshotter
 from diskless_core.diskless import operations, records
 from diskless_core.files import deletion_plan as ending
 from diskless_core.groups import records as groups_records
@@ -83,8 +84,13 @@ def _told_logs() -> Iterator[Callable[[History], None]]:
 
 @contextmanager
 def _scaled(scenario: Scenario) -> Iterator[None]:
-    """Shorten what the broker waits for by minutes, so that a story of seconds gets past it, at times too early."""
+    """Shorten what the broker waits for by minutes, so that a story of seconds gets past it, at times too early.
+
+    What it looks at every second, and what has no part in the story, is looked at less often.
+    """
     with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(snapshotter, "LOOK_S", 20.0))
+        patches.enter_context(mock.patch.object(shard_watch, "LOOK_S", 100.0))
         patches.enter_context(mock.patch.object(ending, "ANSWERS_KEPT_MS", scenario.answers_kept_ms))
         patches.enter_context(mock.patch.object(operations, "HORIZON_AGE_MS", HORIZON_AGE_MS))
         yield
