@@ -31,6 +31,7 @@ from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import validate
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from diskless_core.tiering.compaction import CompactionRequest
 from diskless_core.tiering.part import TieringBackends
 from diskless_core.tiering.retries import Retries
 from diskless_tiering.config import CoordinatorMetadataSettings, InlineSettings
@@ -75,6 +76,11 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
         group_consumer_session_timeout_ms=4_000,
         group_consumer_min_heartbeat_interval_ms=500,
         group_consumer_heartbeat_interval_ms=500,
+        remote_log_storage_system_enable=scenario.compaction_interval_ms > 0,
+        remote_log_manager_task_interval_ms=scenario.compaction_interval_ms or 5_000,
+        remote_log_manager_task_retry_backoff_ms=50,
+        remote_log_manager_task_retry_backoff_max_ms=1_000,
+        remote_partition_remover_task_interval_ms=15_000,
         log_initial_task_delay_ms=5_000,
         log_retention_check_interval_ms=20_000,
     )
@@ -300,6 +306,10 @@ class Broker:
         info = topics.by_id(topic_id)
         if info is not None:
             await topics.delete(info)
+
+    async def compact(self) -> None:
+        """Begin to make segments of all that it leads."""
+        self.parts.tiering.compactor.begin(CompactionRequest(everything=True))
 
     async def scan_for_orphans(self) -> None:
         await self.parts.files.orphans.scan(dry_run=False)

@@ -12,9 +12,11 @@ from diskless_core.diskless.tables import PartitionHead
 from diskless_core.groups.model import CommittedOffset
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.file_committed import FileCommitted
+from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.wal.format import created_ms_of
 from tests.simulation.bucket import Bucket
 from tests.simulation.history import History
+from tests.simulation.segments import SEGMENT_PREFIX, is_segment, objects_of, segment_of
 from tests.simulation.truth import Committed, OffsetPlace, Truth, name_of
 
 OBJECT_PREFIX = "wal"
@@ -77,6 +79,7 @@ class Checker:
         self._owners: dict[OffsetPlace, list[str]] = {}
         self._topics_to_go: set[str] = set()
         self.truth.on_file_committed(self._file_committed)
+        self.truth.on_tiered(self._segment_taken)
         self.truth.on_offset(self._offset_committed)
 
     def broken(self, promise: str) -> None:
@@ -100,7 +103,7 @@ class Checker:
         here = f"{name_of(key)}@{base_offset}"
         self._learn(key, base_offset, sent)
         self._seen[key].acknowledged_end = max(self._seen[key].acknowledged_end, committed.last_offset + 1)
-        may_be_gone = partition.deleted or committed.last_offset < partition.log_start_offset
+        may_be_gone = partition.deleted or committed.last_offset < partition.local_start_offset
         if not may_be_gone and self._values(committed) != list(sent):
             self.broken(f"{here} is not what was acknowledged as {sent}")
 
@@ -228,6 +231,8 @@ class Checker:
     def object_deleted(self, key: str, size_bytes: int) -> None:
         """An object is gone from the object store."""
         del size_bytes
+        if is_segment(key) and self.truth.refers_to(segment_of(key)):
+            self.broken(f"{key} was deleted, and a partition has records in it")
         if not _is_wal(key):
             return
         self._deleted.add(key)
@@ -264,6 +269,22 @@ class Checker:
             key for key in self.truth.committed_objects if key in self.bucket.objects and not self.truth.is_live(key)
         ]
         return sorted(key for key in dead if self.truth.is_committed_everywhere(key) and key not in self._deleted)
+
+    def _segment_taken(self, key: PartitionKey, segment: TieredSegment) -> None:
+        missing = [one for one in objects_of(segment.segment_id) if one not in self.bucket.objects]
+        if missing:
+            self.broken(f"{name_of(key)} takes a segment without {missing}")
+
+    def segments_are_there(self) -> None:
+        for segment_id in sorted(self.truth.segments()):
+            missing = [key for key in objects_of(segment_id) if key not in self.bucket.objects]
+            if missing:
+                self.broken(f"of a segment that has records is missing: {missing}")
+
+    def left_of_segments(self) -> list[str]:
+        """What there is of segments that no partition has, but for what a late put brought back."""
+        there = self.bucket.keys(f"{SEGMENT_PREFIX}/") - self.bucket.came_late
+        return sorted(key for key in there if not self.truth.refers_to(segment_of(key)))
 
     def live_objects_are_there(self) -> None:
         missing = [key for key in self.truth.live_objects() if key not in self.bucket.objects]

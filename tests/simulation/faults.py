@@ -62,6 +62,7 @@ class Troubles:
             (scenario.bucket_outage_every_s, self._bucket_outage),
             (scenario.snapshot_every_s, self._snapshot),
             (scenario.scan_every_s, self._scan),
+            (scenario.compact_every_s, self._compact),
         ]
         return [self._again_and_again(every_s, trouble) for every_s, trouble in troubles if every_s]
 
@@ -191,6 +192,11 @@ class Troubles:
         broker = self._leader(CLUSTER_SHARD)
         if broker is not None:
             await self._maintain(broker, "scan for orphans", broker.scan_for_orphans())
+
+    async def _compact(self) -> None:
+        broker = self._any_running()
+        if broker is not None and broker.started:
+            await self._maintain(broker, "compaction", broker.compact())
 
     def _leader(self, shard: ShardId) -> Broker | None:
         """One that runs and believes to lead a shard."""

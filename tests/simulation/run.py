@@ -19,6 +19,7 @@ from diskless_core.coordinator import entries, snapshotter
 from diskless_core.diskless import operations, records
 from diskless_core.files import deletion_plan as ending
 from diskless_core.groups import records as groups_records
+from diskless_core.tiering import planning, removal_rules
 from tests.simulation.history import History, Violation
 from tests.simulation.processes import ProcessLoop
 from tests.simulation.scenario import Scenario, draw
@@ -93,6 +94,9 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
         patches.enter_context(mock.patch.object(shard_watch, "LOOK_S", 100.0))
         patches.enter_context(mock.patch.object(ending, "ANSWERS_KEPT_MS", scenario.answers_kept_ms))
         patches.enter_context(mock.patch.object(operations, "HORIZON_AGE_MS", HORIZON_AGE_MS))
+        patches.enter_context(mock.patch.object(removal_rules, "GRACE_MS", scenario.copy_grace_ms))
+        patches.enter_context(mock.patch.object(planning, "FIRST_PAUSE_MS", 1_000))
+        patches.enter_context(mock.patch.object(planning, "MAX_PAUSE_MS", 4_000))
         yield
 
 

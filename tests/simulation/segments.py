@@ -79,5 +79,20 @@ class BucketSegments(RemoteStorage):
 
 def keys_of(metadata: RemoteLogSegmentMetadata) -> Sequence[str]:
     """The objects of a segment: its log and its indexes."""
-    stem = f"{SEGMENT_PREFIX}/{metadata.segment_id.id}"
+    return objects_of(metadata.segment_id.id.bytes)
+
+
+def objects_of(segment_id: bytes) -> Sequence[str]:
+    """The same for an id."""
+    stem = f"{SEGMENT_PREFIX}/{segment_id.hex()}"
     return f"{stem}.log", f"{stem}.indexes"
+
+
+def is_segment(key: str) -> bool:
+    """Whether an object belongs to a segment."""
+    return key.startswith(f"{SEGMENT_PREFIX}/")
+
+
+def segment_of(key: str) -> bytes:
+    """The id of the segment that an object belongs to."""
+    return bytes.fromhex(key.removeprefix(f"{SEGMENT_PREFIX}/").partition(".")[0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.tables import Table
+from diskless_core.diskless import remote_segments
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import (
     BATCHES,
@@ -21,6 +22,8 @@ from diskless_core.diskless.tables import (
     PARTITIONS,
     PRODUCERS,
     RECEIVED_FILES,
+    TIERED,
+    TOPICS,
     TRIMS,
 )
 from diskless_core.groups.state_machine import GroupsMachine
@@ -44,10 +47,30 @@ READER = 99
 
 COMPARED_TABLES: Mapping[ShardKind, Sequence[Table[Any]]] = {
     ShardKind.CLUSTER: ClusterMachine.tables,
-    ShardKind.DISKLESS: (PARTITIONS, PRODUCERS, BATCHES, BLOCKS, LIVE_FILES, HORIZON),
+    ShardKind.DISKLESS: (
+        TOPICS,
+        PARTITIONS,
+        PRODUCERS,
+        BATCHES,
+        BLOCKS,
+        LIVE_FILES,
+        HORIZON,
+        TIERED,
+        *remote_segments.TABLES,
+    ),
     ShardKind.GROUPS: GroupsMachine.tables,
 }
-PASSING_TABLES = (BATCHES, BLOCKS, FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES, TRIMS)
+PASSING_TABLES: Sequence[Table[Any]] = (
+    BATCHES,
+    BLOCKS,
+    FILES,
+    LIVE_FILES,
+    DEAD_FILES,
+    RECEIVED_FILES,
+    GONE_FILES,
+    TRIMS,
+    *remote_segments.TABLES,
+)
 
 
 class Settlement:
@@ -65,6 +88,7 @@ class Settlement:
         await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
         self._world.checker.log_starts()
         self._world.checker.live_objects_are_there()
+        self._world.checker.segments_are_there()
         self._world.checker.order_and_uniqueness()
         self._world.disks[READER] = Disk()
         self._world.start_broker(READER)
@@ -104,6 +128,10 @@ class Settlement:
                     self._world.checker.broken(f"records cannot be deleted: {deleted}")
         await self._world.until(
             self._bucket_is_empty, lambda: f"objects are left: {self._objects()}", step_s=CLEAN_STEP_S
+        )
+        left_of_segments = self._world.checker.left_of_segments
+        await self._world.until(
+            lambda: not left_of_segments(), lambda: f"segments are left: {left_of_segments()}", step_s=CLEAN_STEP_S
         )
         await asyncio.sleep(FORGOTTEN_WITHIN_S)
         await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed

@@ -14,7 +14,13 @@ from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.diskless import records
 from diskless_core.diskless.commands import PartitionKey
-from diskless_core.diskless.records import PartitionCreated, RecordsDeleted, TopicDeleted
+from diskless_core.diskless.records import (
+    PartitionCreated,
+    RecordsDeleted,
+    RecordsTiered,
+    RemoteLogMetadataChanged,
+    TopicDeleted,
+)
 from diskless_core.groups import records as groups_records
 from diskless_core.groups.model import CommittedOffset
 from diskless_core.groups.records import OffsetRecord
@@ -22,6 +28,15 @@ from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.shard import ShardId, ShardKind
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.remote_log import records as remote_log_records
+from diskless_core.remote_log.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+)
+from diskless_core.remote_log.tiered import TieredSegment
+
+_GOING = (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
 
 class Committed(NamedTuple):
@@ -36,13 +51,19 @@ class Committed(NamedTuple):
 
 @dataclass(slots=True)
 class Partition:
-    """A partition from its first record on. `live` are the batches that are not wholly deleted."""
+    """A partition from its first record on.
+
+    `live` are the batches in WAL objects, which begin at `local_start_offset`, and `segments` those that have what
+    comes before. What is wholly deleted is in neither.
+    """
 
     shard: ShardId
     log_start_offset: int = 0
+    local_start_offset: int = 0
     high_watermark: int = 0
     batches: dict[int, Committed] = field(default_factory=dict)
     live: deque[Committed] = field(default_factory=deque)
+    segments: deque[TieredSegment] = field(default_factory=deque)
     deleted: bool = False
 
 
@@ -72,14 +93,22 @@ class Truth:
         self.offsets: defaultdict[OffsetPlace, list[CommittedOffset | None]] = defaultdict(list)
         self.entries = 0
         self.terms = 0
+        self.segments_taken = 0
+        self._segment_states: dict[bytes, RemoteLogSegmentState] = {}
+        self._referenced: set[bytes] = set()
         self._logs: dict[ShardId, _Log] = {}
         self._violated = violated
         self._now_s = now_s
         self._on_commit: list[Callable[[FileCommitted], None]] = []
+        self._on_tiered: list[Callable[[PartitionKey, TieredSegment], None]] = []
         self._on_offset: list[Callable[[OffsetPlace, CommittedOffset | None], None]] = []
 
     def on_file_committed(self, listener: Callable[[FileCommitted], None]) -> None:
         self._on_commit.append(listener)
+
+    def on_tiered(self, listener: Callable[[PartitionKey, TieredSegment], None]) -> None:
+        """Call `listener` with each segment that takes the place of batches."""
+        self._on_tiered.append(listener)
 
     def on_offset(self, listener: Callable[[OffsetPlace, CommittedOffset | None], None]) -> None:
         """Call `listener` with each offset that is committed, and None where one is dropped."""
@@ -130,11 +159,18 @@ class Truth:
                     if key.topic_id == record.topic_id and partition.shard == shard:
                         partition.deleted = True
                         self._drop(partition, partition.high_watermark)
+                        self._drop_segments(partition, partition.high_watermark)
             case RecordsDeleted():
                 partition = self.partitions[PartitionKey(record.topic_id, record.partition)]
                 if not partition.deleted:
                     partition.log_start_offset = max(partition.log_start_offset, record.log_start_offset)
+                    partition.local_start_offset = max(partition.local_start_offset, record.log_start_offset)
                     self._drop(partition, partition.log_start_offset)
+                    self._drop_segments(partition, partition.log_start_offset)
+            case RecordsTiered():
+                self._tiered(PartitionKey(record.topic_id, record.partition), record.segment)
+            case RemoteLogMetadataChanged():
+                self._segment_changed(remote_log_records.decode(record.event))
             case FileCommitted():
                 self._file_committed(shard, record)
 
@@ -150,6 +186,50 @@ class Truth:
             self.live_runs[gone.object_key] -= 1
             if not self.live_runs[gone.object_key]:
                 self.died_s[gone.object_key] = self._now_s()
+
+    def _drop_segments(self, partition: Partition, before: int) -> None:
+        while partition.segments and partition.segments[0].end_offset < before:
+            self._referenced.discard(partition.segments.popleft().segment_id)
+
+    def _tiered(self, key: PartitionKey, segment: TieredSegment) -> None:
+        partition = self.partitions[key]
+        if partition.deleted:
+            return
+        start, size_bytes = segment.start_offset, 0
+        if self._segment_states.get(segment.segment_id) is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            self._violated(f"{name_of(key)} takes a segment that is not complete: {segment}")
+        if partition.segments and partition.segments[-1].end_offset + 1 != start:
+            self._violated(f"{name_of(key)} takes {segment} behind {partition.segments[-1]}")
+        if not start <= partition.local_start_offset <= segment.end_offset < partition.high_watermark:
+            self._violated(f"{name_of(key)} takes {segment}, and WAL objects begin at {partition.local_start_offset}")
+        while start <= segment.end_offset:
+            batch = partition.batches[start]
+            start, size_bytes = batch.last_offset + 1, size_bytes + batch.byte_size
+        if (start, size_bytes) != (segment.end_offset + 1, segment.size_bytes):
+            self._violated(f"{name_of(key)} takes {segment}, which has not the {size_bytes} bytes of its batches")
+        partition.segments.append(segment)
+        partition.local_start_offset = segment.end_offset + 1
+        self._drop(partition, partition.local_start_offset)
+        self._referenced.add(segment.segment_id)
+        self.segments_taken += 1
+        for listener in self._on_tiered:
+            listener(key, segment)
+
+    def _segment_changed(self, event: object) -> None:
+        match event:
+            case RemoteLogSegmentMetadata() | RemoteLogSegmentMetadataUpdate():
+                segment_id = event.segment_id.id.bytes
+                self._segment_states[segment_id] = event.state
+                if event.state in _GOING and self.refers_to(segment_id):
+                    self._violated(f"the segment {event.segment_id} is deleted, and a partition has records in it")
+
+    def refers_to(self, segment_id: bytes) -> bool:
+        """Whether readers are sent to a segment."""
+        return segment_id in self._referenced
+
+    def segments(self) -> set[bytes]:
+        """The ids of all those."""
+        return set(self._referenced)
 
     def _file_committed(self, shard: ShardId, record: FileCommitted) -> None:
         shards = self.committed_objects.setdefault(record.object_key, set())

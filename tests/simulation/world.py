@@ -43,6 +43,7 @@ class Outcome:
     acknowledged: int
     read: int
     committed_offsets: int
+    segments: int
     deleted_objects: int
     entries: int
     terms: int
@@ -205,7 +206,12 @@ class World:
     async def _create_topic(self) -> None:
         """Create one, and wait until all of its partitions are there."""
         name, count = f"topic-{len(self._topics)}", self.scenario.partitions
-        configs = {"retention.ms": str(self.scenario.retention_ms)}
+        configs = {
+            "retention.ms": str(self.scenario.retention_ms),
+            "segment.bytes": str(self.scenario.segment_bytes),
+            "index.interval.bytes": "100",
+            "remote.storage.enable": str(self.scenario.compaction_interval_ms > 0).lower(),
+        }
         topic_id: uuid.UUID = await self.command(lambda broker: broker.create_topic(name, count, configs))
         keys = [PartitionKey(topic_id.bytes, index) for index in range(count)]
         truth = self.checker.truth
@@ -288,6 +294,7 @@ class World:
             acknowledged=self.checker.acknowledged,
             read=self.checker.read,
             committed_offsets=self.checker.committed_offsets,
+            segments=truth.segments_taken,
             deleted_objects=self.checker.deleted_objects,
             entries=truth.entries,
             terms=truth.terms,
