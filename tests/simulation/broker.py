@@ -73,7 +73,7 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
         diskless_file_delete_delay_ms=scenario.delete_delay_ms,
         diskless_coordinator_orphan_scan_interval_ms=WEEK_MS,
         group_consumer_min_session_timeout_ms=1_000,
-        group_consumer_session_timeout_ms=4_000,
+        group_consumer_session_timeout_ms=2_500,
         group_consumer_min_heartbeat_interval_ms=500,
         group_consumer_heartbeat_interval_ms=500,
         remote_log_storage_system_enable=scenario.compaction_interval_ms > 0,

@@ -18,6 +18,9 @@ from tests.simulation.network import NetworkError
 from tests.simulation.truth import OffsetPlace, name_of
 
 GROUP = "group"
+BEYOND_SESSION_S = 8.0
+"""How long a member takes at times, after which it finds that it is out."""
+
 _HEARTBEAT = messages.ConsumerGroupHeartbeatRequest
 _COMMITTED_TOPIC = messages.OffsetCommitRequest.OffsetCommitRequestTopic
 _NOT_A_MEMBER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -105,6 +108,8 @@ class Member:
         assert share.reader is not None
         before = share.reader.offset
         await share.reader.poll(self._town.any_broker(self._random))
+        if self._random.random() < 0.1:
+            await asyncio.sleep(BEYOND_SESSION_S)
         if share.reader.offset != before or self._random.random() < 0.1:
             await self._commit(key, share, share.reader.offset)
 
