@@ -114,7 +114,7 @@ class SegmentRemover:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def _committed(self, shard: DisklessShard, writes: Writes) -> None:
-        # A deletion of records below which no segment was taken leaves TIERED as it is, and may leave unfinished copies.
+        # Where no segment was taken, a deletion of records leaves TIERED as it is; unfinished copies may lie below it.
         changed = {**writes.get(TIERED, {}), **writes.get(TRIMS, {})}
         if changed and shard.leading:
             self._suspects.update((PartitionKey(*key), shard) for key in changed)

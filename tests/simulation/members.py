@@ -108,7 +108,7 @@ class Member:
         assert share.reader is not None
         before = share.reader.offset
         await share.reader.poll(self._town.any_broker(self._random))
-        if self._random.random() < 0.1:
+        if self._random.random() < 0.03:
             await asyncio.sleep(BEYOND_SESSION_S)
         if share.reader.offset != before or self._random.random() < 0.1:
             await self._commit(key, share, share.reader.offset)
