@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,6 +68,7 @@ class Checker:
         self.read = 0
         self.committed_offsets = 0
         self._deleted: set[str] = set()
+        self._put_too_late: dict[str, str] = {}
         self._uploader: dict[str, str] = {}
         self._newest_ms: dict[tuple[str, PartitionKey], int] = {}
         self.bucket: Bucket
@@ -79,6 +80,7 @@ class Checker:
         self._owners: dict[OffsetPlace, list[str]] = {}
         self._topics_to_go: set[str] = set()
         self.truth.on_file_committed(self._file_committed)
+        self.truth.on_segments_lost(self._segments_lost)
         self.truth.on_tiered(self._segment_taken)
         self.truth.on_offset(self._offset_committed)
 
@@ -185,7 +187,7 @@ class Checker:
             self.broken(f"{place} is said to be at {offset} of {mark!r}, and was at {possible}")
 
     def topic_may_go(self, topic: str) -> None:
-        """Somebody asked to delete a topic: its offsets go with it."""
+        """Somebody asked to delete a topic: its offsets and its segments go with it."""
         self._topics_to_go.add(topic)
 
     def _offset_committed(self, place: OffsetPlace, value: CommittedOffset | None) -> None:
@@ -227,6 +229,8 @@ class Checker:
         """An object appeared, or was written once more."""
         if _is_wal(key):
             self._uploader[key] = process
+        elif is_segment(key) and self.truth.is_going(segment_of(key)):
+            self._put_too_late[key] = process
 
     def object_deleted(self, key: str, size_bytes: int) -> None:
         """An object is gone from the object store."""
@@ -275,15 +279,24 @@ class Checker:
         if missing:
             self.broken(f"{name_of(key)} takes a segment without {missing}")
 
+    def _segments_lost(self, topic: str) -> None:
+        if topic not in self._topics_to_go:
+            self.broken(f"{topic} loses its segments, and nobody deleted it")
+
     def segments_are_there(self) -> None:
         for segment_id in sorted(self.truth.segments()):
             missing = [key for key in objects_of(segment_id) if key not in self.bucket.objects]
             if missing:
                 self.broken(f"of a segment that has records is missing: {missing}")
 
-    def left_of_segments(self) -> list[str]:
-        """What there is of segments that no partition has, but for what a late put brought back."""
-        there = self.bucket.keys(f"{SEGMENT_PREFIX}/") - self.bucket.came_late
+    def left_of_segments(self, running: Collection[str]) -> list[str]:
+        """What there is of segments that no partition has.
+
+        Nobody sees what appeared when the segment was being removed, by a put that had failed, or whose process has
+        ended since.
+        """
+        unseen = {key for key, process in self._put_too_late.items() if process not in running} | self.bucket.came_late
+        there = self.bucket.keys(f"{SEGMENT_PREFIX}/") - unseen
         return sorted(key for key in there if not self.truth.refers_to(segment_of(key)))
 
     def live_objects_are_there(self) -> None:

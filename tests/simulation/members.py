@@ -55,7 +55,7 @@ class Member:
         while self._town.active:
             await self._heartbeat()
             for key, share in list(self._owned.items()):
-                if key in self._owned:
+                if self._owned.get(key) is share:
                     await self._work(key, share)
             await asyncio.sleep(self._random.choice([0.1, 0.4, 1.0]))
 
@@ -90,7 +90,7 @@ class Member:
         for key in [key for key in self._owned if key not in keys]:
             del self._owned[key]
         for key in sorted(keys - self._owned.keys()):
-            self._owned[key] = _Share(self._town, self._random, f"{self._id}.{next(self._turns)}", key)
+            self._owned[key] = _Share(f"{self._id}.{next(self._turns)}")
         self._town.history.note(self._name, f"has {[name_of(key) for key in self._owned]}")
 
     def _is_out(self, error: ErrorCode) -> None:
@@ -103,9 +103,8 @@ class Member:
             found = await self._fetch_offset(key)
             if found is None or found.error is not ErrorCode.NONE:
                 return
-            share.begin(max(0, found.offset))
+            share.reader = Reader(self._town, self._name, key, max(0, found.offset))
             self._town.history.note(self._name, f"goes on with {name_of(key)} at {found.offset}")
-        assert share.reader is not None
         before = share.reader.offset
         await share.reader.poll(self._town.any_broker(self._random))
         if self._random.random() < 0.03:
@@ -167,18 +166,12 @@ class Member:
 
 
 class _Share:
-    """A partition for as long as the member has it. `reader` is None until it is known where to go on."""
+    """A partition for as long as a member has it. `reader` is None until it is known where to go on."""
 
-    def __init__(self, town: Town, source: random.Random, token: str, key: PartitionKey) -> None:
+    def __init__(self, token: str) -> None:
         self.reader: Reader | None = None
-        self._town = town
-        self._random = source
         self._token = token
-        self._key = key
         self._numbers = count()
-
-    def begin(self, offset: int) -> None:
-        self.reader = Reader(self._town, f"member-{self._token}", self._key, offset)
 
     def next_mark(self) -> str:
         return f"{self._token}.{next(self._numbers)}"

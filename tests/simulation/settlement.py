@@ -129,9 +129,10 @@ class Settlement:
         await self._world.until(
             self._bucket_is_empty, lambda: f"objects are left: {self._objects()}", step_s=CLEAN_STEP_S
         )
-        left_of_segments = self._world.checker.left_of_segments
         await self._world.until(
-            lambda: not left_of_segments(), lambda: f"segments are left: {left_of_segments()}", step_s=CLEAN_STEP_S
+            lambda: not self._left_of_segments(),
+            lambda: f"segments are left: {self._left_of_segments()}",
+            step_s=CLEAN_STEP_S,
         )
         await asyncio.sleep(FORGOTTEN_WITHIN_S)
         await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
@@ -169,6 +170,9 @@ class Settlement:
                     if rows:
                         keeps = f"{name} of {shard.id.short_name}: {rows[:3]}"
                         self._world.history.violated(f"{broker.process.name} keeps {keeps}")
+
+    def _left_of_segments(self) -> list[str]:
+        return self._world.checker.left_of_segments({one.process.name for one in self._world.brokers.values()})
 
     def _objects(self) -> list[str]:
         return sorted(self._world.bucket.keys(f"{OBJECT_PREFIX}/"))

@@ -33,6 +33,7 @@ from diskless_core.remote_log.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
 )
 from diskless_core.remote_log.tiered import TieredSegment
 
@@ -54,7 +55,8 @@ class Partition:
     """A partition from its first record on.
 
     `live` are the batches in WAL objects, which begin at `local_start_offset`, and `segments` those that have what
-    comes before. What is wholly deleted is in neither.
+    comes before. What is wholly deleted is in neither. Of a topic that is deleted, a partition `loses_segments` before
+    it is `deleted` itself.
     """
 
     shard: ShardId
@@ -64,6 +66,7 @@ class Partition:
     batches: dict[int, Committed] = field(default_factory=dict)
     live: deque[Committed] = field(default_factory=deque)
     segments: deque[TieredSegment] = field(default_factory=deque)
+    loses_segments: bool = False
     deleted: bool = False
 
 
@@ -101,6 +104,7 @@ class Truth:
         self._now_s = now_s
         self._on_commit: list[Callable[[FileCommitted], None]] = []
         self._on_tiered: list[Callable[[PartitionKey, TieredSegment], None]] = []
+        self._on_segments_lost: list[Callable[[str], None]] = []
         self._on_offset: list[Callable[[OffsetPlace, CommittedOffset | None], None]] = []
 
     def on_file_committed(self, listener: Callable[[FileCommitted], None]) -> None:
@@ -109,6 +113,10 @@ class Truth:
     def on_tiered(self, listener: Callable[[PartitionKey, TieredSegment], None]) -> None:
         """Call `listener` with each segment that takes the place of batches."""
         self._on_tiered.append(listener)
+
+    def on_segments_lost(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the name of a topic that has a partition whose segments are being removed."""
+        self._on_segments_lost.append(listener)
 
     def on_offset(self, listener: Callable[[OffsetPlace, CommittedOffset | None], None]) -> None:
         """Call `listener` with each offset that is committed, and None where one is dropped."""
@@ -195,6 +203,17 @@ class Truth:
         partition = self.partitions[key]
         if partition.deleted:
             return
+        if not partition.loses_segments:
+            self._check_segment(key, partition, segment)
+            partition.segments.append(segment)
+            self._referenced.add(segment.segment_id)
+            self.segments_taken += 1
+            for listener in self._on_tiered:
+                listener(key, segment)
+        partition.local_start_offset = segment.end_offset + 1
+        self._drop(partition, partition.local_start_offset)
+
+    def _check_segment(self, key: PartitionKey, partition: Partition, segment: TieredSegment) -> None:
         start, size_bytes = segment.start_offset, 0
         if self._segment_states.get(segment.segment_id) is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
             self._violated(f"{name_of(key)} takes a segment that is not complete: {segment}")
@@ -207,13 +226,6 @@ class Truth:
             start, size_bytes = batch.last_offset + 1, size_bytes + batch.byte_size
         if (start, size_bytes) != (segment.end_offset + 1, segment.size_bytes):
             self._violated(f"{name_of(key)} takes {segment}, which has not the {size_bytes} bytes of its batches")
-        partition.segments.append(segment)
-        partition.local_start_offset = segment.end_offset + 1
-        self._drop(partition, partition.local_start_offset)
-        self._referenced.add(segment.segment_id)
-        self.segments_taken += 1
-        for listener in self._on_tiered:
-            listener(key, segment)
 
     def _segment_changed(self, event: object) -> None:
         match event:
@@ -222,10 +234,21 @@ class Truth:
                 self._segment_states[segment_id] = event.state
                 if event.state in _GOING and self.refers_to(segment_id):
                     self._violated(f"the segment {event.segment_id} is deleted, and a partition has records in it")
+            case RemotePartitionDeleteMetadata():
+                place = event.topic_id_partition
+                partition = self.partitions[PartitionKey(place.topic_id.bytes, place.partition)]
+                partition.loses_segments = True
+                self._drop_segments(partition, partition.high_watermark)
+                for listener in self._on_segments_lost:
+                    listener(place.topic)
 
     def refers_to(self, segment_id: bytes) -> bool:
         """Whether readers are sent to a segment."""
         return segment_id in self._referenced
+
+    def is_going(self, segment_id: bytes) -> bool:
+        """Whether somebody began to remove a segment."""
+        return self._segment_states.get(segment_id) in _GOING
 
     def segments(self) -> set[bytes]:
         """The ids of all those."""
