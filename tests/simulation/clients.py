@@ -43,8 +43,6 @@ class Town(Protocol):
 
     def is_deleted(self, key: PartitionKey) -> bool: ...
 
-    def topic_name(self, key: PartitionKey) -> str: ...
-
 
 async def ask(town: Town, broker: Broker | None, work: Callable[[Broker], Awaitable[T]]) -> T:
     """A client's request to a broker.

@@ -1,11 +1,11 @@
-"""Members of a consumer group of a simulated world: they share its topics, and commit how far they have come."""
+"""Members of a consumer group of a simulated world: they share a topic, and commit how far they have come."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ from tests.simulation.network import NetworkError
 from tests.simulation.truth import OffsetPlace, name_of
 
 GROUP = "group"
-BEYOND_SESSION_S = 8.0
-"""How long a member takes at times, after which it finds that it is out."""
+BEYOND_SESSION_S = 5.0
+"""How long each member does nothing, once, before it commits what it had, and finds that it is out."""
 
 _HEARTBEAT = messages.ConsumerGroupHeartbeatRequest
 _COMMITTED_TOPIC = messages.OffsetCommitRequest.OffsetCommitRequestTopic
@@ -40,24 +40,26 @@ class Member:
     A commit's metadata say whose it is: the member, how often it was given the partition, and its number.
     """
 
-    def __init__(self, town: Town, source: random.Random, number: int, topics: Sequence[str]) -> None:
+    def __init__(self, town: Town, source: random.Random, number: int, topic: str) -> None:
         self._town = town
         self._random = source
         self._name = f"member-{number}"
-        self._topics = topics
+        self._topic = topic
         self._id = str(number)
         self._epoch = 0
         self._owned: dict[PartitionKey, _Share] = {}
         self._coordinator: Broker | None = None
-        self._turns = count()
+        self._shares = count()
+        self._turns_to_rest = source.randint(3, 10)
 
     async def run(self) -> None:
         while self._town.active:
             await self._heartbeat()
-            for key, share in list(self._owned.items()):
-                if self._owned.get(key) is share:
-                    await self._work(key, share)
-            await asyncio.sleep(self._random.choice([0.1, 0.4, 1.0]))
+            if self._owned:
+                key = self._random.choice(sorted(self._owned))
+                self._turns_to_rest -= 1
+                await self._work(key, self._owned[key])
+            await asyncio.sleep(self._random.choice([0.05, 0.1, 0.4]))
 
     async def _heartbeat(self) -> None:
         request = _HEARTBEAT(
@@ -65,7 +67,7 @@ class Member:
             member_id=self._id,
             member_epoch=self._epoch,
             rebalance_timeout_ms=10_000,
-            subscribed_topic_names=list(self._topics),
+            subscribed_topic_names=[self._topic],
             topic_partitions=[
                 _HEARTBEAT.TopicPartitions(topic_id=uuid.UUID(bytes=key.topic_id), partitions=[key.partition])
                 for key in sorted(self._owned)
@@ -90,7 +92,7 @@ class Member:
         for key in [key for key in self._owned if key not in keys]:
             del self._owned[key]
         for key in sorted(keys - self._owned.keys()):
-            self._owned[key] = _Share(f"{self._id}.{next(self._turns)}")
+            self._owned[key] = _Share(f"{self._id}.{next(self._shares)}")
         self._town.history.note(self._name, f"has {[name_of(key) for key in self._owned]}")
 
     def _is_out(self, error: ErrorCode) -> None:
@@ -107,13 +109,18 @@ class Member:
             self._town.history.note(self._name, f"goes on with {name_of(key)} at {found.offset}")
         before = share.reader.offset
         await share.reader.poll(self._town.any_broker(self._random))
-        if self._random.random() < 0.03:
+        if share.reader.offset != before:
+            await self._commit(key, share)
+        if self._turns_to_rest == 0:
             await asyncio.sleep(BEYOND_SESSION_S)
-        if share.reader.offset != before or self._random.random() < 0.1:
-            await self._commit(key, share, share.reader.offset)
+            for one, of_one in list(self._owned.items()):
+                if self._owned.get(one) is of_one:
+                    await self._commit(one, of_one)
 
-    async def _commit(self, key: PartitionKey, share: _Share, offset: int) -> None:
-        mark = share.next_mark()
+    async def _commit(self, key: PartitionKey, share: _Share) -> None:
+        if share.reader is None:
+            return
+        mark, offset = share.next_mark(), share.reader.offset
         partition = _COMMITTED_TOPIC.OffsetCommitRequestPartition(
             partition_index=key.partition, committed_offset=offset, committed_leader_epoch=0, committed_metadata=mark
         )
@@ -146,7 +153,7 @@ class Member:
         return found
 
     def _place_of(self, key: PartitionKey) -> OffsetPlace:
-        return OffsetPlace(GROUP, self._town.topic_name(key), key.partition)
+        return OffsetPlace(GROUP, self._topic, key.partition)
 
     async def _ask(self, work: Callable[[Broker], Any]) -> Any:
         """The coordinator's answer; None without one."""

@@ -266,6 +266,11 @@ def _is_compacted(scenario: Scenario) -> object:
     return scenario.compaction_interval_ms or scenario.compact_every_s
 
 
+def _members_take_turns(scenario: Scenario) -> object:
+    """Whether a member that does nothing for a while is likely to be replaced."""
+    return scenario.members > 1 and not (scenario.kill_every_s or scenario.pause_every_s or scenario.cut_every_s)
+
+
 MUTATIONS: Sequence[Mutation] = (
     Mutation(old_terms_count, _leaders_change),
     Mutation(answers_before_read_back),
@@ -284,7 +289,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(trusts_its_replica, lambda scenario: scenario.lag_every_s),
     Mutation(reads_without_proof, lambda scenario: scenario.lag_every_s or scenario.pause_every_s),
     Mutation(commits_offsets_in_hope, lambda scenario: scenario.members),
-    Mutation(anybody_commits_offsets, lambda scenario: scenario.members > 1 and scenario.active_s > 9),
+    Mutation(anybody_commits_offsets, _members_take_turns),
     Mutation(forgets_batches_before_the_copy, _is_compacted),
     Mutation(removes_segments_in_use, _is_compacted),
     Mutation(leaves_segments, _is_compacted),

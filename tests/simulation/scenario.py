@@ -12,7 +12,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Times in seconds or milliseconds, as named; rates are 0 to 1, troubles are times between them in seconds, 0 for
-    none. `members` is how many consumers share the first topics as a group; `compaction_interval_ms` makes all topics
+    none. `members` is how many consumers share the first topic as a group; `compaction_interval_ms` makes all topics
     tiered where it is not 0.
     """
 

@@ -187,15 +187,15 @@ class World:
                 if self._ids.random() < 0.7:
                     name, source = self._new_client()
                     yield Producer(self, source, name, key, idempotent=is_idempotent).run()
-            if not self.scenario.members or self._ids.random() < 0.3:
+            if not self.scenario.members or key.topic_id != self._topics[0] or self._ids.random() < 0.3:
                 name, source = self._new_client()
                 yield Consumer(self, source, name, key).run()
 
     def _members(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """A group that reads all that there is."""
+        """A group that reads the first topic."""
         for _ in range(self.scenario.members):
             name, source = self._new_client()
-            yield Member(self, source, name, [f"topic-{number}" for number in range(len(self._topics))]).run()
+            yield Member(self, source, name, "topic-0").run()
 
     def _new_client(self) -> tuple[int, random.Random]:
         self._client_count += 1
