@@ -14,13 +14,8 @@ Connections, from the outside to the inside:
 
 - `listening` binds the sockets; `connection_limit` says how many clients may come.
 - `connection`: one client. `receive_memory` and `frames` are the memory of requests that arrive.
-<<<<<<< HEAD
 - `apis`: the table of what is served. `dispatch`: from a frame to the handler of its API. `authorization` is asked who
   may do what.
-=======
-- `apis`: the table of APIs. `dispatch`: from a frame to the handler of its API. `authorization` is asked who may do
-  what.
->>>>>>> wt-extend
 - `handlers`: one module for each API or a few that belong together; `protocol_support` documents them.
 
 Between brokers:

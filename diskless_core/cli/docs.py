@@ -32,11 +32,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "docs/index.md": reference.render_links,
     "mkdocs.yml": reference.render_navigation,
 }
-<<<<<<< HEAD
-"""Generated sections by the files that have them. A section is between the lines with `BEGIN` and with `END`."""
-=======
 """Generated sections by their files in the project's folder, each between the lines with `BEGIN` and with `END`."""
->>>>>>> wt-extend
 
 BEGIN = "begin: written by `make docs`"
 END = "end: written by `make docs`"

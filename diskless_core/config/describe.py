@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -48,13 +49,14 @@ class SettingDescription:
         return asdict(self)
 
 
+@cache
 def describe_settings(model: type[BaseModel], prefix: str = "") -> Sequence[SettingDescription]:
     """All properties of a model in the order of their declaration; `prefix` is put before their names."""
     schema = model.model_json_schema(by_alias=True)
-    return [
+    return tuple(
         _describe(prefix + name, field, _resolve(schema["properties"][name], schema.get("$defs", {})))
         for name, field in model_keys(model).items()
-    ]
+    )
 
 
 def configured(settings: BaseModel) -> Mapping[str, str | None]:

@@ -23,7 +23,7 @@ from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.remote_segments import REMOTE_DELETIONS
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.diskless.tables import TIERED, TOPICS
+from diskless_core.diskless.tables import TIERED, TOPICS, TRIMS
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.remote_log.metadata import (
@@ -114,8 +114,10 @@ class SegmentRemover:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def _committed(self, shard: DisklessShard, writes: Writes) -> None:
-        if TIERED in writes and shard.leading:
-            self._suspects.update((PartitionKey(*key), shard) for key in writes[TIERED])
+        # Where no segment was taken, a deletion of records leaves TIERED as it is; unfinished copies may lie below it.
+        changed = {**writes.get(TIERED, {}), **writes.get(TRIMS, {})}
+        if changed and shard.leading:
+            self._suspects.update((PartitionKey(*key), shard) for key in changed)
             self._wake.set()
         if REMOTE_DELETIONS in writes:
             self.wake()

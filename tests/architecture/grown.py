@@ -15,11 +15,6 @@ import pytest
 
 from diskless_core.audit.shard import AuditShard
 from diskless_core.audit.state_machine import AuditMachine
-<<<<<<< HEAD
-from diskless_core.plugin.storage_prices import StoragePrices
-
-=======
->>>>>>> wt-extend
 from diskless_core.broker.apis import CLIENT_APIS
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.dispatch import Api, ApiDispatcher
@@ -36,11 +31,7 @@ from diskless_core.plugin.price_list import PriceList
 from diskless_core.plugin_host.contexts import contexts_in
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
-<<<<<<< HEAD
-from diskless_core.plugin_host.nouns import STORAGE_PRICES
-=======
 from diskless_core.plugin_host.nouns import PRICE_LIST
->>>>>>> wt-extend
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ApiVersionsRequest, ElectLeadersRequest, ElectLeadersResponse
 from diskless_core.shards import AUDIT, parse_shard

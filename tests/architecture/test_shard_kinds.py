@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""A kind of shard is whole: it has a room, a setting that counts it, records with a meaning, a place on the pages."""
-=======
 """A kind of shard is whole: it has a room, a setting that counts it, records with a meaning, and is on the pages."""
->>>>>>> wt-extend
 
 from __future__ import annotations
 

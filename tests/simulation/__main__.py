@@ -14,7 +14,9 @@ TAIL_LINES = 400
 def main() -> int:
     arguments = _arguments()
     began, failed = time.process_time(), 0
-    totals = {"acknowledged": 0, "read": 0, "deleted_objects": 0, "entries": 0, "terms": 0}
+    totals = dict.fromkeys(
+        ("acknowledged", "read", "committed_offsets", "segments", "deleted_objects", "entries", "terms"), 0
+    )
     for seed in arguments.seeds:
         outcome = simulate(seed, arguments.steps)
         for name in totals:

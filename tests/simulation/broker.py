@@ -1,49 +1,50 @@
-"""One broker process of a simulated world: the real parts of a broker on the world's log, bucket and network."""
+"""One broker process of a simulated world: the parts of a broker on the world's log, bucket and network."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection, Sequence
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
+from diskless_core.broker.contexts import plugin_contexts
+from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
+from diskless_core.cluster.operations import Refusal
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerMap, PeerRequest, PeerUnavailableError
-from diskless_core.coordinator.shard import ShardServices
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
-from diskless_core.diskless.clients import CoordinatorClients
 from diskless_core.diskless.commands import BatchResult, DeletedRecords, PartitionKey
-from diskless_core.diskless.operations import CommitRules
-from diskless_core.diskless.purgatory import Purgatory
-from diskless_core.diskless.service import CoordinatorService
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.fetch.object_cache import ObjectCache
-from diskless_core.fetch.object_reader import ObjectReader
-from diskless_core.fetch.offset_range_check import OffsetRangeCheck
-from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
-from diskless_core.fetch.read_ahead import ReadAhead
-from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
-from diskless_core.files.retention import RetentionRules
-from diskless_core.files.retention_worker import RetentionSchedule
+from diskless_core.groups.service import Client
+from diskless_core.groups.topics import TOPIC_IDS_SINCE
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanSearch
+from diskless_core.plugin.segment_compaction import BackendSources
+from diskless_core.plugin.shard import ShardId
 from diskless_core.produce.accumulator import Submission
-from diskless_core.produce.committer import Committer
-from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.validation import validate
-from diskless_core.produce.writer import WalWriter, WriterSettings
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from diskless_core.tiering.compaction import CompactionRequest
+from diskless_core.tiering.part import TieringBackends
+from diskless_core.tiering.retrying import Retries
+from diskless_tiering.config import CoordinatorMetadataSettings, InlineSettings
+from diskless_tiering.coordinator_metadata import CoordinatorMetadata
+from diskless_tiering.inline import InlineCompaction
 from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
-from tests.support.produce_path import RULES
+from tests.simulation.scenario import Scenario
+from tests.simulation.segments import BucketSegments
 from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock
 
@@ -59,24 +60,46 @@ def shared_metrics() -> Metrics:
     return Metrics()
 
 
-class Surroundings(Protocol):
+@cache
+def settings_of(scenario: Scenario) -> BrokerConfig:
+    """The settings of all brokers of a world."""
+    config = BrokerConfig(
+        diskless_metadata_topic_num_partitions=scenario.shards,
+        producer_id_expiration_ms=WEEK_MS,
+        diskless_append_commit_interval_ms=max(250, scenario.linger_ms),
+        diskless_append_linger_ms=scenario.linger_ms,
+        diskless_append_buffer_max_bytes=1_000,
+        diskless_fetch_cache_max_bytes=CACHE_BYTES,
+        diskless_wal_object_prefix=OBJECT_PREFIX,
+        diskless_file_delete_delay_ms=scenario.delete_delay_ms,
+        diskless_coordinator_orphan_scan_interval_ms=WEEK_MS,
+        group_consumer_min_session_timeout_ms=1_000,
+        group_consumer_session_timeout_ms=2_500,
+        group_consumer_min_heartbeat_interval_ms=500,
+        group_consumer_heartbeat_interval_ms=500,
+        remote_log_storage_system_enable=scenario.compaction_interval_ms > 0,
+        remote_log_manager_task_interval_ms=scenario.compaction_interval_ms or 5_000,
+        remote_log_manager_task_retry_backoff_ms=50,
+        remote_log_manager_task_retry_backoff_max_ms=1_000,
+        remote_partition_remover_task_interval_ms=15_000,
+        log_initial_task_delay_ms=5_000,
+        log_retention_check_interval_ms=20_000,
+    )
+    # A minute, the least that an operator may set, is longer than the story of a world.
+    return config.model_copy(update={"diskless_coordinator_orphan_scan_grace_period_ms": scenario.orphan_grace_ms})
+
+
+class BrokerWorld(Protocol):
     """What a broker finds in the world that it is started in."""
 
     loop: ProcessLoop
+    scenario: Scenario
     log: MetadataLog
     bucket: Bucket
     network: Network
-    shards: int
     node_ids: Sequence[int]
-    delete_delay_ms: int
-    orphan_grace_ms: int
-    linger_ms: int
 
     def broker(self, node_id: int) -> Broker | None: ...
-
-    def rules_of(self, key: PartitionKey) -> RetentionRules | None: ...
-
-    def shard_of(self, key: PartitionKey) -> int: ...
 
     def answered(self, key: PartitionKey, result: BatchResult) -> None: ...
 
@@ -116,105 +139,88 @@ def _copied(store: MemoryCoordinatorStore) -> MemoryCoordinatorStore:
 class Broker:
     """One life of a broker. The next life of the same node is another object."""
 
-    def __init__(self, world: Surroundings, node_id: int, life: int, disk: Disk, source: random.Random) -> None:
+    def __init__(self, world: BrokerWorld, node_id: int, life: int, disk: Disk, source: random.Random) -> None:
         self.node_id = node_id
         self.life = life
         self.process: Process = world.loop.process(f"broker-{node_id}.{life}")
         self.clock = VirtualClock(world.loop, source.getrandbits(64))
-        self.started = False
         self.failed = False
         self._world = world
-        metrics = shared_metrics()
+        self._config = settings_of(world.scenario).model_copy(update={"node_id": node_id})
+        self._objects = world.bucket.client(self.process.name)
         self._log = world.log.node(node_id)
-        objects = world.bucket.client(self.process.name)
-        self._snapshots = Snapshots(objects, f"{OBJECT_PREFIX}-snapshots", self.clock)
-        services = ShardServices(
-            node_id=node_id, clock=self.clock, log=self._log, store=disk.store, snapshots=self._snapshots
-        )
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=WEEK_MS)
-        self.shards = {index: DisklessShard(DISKLESS.shard(index), services, rules) for index in range(world.shards)}
-        reader = ObjectReader(objects, ObjectCache(CACHE_BYTES, metrics), metrics)
-        purgatory = Purgatory()
-        offsets = OffsetLookup(reader)
-        for shard in self.shards.values():
-            shard.on_head_moved(purgatory.wake)
-            shard.find_offsets_with(offsets.list)
-        peers = PeerMap(node_id)
-        for other in world.node_ids:
-            peers.learn(other, PeerAddress(f"broker-{other}", PORT))
-        self.service = CoordinatorService(node_id, self.shards, peers, purgatory, self.clock)
-        self.coordinators = CoordinatorClients(node_id, self.shards, _Transport(world, node_id), peers).coordinators
-        self._fetcher = Fetcher(
-            self._shard_for,
-            OffsetRangeCheck(lambda key: self.coordinators[world.shard_of(key)]),
-            reader,
-            ReadAhead(reader, CACHE_BYTES // 4),
-            purgatory,
-            self.clock,
-            metrics,
-        )
-        self._writer = WalWriter(
-            WriterSettings(
-                commit_interval_ms=max(250, world.linger_ms),
-                linger_ms=world.linger_ms,
-                buffer_max_bytes=1_000,
-                inflight_max_bytes=1 << 30,
-                object_prefix=OBJECT_PREFIX,
-            ),
-            Uploader(objects, 4, self.clock, metrics),
-            Committer(node_id, self.coordinators, world.shard_of, self.clock, metrics),
-            self.clock,
-            metrics,
-            on_uploaded=reader.uploaded,
-        )
-        self._files = Files(
-            FilesSettings(
-                retention=RetentionSchedule(initial_delay_ms=5_000, interval_ms=20_000),
-                delete_delay_ms=world.delete_delay_ms,
-                object_prefix=OBJECT_PREFIX,
-                snapshot_prefix=f"{OBJECT_PREFIX}-snapshots",
-                orphan_grace_period_ms=world.orphan_grace_ms,
-                orphan_scan_interval_ms=WEEK_MS,
-            ),
-            FilesNeighbours(
-                objects=objects,
-                objects_source=lambda: objects,
-                detection=_Listing(),
-                shards=self.shards,
-                coordinators=self.coordinators,
-                shards_in_use=self._shard_indexes,
-                scans_here=lambda: False,
-                rules_of=world.rules_of,
-                on_deleted=reader.deleted,
-                clock=self.clock,
-                metrics=metrics,
-            ),
-        )
-        self._snapshotters = [
-            Snapshotter(
-                shard,
-                self._log,
-                self._snapshots,
-                SnapshotRules(max_bytes=1, max_age_ms=0),
-                self.clock,
-            )
-            for shard in self.shards.values()
-        ]
+        self._store = disk.store
+        self._stack = AsyncExitStack()
+        self._parts: BrokerParts | None = None
 
     async def start(self) -> None:
         """Start as a process does; `started` or `failed` says what became of it."""
+        peers = PeerMap(self.node_id)
+        for other in self._world.node_ids:
+            peers.learn(other, PeerAddress(f"broker-{other}", PORT))
+        around = Surroundings(
+            transport=_Transport(self._world, self.node_id), peers=peers, clock=self.clock, metrics=shared_metrics()
+        )
         try:
-            await self._log.start()
-            await asyncio.gather(*(shard.start() for shard in self.shards.values()))
+            self._parts = await start_parts(self._config, self._backends(), around, self._stack)
         except Exception:
             self.failed = True
             raise
-        self._files.start()
-        self.started = True
+
+    def _backends(self) -> BrokerBackends:
+        remote_storage = BucketSegments(self._objects)
+        context = plugin_contexts(self._config, self.clock, node_id=self.node_id)
+        engine = InlineCompaction(context("segment_compaction", "inline"), InlineSettings())
+        metadata = CoordinatorMetadata(context("remote_log_metadata", "coordinator"), CoordinatorMetadataSettings())
+        return BrokerBackends(
+            log=self._log,
+            store=self._store,
+            objects=self._objects,
+            objects_source=lambda: self._objects,
+            offset_assignment=Sequential(),
+            orphan_detection=_Listing(),
+            tiering=TieringBackends(
+                objects=self._objects,
+                remote_storage=remote_storage,
+                metadata=metadata,
+                sources=BackendSources(
+                    objects=lambda: self._objects,
+                    remote_storage=lambda: remote_storage,
+                    backoff=Retries(self._config, self.clock).backoff,
+                ),
+                engine_of=lambda name: (name or "inline", engine),
+            ),
+        )
+
+    @property
+    def started(self) -> bool:
+        return self._parts is not None
+
+    @property
+    def parts(self) -> BrokerParts:
+        """Its parts.
+
+        Raises:
+            CoordinatorLoadingError: it has not been started.
+        """
+        if self._parts is None:
+            raise CoordinatorLoadingError("the broker is starting")
+        return self._parts
+
+    @property
+    def shards(self) -> Mapping[int, DisklessShard]:
+        """The Diskless shards."""
+        return self.parts.coordinators.diskless
+
+    def shard(self, shard_id: ShardId) -> CoordinatorShard[Any]:
+        """Any shard."""
+        return next(shard for shard in self.parts.coordinators.all() if shard.id == shard_id)
 
     @property
     def defects(self) -> list[str]:
-        return [shard.failure for shard in self.shards.values() if shard.failure is not None]
+        if self._parts is None:
+            return []
+        return [shard.failure for shard in self._parts.coordinators.all() if shard.failure is not None]
 
     # --- what clients ask for ------------------------------------------------------------------------------------
 
@@ -234,8 +240,12 @@ class Broker:
                 self._world.answered(key, outcome[0])
                 answer.set_result(outcome)
 
-        valid = validate(memoryview(batch), RULES, 9, self.clock.now_ms())
-        self._writer.append(Submission(batches=[(key, valid)], release=lambda: None, settle=settle))
+        info = self.parts.cluster.topics.by_id(uuid.UUID(bytes=key.topic_id))
+        if info is None:
+            answer.set_result([BatchResult(ErrorCode.UNKNOWN_TOPIC_ID)])
+            return answer
+        valid = validate(memoryview(batch), info.rules, 9, self.clock.now_ms())
+        self.parts.produce.writer.append(Submission(batches=[(key, valid)], release=lambda: None, settle=settle))
         return answer
 
     async def fetch(self, key: PartitionKey, offset: int, max_bytes: int) -> FetchedPartition:
@@ -246,38 +256,76 @@ class Broker:
             min_bytes=1,
             max_wait_ms=500,
         )
-        [answer] = await self._fetcher.fetch(query, [])
+        [answer] = await self.parts.fetch.fetcher.fetch(query, [])
         answer.records = [memoryview(bytes(view)) for view in answer.records]
         return answer
 
     async def list_end(self, key: PartitionKey) -> int | None:
         """ListOffsets of the latest offset; None when there is no such partition."""
-        coordinator = self.coordinators[self._world.shard_of(key)]
+        coordinator = self.parts.cluster.topics.coordinator_of(key)
+        if coordinator is None:
+            return None
         answer = await coordinator.list_offsets(key, -1)
         return answer.offset if answer.error is ErrorCode.NONE else None
 
     async def delete_records(self, key: PartitionKey, offset: int) -> DeletedRecords:
         """One DeleteRecords request."""
-        return await self.coordinators[self._world.shard_of(key)].delete_records(key, offset)
+        coordinator = self.parts.cluster.topics.coordinator_of(key)
+        if coordinator is None:
+            return DeletedRecords(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return await coordinator.delete_records(key, offset)
+
+    async def group_heartbeat(self, request: Any) -> Any:
+        """One ConsumerGroupHeartbeat request."""
+        client = Client("simulation", "localhost")
+        return await self.parts.groups.consumer_group_heartbeat(request, 1, client, self.parts.cluster.topics)
+
+    async def commit_offsets(self, request: Any) -> Any:
+        """One OffsetCommit request, which names topics by id."""
+        return await self.parts.groups.offset_commit(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
+
+    async def committed_offset(self, request: Any) -> Any:
+        """One OffsetFetch request, which names topics by id."""
+        return await self.parts.groups.offset_fetch(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
+
+    # --- what administrators ask for -----------------------------------------------------------------------------
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> uuid.UUID:
+        """CreateTopics, of a topic that may have been created by an earlier request of the same administrator."""
+        topics = self.parts.cluster.topics
+        created = await topics.create(name, partitions, configs)
+        if isinstance(created, Refusal):
+            info = topics.by_name(name)
+            assert info is not None, created
+            return info.topic_id
+        return created.topic_id
+
+    async def delete_topic(self, topic_id: uuid.UUID) -> None:
+        """DeleteTopics, of a topic that may have been deleted by an earlier request of the same administrator."""
+        topics = self.parts.cluster.topics
+        await self.parts.coordinators.cluster.barrier()
+        info = topics.by_id(topic_id)
+        if info is not None:
+            await topics.delete(info)
+
+    async def compact(self) -> None:
+        """Begin to make segments of all that it leads."""
+        self.parts.tiering.compactor.begin(CompactionRequest(everything=True))
 
     async def scan_for_orphans(self) -> None:
-        await self._files.orphans.scan(dry_run=False)
+        await self.parts.files.orphans.scan(dry_run=False)
 
-    async def take_snapshot(self, index: int) -> None:
+    async def take_snapshot(self, shard_id: ShardId) -> None:
         """Take one of a shard that it leads, and prune its log."""
-        await self._snapshotters[index].take()
-
-    async def _shard_indexes(self) -> Collection[int]:
-        return range(self._world.shards)
-
-    def _shard_for(self, key: PartitionKey) -> DisklessShard:
-        return self.shards[self._world.shard_of(key)]
+        snapshots = Snapshots.of(self._config, self._objects, self.clock)
+        rules = SnapshotRules(max_bytes=1, max_age_ms=0)
+        await Snapshotter(self.shard(shard_id), self._log, snapshots, rules, self.clock).take()
 
 
 class _Transport:
     """A broker's connections to the others."""
 
-    def __init__(self, world: Surroundings, node_id: int) -> None:
+    def __init__(self, world: BrokerWorld, node_id: int) -> None:
         self._world = world
         self._node_id = node_id
 
@@ -285,9 +333,10 @@ class _Transport:
         target = self._world.broker(node_id)
         if target is None or not target.started:
             raise PeerUnavailableError(f"connection refused by {node_id}")
+        service = target.parts.coordinator_service
         try:
             return await self._world.network.ask(
-                self._node_id, node_id, target.process, lambda: target.service.answer(request), min(timeout_s, ANSWER_S)
+                self._node_id, node_id, target.process, lambda: service.answer(request), min(timeout_s, ANSWER_S)
             )
         except NetworkError as error:
             raise AnswerLostError(str(error)) from error

@@ -38,10 +38,14 @@ class Watcher(Protocol):
 
 
 class Bucket:
-    """The place itself. `down` refuses every call; `faults` may be changed at any time."""
+    """The place itself. `down` refuses every call; `faults` may be changed at any time.
+
+    `came_late` are the objects whose put had failed when they appeared.
+    """
 
     def __init__(self, source: random.Random, history: History, watcher: Watcher, now_ms: Callable[[], int]) -> None:
         self.objects: dict[str, bytes] = {}
+        self.came_late: set[str] = set()
         self.faults = BucketFaults()
         self.down = False
         self._random = source
@@ -63,7 +67,7 @@ class Bucket:
         if fate < 0.4:
             raise _slow_down()
         if fate < 0.6:
-            later_outside(self._random.uniform(0, 20), self._keep, who, key, data)
+            later_outside(self._random.uniform(0, 20), self._keep_late, who, key, data)
             raise _slow_down()
         self._keep(who, key, data)
         if fate < 1:
@@ -100,6 +104,10 @@ class Bucket:
 
     def keys(self, prefix: str) -> set[str]:
         return {key for key in self.objects if key.startswith(prefix)}
+
+    def _keep_late(self, who: str, key: str, data: bytes) -> None:
+        self.came_late.add(key)
+        self._keep(who, key, data)
 
     def _keep(self, who: str, key: str, data: bytes) -> None:
         self._history.note(who, f"put {key}, {len(data)} bytes")

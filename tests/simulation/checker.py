@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import PartitionHead
+from diskless_core.groups.model import CommittedOffset
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.file_committed import FileCommitted
+from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.wal.format import created_ms_of
 from tests.simulation.bucket import Bucket
 from tests.simulation.history import History
-from tests.simulation.truth import Committed, Truth, name_of
+from tests.simulation.segments import SEGMENT_PREFIX, is_segment, objects_of, segment_of
+from tests.simulation.truth import Committed, OffsetPlace, Truth, name_of
 
 OBJECT_PREFIX = "wal"
 
@@ -63,7 +66,9 @@ class Checker:
         self.allowances = Allowances(skew_ms=0, delete_delay_ms=0, retention_ms=-1)
         self.acknowledged = 0
         self.read = 0
+        self.committed_offsets = 0
         self._deleted: set[str] = set()
+        self._put_too_late: dict[str, str] = {}
         self._uploader: dict[str, str] = {}
         self._newest_ms: dict[tuple[str, PartitionKey], int] = {}
         self.bucket: Bucket
@@ -72,7 +77,12 @@ class Checker:
         self._now_ms = now_ms
         self._seen: defaultdict[PartitionKey, _Seen] = defaultdict(_Seen)
         self._heads: dict[tuple[str, PartitionKey], PartitionHead] = {}
+        self._owners: dict[OffsetPlace, list[str]] = {}
+        self._topics_to_go: set[str] = set()
         self.truth.on_file_committed(self._file_committed)
+        self.truth.on_segments_lost(self._segments_lost)
+        self.truth.on_tiered(self._segment_taken)
+        self.truth.on_offset(self._offset_committed)
 
     def broken(self, promise: str) -> None:
         self._history.violated(promise)
@@ -95,7 +105,7 @@ class Checker:
         here = f"{name_of(key)}@{base_offset}"
         self._learn(key, base_offset, sent)
         self._seen[key].acknowledged_end = max(self._seen[key].acknowledged_end, committed.last_offset + 1)
-        may_be_gone = partition.deleted or committed.last_offset < partition.log_start_offset
+        may_be_gone = partition.deleted or committed.last_offset < partition.local_start_offset
         if not may_be_gone and self._values(committed) != list(sent):
             self.broken(f"{here} is not what was acknowledged as {sent}")
 
@@ -153,6 +163,45 @@ class Checker:
         if head.next_offset > truth.high_watermark:
             self.broken(f"{name_of(key)} is seen ahead of its log: {head}")
 
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def offset_acknowledged(self, place: OffsetPlace, mark: str, offset: int) -> None:
+        """A member was told that its commit with this mark has succeeded."""
+        self.committed_offsets += 1
+        if not any(
+            one is not None and (one.metadata, one.offset) == (mark, offset) for one in self.truth.offsets[place]
+        ):
+            self.broken(f"the commit {mark} of {place} at {offset} is acknowledged and not in the log")
+
+    def offsets_seen(self, place: OffsetPlace) -> int:
+        """How many offsets were committed, or dropped, by now; for `offset_found`."""
+        return len(self.truth.offsets[place])
+
+    def offset_found(self, place: OffsetPlace, seen: int, mark: str, offset: int) -> None:
+        """A group was told that it is at this offset, after it asked when `seen` were there: it is none before."""
+        current = self.truth.offsets[place][max(0, seen - 1) :]
+        possible = [(one.metadata, one.offset) if one is not None else ("", -1) for one in current]
+        if not seen:
+            possible.append(("", -1))
+        if (mark, offset) not in possible:
+            self.broken(f"{place} is said to be at {offset} of {mark!r}, and was at {possible}")
+
+    def topic_may_go(self, topic: str) -> None:
+        """Somebody asked to delete a topic: its offsets and its segments go with it."""
+        self._topics_to_go.add(topic)
+
+    def _offset_committed(self, place: OffsetPlace, value: CommittedOffset | None) -> None:
+        """Nobody commits a partition that somebody else has been given since; nothing is dropped that is in use."""
+        if value is None:
+            if place.topic not in self._topics_to_go:
+                self.broken(f"the offset of {place} is dropped")
+            return
+        owner, owners = value.metadata.rpartition(".")[0], self._owners.setdefault(place, [])
+        if owner in owners[:-1]:
+            self.broken(f"{owner} commits {place} at {value.offset}, which {owners[-1]} has")
+        elif owner not in owners:
+            owners.append(owner)
+
     # --- the end of data -----------------------------------------------------------------------------------------
 
     def wants_start(self, key: PartitionKey, offset: int) -> None:
@@ -180,10 +229,14 @@ class Checker:
         """An object appeared, or was written once more."""
         if _is_wal(key):
             self._uploader[key] = process
+        elif is_segment(key) and self.truth.is_going(segment_of(key)):
+            self._put_too_late[key] = process
 
     def object_deleted(self, key: str, size_bytes: int) -> None:
         """An object is gone from the object store."""
         del size_bytes
+        if is_segment(key) and self.truth.refers_to(segment_of(key)):
+            self.broken(f"{key} was deleted, and a partition has records in it")
         if not _is_wal(key):
             return
         self._deleted.add(key)
@@ -220,6 +273,31 @@ class Checker:
             key for key in self.truth.committed_objects if key in self.bucket.objects and not self.truth.is_live(key)
         ]
         return sorted(key for key in dead if self.truth.is_committed_everywhere(key) and key not in self._deleted)
+
+    def _segment_taken(self, key: PartitionKey, segment: TieredSegment) -> None:
+        missing = [one for one in objects_of(segment.segment_id) if one not in self.bucket.objects]
+        if missing:
+            self.broken(f"{name_of(key)} takes a segment without {missing}")
+
+    def _segments_lost(self, topic: str) -> None:
+        if topic not in self._topics_to_go:
+            self.broken(f"{topic} loses its segments, and nobody deleted it")
+
+    def segments_are_there(self) -> None:
+        for segment_id in sorted(self.truth.segments()):
+            missing = [key for key in objects_of(segment_id) if key not in self.bucket.objects]
+            if missing:
+                self.broken(f"of a segment that has records is missing: {missing}")
+
+    def left_of_segments(self, running: Collection[str]) -> list[str]:
+        """What there is of segments that no partition has.
+
+        Nobody sees what appeared when the segment was being removed, by a put that had failed, or whose process has
+        ended since.
+        """
+        unseen = {key for key, process in self._put_too_late.items() if process not in running} | self.bucket.came_late
+        there = self.bucket.keys(f"{SEGMENT_PREFIX}/") - unseen
+        return sorted(key for key in there if not self.truth.refers_to(segment_of(key)))
 
     def live_objects_are_there(self) -> None:
         missing = [key for key in self.truth.live_objects() if key not in self.bucket.objects]

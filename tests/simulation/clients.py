@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 REQUEST_S = 6.0
 MAX_IN_FLIGHT = 5
-_NO_ANSWER = (NetworkError, CoordinatorError, CoordinatorStoreError, WalObjectStoreError)
+NO_ANSWER = (NetworkError, CoordinatorError, CoordinatorStoreError, WalObjectStoreError)
 _GONE = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -40,8 +40,6 @@ class Town(Protocol):
     def any_broker(self, source: random.Random) -> Broker | None: ...
 
     def now_ms(self) -> int: ...
-
-    def shard_of(self, key: PartitionKey) -> int: ...
 
     def is_deleted(self, key: PartitionKey) -> bool: ...
 
@@ -133,44 +131,54 @@ def _encoded(batch: Sequence[Sent]) -> bytes:
     return record_batch.build(values, timestamp_ms=batch[0].sent_ms, **identity)
 
 
-class Consumer:
+class Reader:
     """Reads one partition from any broker and goes on where it was; resets to the beginning when that is gone."""
+
+    def __init__(self, town: Town, name: str, key: PartitionKey, offset: int) -> None:
+        self.offset = offset
+        self._town = town
+        self._name = name
+        self._key = key
+
+    async def poll(self, broker: Broker | None) -> None:
+        """Fetch once."""
+        offset = self.offset
+        try:
+            answer = await ask(self._town, broker, lambda one: one.fetch(self._key, offset, 500))
+        except NO_ANSWER:
+            return
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._town.history.note(self._name, f"{name_of(self._key)}@{offset} is out of range")
+            self._town.checker.out_of_range(self._key, offset)
+            self.offset = self._town.checker.truth.partitions[self._key].log_start_offset
+        elif records := records_of(answer):
+            self._town.checker.fetched(self._key, offset, records)
+            self.offset = records[-1][0] + 1
+            self._town.history.note(self._name, f"{name_of(self._key)} {offset}..{self.offset - 1}")
+
+
+class Consumer:
+    """Reads one partition from its beginning on, by itself."""
 
     def __init__(self, town: Town, source: random.Random, number: int, key: PartitionKey) -> None:
         self._town = town
         self._random = source
-        self._number = number
         self._key = key
-        self._offset = 0
+        self._reader = Reader(town, f"consumer-{number}", key, 0)
 
     async def run(self) -> None:
         while self._town.active and not self._town.is_deleted(self._key):
             broker = self._town.any_broker(self._random)
             if self._random.random() < 0.2:
                 await self._ask_for_the_end(broker)
-            await self._poll(broker)
+            await self._reader.poll(broker)
             await asyncio.sleep(self._random.choice([0.1, 0.5, 2.0]))
-
-    async def _poll(self, broker: Broker | None) -> None:
-        offset = self._offset
-        try:
-            answer = await ask(self._town, broker, lambda one: one.fetch(self._key, offset, 500))
-        except _NO_ANSWER:
-            return
-        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._town.history.note(f"consumer-{self._number}", f"{name_of(self._key)}@{offset} is out of range")
-            self._town.checker.out_of_range(self._key, offset)
-            self._offset = self._town.checker.truth.partitions[self._key].log_start_offset
-        elif records := records_of(answer):
-            self._town.checker.fetched(self._key, offset, records)
-            self._offset = records[-1][0] + 1
-            self._town.history.note(f"consumer-{self._number}", f"{name_of(self._key)} {offset}..{self._offset - 1}")
 
     async def _ask_for_the_end(self, broker: Broker | None) -> None:
         at_least = self._town.checker.acknowledged_end(self._key)
         try:
             end = await ask(self._town, broker, lambda one: one.list_end(self._key))
-        except _NO_ANSWER:
+        except NO_ANSWER:
             return
         if end is not None:
             self._town.checker.listed_end(self._key, at_least, end)
@@ -197,7 +205,7 @@ class RecordDeleter:
             broker = self._town.any_broker(self._random)
             try:
                 answer = await ask(self._town, broker, lambda one: one.delete_records(key, offset))  # noqa: B023
-            except _NO_ANSWER:
+            except NO_ANSWER:
                 continue
             self._town.history.note(
                 "deleter", f"{name_of(key)} begins at {answer.log_start_offset} {answer.error.name}"

@@ -12,7 +12,7 @@ from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.shards import DISKLESS
+from diskless_core.shards import CLUSTER_SHARD, short_name
 from diskless_core.snapshot.format import SnapshotError
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket
@@ -37,7 +37,7 @@ class Afflicted(Protocol):
     network: Network
     log: MetadataLog
     bucket: Bucket
-    shards: int
+    shard_ids: Sequence[ShardId]
     brokers: dict[int, Broker]
     disks: dict[int, Disk]
     active: bool
@@ -63,6 +63,7 @@ class Troubles:
             (scenario.bucket_outage_every_s, self._bucket_outage),
             (scenario.snapshot_every_s, self._snapshot),
             (scenario.scan_every_s, self._scan),
+            (scenario.compact_every_s, self._compact),
         ]
         return [self._again_and_again(every_s, trouble) for every_s, trouble in troubles if every_s]
 
@@ -125,14 +126,13 @@ class Troubles:
         """Hint at others for what a node that does not answer led."""
         if not self._world.active:
             return
-        for index in range(self._world.shards):
-            shard = DISKLESS.shard(index)
+        for shard in self._world.shard_ids:
             if self._world.log.hint(shard, node_id) == node_id:
                 self._hint(shard, self._up(but=node_id))
 
     async def _move_leader(self) -> None:
         """Hint at another leader; at times only some hear of it."""
-        self._hint(self._any_shard(), self._up())
+        self._hint(self._random.choice(self._world.shard_ids), self._up())
 
     def _hint(self, shard: ShardId, candidates: Sequence[int]) -> None:
         if not candidates:
@@ -141,7 +141,9 @@ class Troubles:
         node_ids = range(1, self._world.scenario.brokers + 1)
         some = [node_id for node_id in node_ids if self._random.random() < 0.6]
         seen_by = some if self._random.random() < 0.3 else None
-        self._note(f"{shard.index} is said to be led by {leader}" + (f", to {some}" if seen_by is not None else ""))
+        self._note(
+            f"{short_name(shard)} is said to be led by {leader}" + (f", to {some}" if seen_by is not None else "")
+        )
         self._world.log.set_leader(shard, leader, seen_by=seen_by)
 
     def _up(self, but: int | None = None) -> list[int]:
@@ -150,9 +152,6 @@ class Troubles:
             for node_id, one in sorted(self._world.brokers.items())
             if node_id != but and not one.process.is_frozen
         ]
-
-    def _any_shard(self) -> ShardId:
-        return DISKLESS.shard(self._random.randrange(self._world.shards))
 
     # --- what is between them ------------------------------------------------------------------------------------
 
@@ -183,17 +182,29 @@ class Troubles:
 
     async def _snapshot(self) -> None:
         """Take a snapshot of a shard where it is led, prune the log; keep a copy of that broker's store."""
-        index = self._random.randrange(self._world.shards)
-        for node_id, broker in sorted(self._world.brokers.items()):
-            if broker.started and not broker.process.is_frozen and broker.shards[index].leading:
-                self._world.disks[node_id].keep()
-                await self._maintain(broker, f"snapshot of {index}", broker.take_snapshot(index))
-                return
+        shard = self._random.choice(self._world.shard_ids)
+        broker = self._leader(shard)
+        if broker is not None:
+            self._world.disks[broker.node_id].keep()
+            await self._maintain(broker, f"snapshot of {short_name(shard)}", broker.take_snapshot(shard))
 
     async def _scan(self) -> None:
+        """Look for orphans where the broker does, which is where the topics are."""
+        broker = self._leader(CLUSTER_SHARD)
+        if broker is not None:
+            await self._maintain(broker, "scan for orphans", broker.scan_for_orphans())
+
+    async def _compact(self) -> None:
         broker = self._any_running()
         if broker is not None and broker.started:
-            await self._maintain(broker, "scan for orphans", broker.scan_for_orphans())
+            await self._maintain(broker, "compaction", broker.compact())
+
+    def _leader(self, shard: ShardId) -> Broker | None:
+        """One that runs and believes to lead a shard."""
+        for _, broker in sorted(self._world.brokers.items()):
+            if broker.started and not broker.process.is_frozen and broker.shard(shard).leading:
+                return broker
+        return None
 
     async def _maintain(self, broker: Broker, what: str, work: Coroutine[Any, Any, None]) -> None:
         async def run() -> None:
@@ -223,5 +234,5 @@ class Troubles:
                 world.brokers[node_id].process.thaw()
             else:
                 world.start_broker(node_id)
-        for index in range(world.shards):
-            world.log.set_leader(DISKLESS.shard(index), 1 + index % world.scenario.brokers)
+        for shard in world.shard_ids:
+            world.log.set_leader(shard, 1 + shard.index % world.scenario.brokers)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from diskless_core.coordinator.entries import Acceptance
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.pipeline import Pipeline
 from diskless_core.coordinator.shard_store import StoreThread
@@ -21,7 +23,13 @@ from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.files import deletion_plan as ending
 from diskless_core.files.orphans import OrphanScanner
 from diskless_core.files.trimmer import Trimmer
+from diskless_core.groups.offset_commit import OffsetCommitter
 from diskless_core.produce.committer import CommitTicket
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.tiering import removal_rules
+from diskless_core.tiering.copies import Copies
+from diskless_core.tiering.planning import NEVER
+from diskless_core.tiering.removal import SegmentRemover
 from tests.simulation.scenario import Scenario
 
 WEAK_GRACE_MS = 10_000
@@ -186,6 +194,58 @@ def reads_without_proof(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("diskless_core.coordinator.shard.CoordinatorShard.barrier", barrier)
 
 
+def commits_offsets_in_hope(patch: pytest.MonkeyPatch) -> None:
+    """An OffsetCommit is answered before its offsets are committed."""
+    store = OffsetCommitter._store
+
+    async def begin(self: OffsetCommitter, request: Any, version: int, parts: Any) -> None:
+        async def end() -> None:
+            with suppress(CoordinatorError):
+                await store(self, request, version, parts)
+
+        asyncio.get_running_loop().create_task(end())
+        await asyncio.sleep(0)
+
+    patch.setattr(OffsetCommitter, "_store", begin)
+
+
+def anybody_commits_offsets(patch: pytest.MonkeyPatch) -> None:
+    """Members commit what was theirs once."""
+    patch.setattr("diskless_core.groups.offset_commit.check_commit", lambda *_: ErrorCode.NONE)
+
+
+def forgets_batches_before_the_copy(patch: pytest.MonkeyPatch) -> None:
+    """A segment takes the place of its batches as soon as its copy begins."""
+    begin = Copies.begin
+
+    async def begin_and_take(self: Copies, shard: DisklessShard, segment: Any) -> Any:
+        metadata = await begin(self, shard, segment)
+        if metadata is not None:
+            await self._take(shard, metadata, segment.start_offset)
+        return metadata
+
+    patch.setattr(Copies, "begin", begin_and_take)
+
+
+def removes_segments_in_use(patch: pytest.MonkeyPatch) -> None:
+    """Segments are removed although partitions have records in them."""
+    below = removal_rules.below_log_start
+
+    def below_all(segments: Any, taken: Any, log_start_offset: int, is_given_up: Any) -> Any:
+        return below(segments, (), NEVER, is_given_up)
+
+    patch.setattr("diskless_core.tiering.removal.below_log_start", below_all)
+
+
+def leaves_segments(patch: pytest.MonkeyPatch) -> None:
+    """Nobody removes what is below the log start."""
+
+    async def nothing(self: SegmentRemover, lag: Any) -> bool:
+        return True
+
+    patch.setattr(SegmentRemover, "_remove_below_log_starts", nothing)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A broken rule, and in which worlds it can show: others need not be looked at."""
@@ -200,6 +260,15 @@ class Mutation:
 
 def _leaders_change(scenario: Scenario) -> object:
     return scenario.move_leader_every_s or scenario.pause_every_s
+
+
+def _is_compacted(scenario: Scenario) -> object:
+    return scenario.compaction_interval_ms or scenario.compact_every_s
+
+
+def _members_take_turns(scenario: Scenario) -> object:
+    """Whether a member that does nothing for a while is likely to be replaced."""
+    return scenario.members > 1 and not (scenario.kill_every_s or scenario.pause_every_s or scenario.cut_every_s)
 
 
 MUTATIONS: Sequence[Mutation] = (
@@ -219,4 +288,9 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(store_claims_too_much, lambda scenario: scenario.kill_every_s),
     Mutation(trusts_its_replica, lambda scenario: scenario.lag_every_s),
     Mutation(reads_without_proof, lambda scenario: scenario.lag_every_s or scenario.pause_every_s),
+    Mutation(commits_offsets_in_hope, lambda scenario: scenario.members),
+    Mutation(anybody_commits_offsets, _members_take_turns),
+    Mutation(forgets_batches_before_the_copy, _is_compacted),
+    Mutation(removes_segments_in_use, _is_compacted),
+    Mutation(leaves_segments, _is_compacted),
 )

@@ -95,6 +95,7 @@ class _Gated:
         if self.handle.cancelled():
             return
         if self.process.may_run():
+            del self.handle  # it refers to this object, and the garbage of a world is collected in its end only
             self.callback(*self.args)
         else:
             self.process.hold_back(self)

@@ -13,9 +13,13 @@ from unittest import mock
 
 import structlog
 
-from diskless_core.coordinator import entries
+from diskless_core.broker import shard_watch
+from diskless_core.cluster import records as cluster_records
+from diskless_core.coordinator import entries, snapshotter
 from diskless_core.diskless import operations, records
 from diskless_core.files import deletion_plan as ending
+from diskless_core.groups import records as groups_records
+from diskless_core.tiering import planning, removal_rules
 from tests.simulation.history import History, Violation
 from tests.simulation.processes import ProcessLoop
 from tests.simulation.scenario import Scenario, draw
@@ -81,10 +85,18 @@ def _told_logs() -> Iterator[Callable[[History], None]]:
 
 @contextmanager
 def _scaled(scenario: Scenario) -> Iterator[None]:
-    """Shorten what the broker waits for by minutes, so that a story of seconds gets past it, at times too early."""
+    """Shorten what the broker waits for by minutes, so that a story of seconds gets past it, at times too early.
+
+    What it looks at every second, and what has no part in the story, is looked at less often.
+    """
     with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(snapshotter, "LOOK_S", 20.0))
+        patches.enter_context(mock.patch.object(shard_watch, "LOOK_S", 100.0))
         patches.enter_context(mock.patch.object(ending, "ANSWERS_KEPT_MS", scenario.answers_kept_ms))
         patches.enter_context(mock.patch.object(operations, "HORIZON_AGE_MS", HORIZON_AGE_MS))
+        patches.enter_context(mock.patch.object(removal_rules, "GRACE_MS", scenario.copy_grace_ms))
+        patches.enter_context(mock.patch.object(planning, "FIRST_PAUSE_MS", 1_000))
+        patches.enter_context(mock.patch.object(planning, "MAX_PAUSE_MS", 4_000))
         yield
 
 
@@ -92,7 +104,7 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
 def _decoded_once() -> Iterator[None]:
     """Let the replicas share what they decode: it is the same bytes for all of them, and most of a world's time."""
     with ExitStack() as patches:
-        for module in (entries, records):
+        for module in (entries, records, cluster_records, groups_records):
             patches.enter_context(mock.patch.object(module, "decode", lru_cache(maxsize=None)(module.decode)))
         yield
 

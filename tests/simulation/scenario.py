@@ -12,7 +12,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Times in seconds or milliseconds, as named; rates are 0 to 1, troubles are times between them in seconds, 0 for
-    none.
+    none. `members` is how many consumers share the first topic as a group; `compaction_interval_ms` makes all topics
+    tiered where it is not 0.
     """
 
     brokers: int
@@ -44,6 +45,11 @@ class Scenario:
     move_leader_every_s: float
     snapshot_every_s: float
     scan_every_s: float
+    members: int
+    compaction_interval_ms: int
+    compact_every_s: float
+    segment_bytes: int
+    copy_grace_ms: int
 
 
 def draw(seed: int, steps: float = 1.0) -> Scenario:
@@ -84,4 +90,9 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         move_leader_every_s=maybe(1, 3, 10),
         snapshot_every_s=maybe(2, 6),
         scan_every_s=maybe(2, 6),
+        members=int(maybe(1, 2, 3)),
+        compaction_interval_ms=int(maybe(2_000, 4_000)),
+        compact_every_s=maybe(3, 8),
+        segment_bytes=source.choice([200, 1_000]),
+        copy_grace_ms=source.choice([2_000, 30_000]),
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.tables import Table
+from diskless_core.diskless import remote_segments
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import (
     BATCHES,
@@ -20,14 +22,19 @@ from diskless_core.diskless.tables import (
     PARTITIONS,
     PRODUCERS,
     RECEIVED_FILES,
+    TIERED,
+    TOPICS,
     TRIMS,
 )
+from diskless_core.groups.state_machine import GroupsMachine
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.shards import DISKLESS
+from diskless_core.shards import CLUSTER, DISKLESS, GROUPS, ShardKind, kind_of, short_name
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.checker import OBJECT_PREFIX
 from tests.simulation.clients import ask
-from tests.simulation.truth import name_of
+from tests.simulation.members import GROUP, found_in, offset_request
+from tests.simulation.truth import OffsetPlace, name_of
 from tests.support.produce_path import records_of
 
 if TYPE_CHECKING:
@@ -39,8 +46,32 @@ QUIET_S = 5.0
 READER = 99
 """The node id of the broker that is started when all is over, to read everything."""
 
-COMPARED_TABLES = (PARTITIONS, PRODUCERS, BATCHES, BLOCKS, LIVE_FILES, HORIZON)
-PASSING_TABLES = (BATCHES, BLOCKS, FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES, TRIMS)
+COMPARED_TABLES: Mapping[ShardKind, Sequence[Table[Any]]] = {
+    CLUSTER: ClusterMachine.tables,
+    DISKLESS: (
+        TOPICS,
+        PARTITIONS,
+        PRODUCERS,
+        BATCHES,
+        BLOCKS,
+        LIVE_FILES,
+        HORIZON,
+        TIERED,
+        *remote_segments.TABLES,
+    ),
+    GROUPS: GroupsMachine.tables,
+}
+PASSING_TABLES: Sequence[Table[Any]] = (
+    BATCHES,
+    BLOCKS,
+    FILES,
+    LIVE_FILES,
+    DEAD_FILES,
+    RECEIVED_FILES,
+    GONE_FILES,
+    TRIMS,
+    *remote_segments.TABLES,
+)
 
 
 class Settlement:
@@ -58,6 +89,7 @@ class Settlement:
         await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
         self._world.checker.log_starts()
         self._world.checker.live_objects_are_there()
+        self._world.checker.segments_are_there()
         self._world.checker.order_and_uniqueness()
         self._world.disks[READER] = Disk()
         self._world.start_broker(READER)
@@ -67,12 +99,25 @@ class Settlement:
             if not self._world.is_deleted(key):
                 await self._read_whole(key)
         self._world.checker.order_and_uniqueness()
+        await self._find_offsets()
         await self._world.until(
             lambda: not self._world.checker.dead_objects(),
             lambda: f"dead objects are left: {self._world.checker.dead_objects()}",
         )
         await self._compare_stores()
         await self._delete_everything()
+
+    async def _find_offsets(self) -> None:
+        """Groups are where their last commits have left them."""
+        for key in self._world.partition_keys():
+            place, found = OffsetPlace(GROUP, self._world.topic_name(key), key.partition), None
+            while self._world.checker.truth.offsets[place] and not self._world.is_deleted(key):
+                seen = self._world.checker.offsets_seen(place)
+                request = offset_request(key)
+                found = found_in(await self._world.command(lambda broker, one=request: broker.committed_offset(one)))
+                if found is not None and found.error is ErrorCode.NONE:
+                    self._world.checker.offset_found(place, seen, found.mark, found.offset)
+                    break
 
     async def _delete_everything(self) -> None:
         """With the last record the last object goes, and what nobody committed goes, too."""
@@ -85,28 +130,32 @@ class Settlement:
         await self._world.until(
             self._bucket_is_empty, lambda: f"objects are left: {self._objects()}", step_s=CLEAN_STEP_S
         )
+        await self._world.until(
+            lambda: not self._left_of_segments(),
+            lambda: f"segments are left: {self._left_of_segments()}",
+            step_s=CLEAN_STEP_S,
+        )
         await asyncio.sleep(FORGOTTEN_WITHIN_S)
         await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
         await asyncio.sleep(FORGOTTEN_WITHIN_S)
         await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
         await self._require_forgotten()
 
-    async def _rows(self, broker: Broker, index: int, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
+    async def _rows(self, broker: Broker, shard_id: ShardId, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
         """What a broker's store has of a shard."""
-        shard = broker.shards[index]
+        shard = broker.shard(shard_id)
         await shard.flush()
         return await shard.with_store(lambda store: {table.name: store.scan(table.name) for table in tables})
 
     async def _compare_stores(self) -> None:
         """All replicas have the same rows, once nothing has happened for a while."""
-        for index in range(self._world.shards):
-            shard = DISKLESS.shard(index)
+        for shard in self._world.shard_ids:
             end = None
             while self._world.log.state(shard).end != end:
                 end = self._world.log.state(shard).end
                 await asyncio.sleep(QUIET_S)
                 rows = {
-                    broker.process.name: await self._rows(broker, index, COMPARED_TABLES)
+                    broker.process.name: await self._rows(broker, shard, COMPARED_TABLES[kind_of(shard)])
                     for broker in self._world.brokers.values()
                 }
             expected = rows[self._world.brokers[READER].process.name]
@@ -117,10 +166,14 @@ class Settlement:
     async def _require_forgotten(self) -> None:
         """Nothing is left in any store of what came and went."""
         for broker in self._world.brokers.values():
-            for index in range(self._world.shards):
-                for name, rows in (await self._rows(broker, index, PASSING_TABLES)).items():
+            for shard in broker.shards.values():
+                for name, rows in (await self._rows(broker, shard.id, PASSING_TABLES)).items():
                     if rows:
-                        self._world.history.violated(f"{broker.process.name} keeps {name} of {index}: {rows[:3]}")
+                        keeps = f"{name} of {short_name(shard.id)}: {rows[:3]}"
+                        self._world.history.violated(f"{broker.process.name} keeps {keeps}")
+
+    def _left_of_segments(self) -> list[str]:
+        return self._world.checker.left_of_segments({one.process.name for one in self._world.brokers.values()})
 
     def _objects(self) -> list[str]:
         return sorted(self._world.bucket.keys(f"{OBJECT_PREFIX}/"))
@@ -129,14 +182,13 @@ class Settlement:
         up = [broker for broker in self._world.brokers.values() if broker.started]
         if len(up) < len(self._world.brokers):
             return False
-        for index in range(self._world.shards):
-            shards = [broker.shards[index] for broker in up]
-            end = self._world.log.state(shards[0].id).end
-            if any(shard.next_offset != end for shard in shards):
+        for shard_id in self._world.shard_ids:
+            end = self._world.log.state(shard_id).end
+            if any(broker.shard(shard_id).next_offset != end for broker in up):
                 return False
-            heads = shards[0].heads()
-            if any(shard.heads() != heads for shard in shards):
-                self._world.history.violated(f"replicas of {index} differ at {end}")
+        for index, shard in up[0].shards.items():
+            if any(broker.shards[index].heads() != shard.heads() for broker in up):
+                self._world.history.violated(f"replicas of {short_name(shard.id)} differ at {shard.next_offset}")
         return True
 
     def _bucket_is_empty(self) -> bool:

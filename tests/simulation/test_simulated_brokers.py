@@ -50,6 +50,8 @@ def test_much_happens_in_a_few_histories() -> None:
     outcomes = [simulate(seed) for seed in range(6)]
     assert sum(outcome.acknowledged for outcome in outcomes) > 100
     assert sum(outcome.read for outcome in outcomes) > 100
+    assert sum(outcome.committed_offsets for outcome in outcomes) > 10
+    assert sum(outcome.segments for outcome in outcomes) > 20
     assert sum(outcome.deleted_objects for outcome in outcomes) > 20
     assert sum(outcome.terms for outcome in outcomes) > 12
 

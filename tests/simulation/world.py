@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diskless_core.clock import draw_uuid
+from diskless_core.broker.coordinators import shard_ids
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import BatchResult, PartitionKey
-from diskless_core.files.retention import RetentionRules
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.shards import DISKLESS
 from tests.simulation import scenario as scenarios
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket, BucketFaults
@@ -22,6 +22,7 @@ from tests.simulation.checker import Allowances, Checker
 from tests.simulation.clients import Consumer, Producer, RecordDeleter, ask
 from tests.simulation.faults import Troubles
 from tests.simulation.history import History
+from tests.simulation.members import Member
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import ProcessLoop
@@ -42,6 +43,8 @@ class Outcome:
     violation: str | None
     acknowledged: int
     read: int
+    committed_offsets: int
+    segments: int
     deleted_objects: int
     entries: int
     terms: int
@@ -61,11 +64,8 @@ class World:
         self.log = MetadataLog(self._source("log"), self.checker.truth.take)
         self.bucket = Bucket(self._source("bucket"), self.history, self.checker, self.now_ms)
         self.checker.bucket = self.bucket
-        self.shards = self.scenario.shards
+        self.shard_ids = shard_ids({DISKLESS: self.scenario.shards})
         self.node_ids = [*range(1, self.scenario.brokers + 1), READER]
-        self.delete_delay_ms = self.scenario.delete_delay_ms
-        self.orphan_grace_ms = self.scenario.orphan_grace_ms
-        self.linger_ms = self.scenario.linger_ms
         self.brokers: dict[int, Broker] = {}
         self.disks = {node_id: Disk() for node_id in range(1, self.scenario.brokers + 1)}
         self.active = True
@@ -93,20 +93,15 @@ class World:
         up = [broker for broker in self.brokers.values() if broker.started]
         return source.choice(up) if up else None
 
-    def rules_of(self, key: PartitionKey) -> RetentionRules | None:
-        if key.topic_id in self._deleted_topics:
-            return None
-        return RetentionRules(retention_ms=self.scenario.retention_ms, retention_bytes=-1)
-
-    def shard_of(self, key: PartitionKey) -> int:
-        return key.partition % self.shards
-
     def answered(self, key: PartitionKey, result: BatchResult) -> None:
         if result.error is ErrorCode.NONE:
             self.checker.answered(key, result.base_offset)
 
     def is_deleted(self, key: PartitionKey) -> bool:
         return key.topic_id in self._deleted_topics
+
+    def topic_name(self, key: PartitionKey) -> str:
+        return f"topic-{self._topics.index(key.topic_id)}"
 
     def partition_keys(self) -> list[PartitionKey]:
         return [PartitionKey(topic, index) for topic in self._topics for index in range(self.scenario.partitions)]
@@ -150,7 +145,7 @@ class World:
         await self._create_topic()
         await self._create_topic()
         self._go_wrong()
-        self._start(*self._clients(self.partition_keys()), *troubles.all())
+        self._start(*self._clients(self.partition_keys()), *self._members(), *troubles.all())
         if self.scenario.deletes_records:
             self._start(RecordDeleter(self, self._source("deleter"), self.partition_keys()).run())
         if self.scenario.deletes_topic:
@@ -193,8 +188,15 @@ class World:
                 if self._ids.random() < 0.7:
                     name, source = self._new_client()
                     yield Producer(self, source, name, key, idempotent=is_idempotent).run()
+            if not self.scenario.members or key.topic_id != self._topics[0] or self._ids.random() < 0.3:
+                name, source = self._new_client()
+                yield Consumer(self, source, name, key).run()
+
+    def _members(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """A group that reads the first topic."""
+        for _ in range(self.scenario.members):
             name, source = self._new_client()
-            yield Consumer(self, source, name, key).run()
+            yield Member(self, source, name, "topic-0").run()
 
     def _new_client(self) -> tuple[int, random.Random]:
         self._client_count += 1
@@ -203,15 +205,18 @@ class World:
     # --- topics --------------------------------------------------------------------------------------------------
 
     async def _create_topic(self) -> None:
-        topic_id = draw_uuid(self._ids)
-        for index in range(self.shards):
-            partitions = [one for one in range(self.scenario.partitions) if one % self.shards == index]
-            if partitions:
-                await self.command(
-                    lambda broker, index=index, partitions=partitions: broker.coordinators[index].create_partitions(
-                        topic_id, f"topic-{len(self._topics)}", partitions
-                    )
-                )
+        """Create one, and wait until all of its partitions are there."""
+        name, count = f"topic-{len(self._topics)}", self.scenario.partitions
+        configs = {
+            "retention.ms": str(self.scenario.retention_ms),
+            "segment.bytes": str(self.scenario.segment_bytes),
+            "index.interval.bytes": "100",
+            "remote.storage.enable": str(self.scenario.compaction_interval_ms > 0).lower(),
+        }
+        topic_id: uuid.UUID = await self.command(lambda broker: broker.create_topic(name, count, configs))
+        keys = [PartitionKey(topic_id.bytes, index) for index in range(count)]
+        truth = self.checker.truth
+        await self.until(lambda: all(key in truth.partitions for key in keys), lambda: f"{name} lacks partitions")
         self.history.note("world", f"the topic {topic_id.hex[:6]} is there")
         self._topics.append(topic_id.bytes)
 
@@ -226,13 +231,11 @@ class World:
         await asyncio.sleep(source.uniform(0.2, 1.0) * self.scenario.active_s)
         topic = source.choice(self._topics)
         self._deleted_topics.add(topic)
+        self.checker.topic_may_go(f"topic-{self._topics.index(topic)}")
         self.history.note("world", f"the topic {topic.hex()[:6]} is deleted")
-        for index in range(self.shards):
-            error = await self.command(
-                lambda broker, index=index: broker.coordinators[index].delete_topic(uuid.UUID(bytes=topic))
-            )
-            if error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
-                self.checker.broken(f"deletion ends with {error}")
+        await self.command(lambda broker: broker.delete_topic(uuid.UUID(bytes=topic)))
+        partitions = [self.checker.truth.partitions[key] for key in self.partition_keys() if key.topic_id == topic]
+        await self.until(lambda: all(one.deleted for one in partitions), lambda: "a deleted topic has partitions")
 
     async def command(self, work: Callable[[Broker], Any]) -> Any:
         """Ask any broker until there is an answer."""
@@ -291,6 +294,8 @@ class World:
             violation=str(violation) if violation is not None else None,
             acknowledged=self.checker.acknowledged,
             read=self.checker.read,
+            committed_offsets=self.checker.committed_offsets,
+            segments=truth.segments_taken,
             deleted_objects=self.checker.deleted_objects,
             entries=truth.entries,
             terms=truth.terms,

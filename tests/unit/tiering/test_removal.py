@@ -194,6 +194,22 @@ def test_it_is_woken_by_what_happens() -> None:
     run(main)
 
 
+def test_a_copy_that_failed_goes_with_its_records_where_no_segment_was_taken() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            task = asyncio.create_task(remover_of(path).run())
+            await fill(path)
+            copy = await path.copied(through=4)
+            log = path.metadata.ledger.log(place())
+            log.put(replace(copy, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED))
+            await path.node.shard.delete_records(KEY, 5)
+            await asyncio.sleep(0.1)
+            assert not path.storage.segments
+            task.cancel()
+
+    run(main)
+
+
 def test_only_the_leader_removes() -> None:
     async def main() -> None:
         async with TieredPath() as path:
