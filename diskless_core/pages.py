@@ -68,6 +68,8 @@ class PagePool:
 
     def give_back(self, memory: mmap.mmap) -> None:
         """Let others have a buffer that nobody reads or writes any more."""
+        if len(memory) > self._max_idle_bytes:
+            return  # or all that lies idle would go for it, and then it too
         self._idle.setdefault(len(memory), deque()).append((next(self._order), memory))
         while self._idle_bytes() > self._max_idle_bytes:
             with suppress(IndexError, ValueError):

@@ -235,7 +235,11 @@ class Flusher:
                     error=str(error),
                 )
                 self._wake.set()
-                await asyncio.sleep(RETRY.pause_s(self._failures, self._clock))
+                await asyncio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """Short until the store is opened again: until then it cannot get well, and commits wait for it."""
+        return RETRY.pause_s(max(1, self._failures - REOPEN_AFTER + 1), self._clock)
 
     async def _reopen(self) -> None:
         async with self._flushing:

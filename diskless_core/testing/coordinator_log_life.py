@@ -157,6 +157,11 @@ class LogLifeContract:
             await asyncio.gather(*tasks)
             await log.stop()
 
+    async def test_stop_may_be_called_twice_and_before_start(self, make_log: MakeLog) -> None:
+        log = make_log()
+        await log.stop()
+        await log.stop()
+
     async def test_nothing_is_appended_once_the_log_is_stopped(self, make_log: MakeLog) -> None:
         log = make_log()
         async with started(log):

@@ -65,3 +65,12 @@ def test_pages_that_are_given_back_serve_whoever_is_next():
     assert bytes(pool.take_pages(SIZE)[:3]) == bytes(3)
     pool.give_back(pages)
     assert bytes(pool.take(SIZE)[:3]) == b"old"
+
+
+def test_what_is_too_large_to_lie_idle_takes_the_place_of_nothing():
+    pool = PagePool(4 * SIZE)
+    small, large = pool.take_pages(SIZE), pool.take_pages(5 * SIZE)
+    small[:3] = b"old"
+    pool.give_back(small)
+    pool.give_back(large)
+    assert bytes(pool.take_pages(SIZE)[:3]) == b"old"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.shard_store import FLUSH_INTERVAL_S, REOPEN_AFTER, RETRY
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import FILES
 from diskless_core.plugin.coordinator_log import LogOffsetPrunedError
@@ -85,6 +87,23 @@ def test_a_store_whose_handle_is_broken_is_opened_again_and_the_shard_lives_on(r
         assert node.shard.failure is None
         for key in ("a", "b"):
             assert await row_of(node.shard, FILES, (key,)) is not None
+        await node.stop()
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_broken_handle_holds_up_commits_for_some_seconds_only(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        store = VendorStore()
+        node = await started(store)
+        drawn = random.Random(seed)
+        monkeypatch.setattr(node.clock, "random", lambda: drawn)
+        loop = asyncio.get_running_loop()
+        store.break_handle()
+        broken_at = loop.time()
+        await asyncio.wait_for(node.commit(commit_of("b", batch())), 600)
+        assert loop.time() - broken_at < REOPEN_AFTER * (1.5 * RETRY.first_ms / 1000 + FLUSH_INTERVAL_S) + 1
         await node.stop()
 
     run(main)
