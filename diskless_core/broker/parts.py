@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+import structlog
+
 from diskless_core.background import Background
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.errors import StartError
@@ -51,6 +53,8 @@ from diskless_core.protocol.names import uuid_text
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
 from diskless_core.tiering.part import CompactionForbiddenError, Tiering, TieringBackends, TieringNeighbours
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +130,7 @@ async def start_parts(
         RemoteLogMetadataError: a backend cannot start.
     """
     node_id, clock, metrics = config.node_id, around.clock, around.metrics
-    stack.push_async_callback(backends.objects.stop)
-    await backends.objects.start()
+    await _start_backend(backends.objects, stack)
     coordinators = await _start_coordinators(config, backends, around, stack)
     replicas = coordinators.diskless
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
@@ -232,11 +235,23 @@ async def start_parts(
     )
 
 
+async def _start_backend(backend: WalObjectStore | CoordinatorLog, stack: AsyncExitStack) -> None:
+    """Start it, for `stack` to stop it. One that cannot start lets go of what it has, and its error is raised."""
+    try:
+        await backend.start()
+    except BaseException:
+        try:
+            await backend.stop()
+        except Exception as error:
+            _log.warning("a backend that did not start could not be stopped either", error=str(error))
+        raise
+    stack.push_async_callback(backend.stop)
+
+
 async def _start_coordinators(
     config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
 ) -> Coordinators:
-    stack.push_async_callback(backends.log.stop)
-    await backends.log.start()
+    await _start_backend(backends.log, stack)
     snapshots = Snapshots.of(config, backends.objects, around.clock)
     services = ShardServices(
         node_id=config.node_id,

@@ -29,5 +29,5 @@ answers from that.
 Beside these: `leadership` tells `remote_log_metadata` what this node leads. `layouts` says where the records of
 partitions lie. `segment_admin` lists segments and adopts those that were made elsewhere; `migration` makes them from
 Apache Kafka's, and the other way round. `awaited_storage` starts a remote storage that is away when the broker starts.
-`retries` holds the pauses between attempts. `topics` is what all this asks of the cluster's topics.
+`retrying` holds the pauses between attempts. `topics` is what all this asks of the cluster's topics.
 """
