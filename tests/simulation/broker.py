@@ -7,7 +7,7 @@ import random
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from diskless_core.broker.contexts import plugin_contexts
@@ -60,7 +60,7 @@ def shared_metrics() -> Metrics:
     return Metrics()
 
 
-@cache
+@lru_cache(maxsize=1)
 def settings_of(scenario: Scenario) -> BrokerConfig:
     """The settings of all brokers of a world."""
     config = BrokerConfig(
@@ -141,10 +141,8 @@ class Broker:
 
     def __init__(self, world: BrokerWorld, node_id: int, life: int, disk: Disk, source: random.Random) -> None:
         self.node_id = node_id
-        self.life = life
         self.process: Process = world.loop.process(f"broker-{node_id}.{life}")
         self.clock = VirtualClock(world.loop, source.getrandbits(64))
-        self.failed = False
         self._world = world
         self._config = settings_of(world.scenario).model_copy(update={"node_id": node_id})
         self._objects = world.bucket.client(self.process.name)
@@ -154,18 +152,14 @@ class Broker:
         self._parts: BrokerParts | None = None
 
     async def start(self) -> None:
-        """Start as a process does; `started` or `failed` says what became of it."""
+        """Start as a process does; `started` says whether it has. It ends by being frozen: nobody closes the stack."""
         peers = PeerMap(self.node_id)
         for other in self._world.node_ids:
             peers.learn(other, PeerAddress(f"broker-{other}", PORT))
         around = Surroundings(
             transport=_Transport(self._world, self.node_id), peers=peers, clock=self.clock, metrics=shared_metrics()
         )
-        try:
-            self._parts = await start_parts(self._config, self._backends(), around, self._stack)
-        except Exception:
-            self.failed = True
-            raise
+        self._parts = await start_parts(self._config, self._backends(), around, self._stack)
 
     def _backends(self) -> BrokerBackends:
         remote_storage = BucketSegments(self._objects)
