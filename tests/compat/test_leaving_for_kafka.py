@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from typer.testing import CliRunner
 
-from diskless_core.cli import kafka_cluster
+from diskless_core.cli import kafka_cluster, kafka_log_dir
 from diskless_core.cli.kafka_cluster import KafkaCluster, KafkaClusterError, Leader, Topic
 from diskless_core.cli.kafka_exporter import Exporter
 from diskless_core.cli.kafka_importer import Importer, PartitionReport
@@ -317,9 +317,11 @@ async def test_a_topic_with_records_is_refused(exported, storages, cluster, topi
 
 async def test_a_folder_is_not_prepared_before_the_segments_are_copied(exported, storages, cluster, topic):
     cluster.create_topic(topic, 1, 1, REQUIRED_CONFIG)
+    log_dir = exported.kafka.folder / "data"
+    wait_until(lambda: kafka_log_dir.topic_id_in(log_dir, topic, 0) is not None, "the broker has made the folder")
     source = BuiltTopics({topic: exported.source.topics[TOPIC][:1]})
     with pytest.raises(ExportError, match="have been copied yet"):
-        await make_exporter(source, storages, exported.kafka).prepare([topic], exported.kafka.folder / "data")
+        await make_exporter(source, storages, exported.kafka).prepare([topic], log_dir)
 
 
 def test_a_cluster_that_does_not_answer_is_told(monkeypatch):

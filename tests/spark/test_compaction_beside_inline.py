@@ -19,6 +19,7 @@ from diskless_core.plugin.segment_compaction import CompactionJob, SegmentCompac
 from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from diskless_core.tiering.compaction import CompactionRequest, Compactor
+from diskless_core.tiering.copies import Copies
 from diskless_spark.compaction import SparkCompaction
 from diskless_spark.config import SparkCompactionSettings
 from diskless_tiering.config import InlineSettings
@@ -123,15 +124,17 @@ async def test_each_partition_has_one_winner_and_every_record_once_and_the_loser
             tiered_storage = cluster.nodes[WORKER].tiered_storage()
             worker = tiered_storage.compactor
             services = worker._services
-            [shard] = services.copies.shards.values()
+            [shard] = services.segments.shards.values()
             keys = [PartitionKey(topic_id.bytes, index) for index in range(PARTITIONS)]
             inline.may_finish = turns(on_spark, first=WON_BY_WORKER, is_taken=lambda i: bool(shard.tiered(keys[i])))
             on_spark.may_finish = turns(inline, first=WON_BY_SPARK, is_taken=lambda i: bool(shard.tiered(keys[i])))
             worker._services = replace(services, engine_of=lambda _: ("inline", inline))
+            of_spark = replace(services.segments, node_id=SPARK)
             other = Compactor(
                 replace(
                     services,
-                    copies=replace(services.copies, node_id=SPARK),
+                    segments=of_spark,
+                    copies=Copies(of_spark),
                     engine_of=lambda _: ("spark", on_spark),
                 )
             )
@@ -154,7 +157,7 @@ async def test_each_partition_has_one_winner_and_every_record_once_and_the_loser
                 assert own[0].broker_id == (SPARK if index in WON_BY_SPARK else WORKER)
                 assert [one.start_offset for one in own] == [0, *(one.end_offset + 1 for one in own[:-1])]
                 for one in own:
-                    snapshot = await services.copies.remote_storage.fetch_index(one, IndexType.PRODUCER_SNAPSHOT)
+                    snapshot = await services.segments.remote_storage.fetch_index(one, IndexType.PRODUCER_SNAPSHOT)
                     [producer] = producer_snapshot.decode(bytes(snapshot)).values()
                     assert (producer.producer_id, producer.last_offset) == (producer_id, one.end_offset)
             assert stored_in(tmp_path) == {f"{one.start_offset:020}-{uuid_text(one.segment_id.id)}" for one in known}
