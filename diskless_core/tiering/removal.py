@@ -27,6 +27,7 @@ from diskless_core.diskless.tables import TIERED, TOPICS, TRIMS
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.remote_log.metadata import (
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
@@ -196,7 +197,11 @@ class SegmentRemover:
         """Whether nothing of a partition is left."""
         metadata, place = self._services.metadata, deletion.topic_id_partition
         await self._note_partition(place, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+        tried = set[RemoteLogSegmentId]()
         while segments := await metadata.list(place):
+            if any(segment.segment_id in tried for segment in segments):
+                return False  # somebody else is about to finish the removal
+            tried.update(segment.segment_id for segment in segments)
             removable = of_deleted_partition(segments, self._copies.is_given_up)
             left = await self._remove_all(removable.now)
             if left or removable.later:

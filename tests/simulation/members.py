@@ -107,6 +107,8 @@ class Member:
                 return
             share.reader = Reader(self._town, self._name, key, max(0, found.offset))
             self._town.history.note(self._name, f"goes on with {name_of(key)} at {found.offset}")
+        if self._random.random() < 0.2:
+            await self._fetch_offset(key)
         before = share.reader.offset
         await share.reader.poll(self._town.any_broker(self._random))
         if share.reader.offset != before:

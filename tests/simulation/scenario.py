@@ -94,5 +94,5 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         compaction_interval_ms=int(maybe(2_000, 4_000)),
         compact_every_s=maybe(3, 8),
         segment_bytes=source.choice([200, 1_000]),
-        copy_grace_ms=source.choice([2_000, 30_000]),
+        copy_grace_ms=source.choice([2_000, 60_000]),
     )

@@ -13,7 +13,11 @@ import pytest
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.ledger import CoordinatorLedger
-from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataServices
+from diskless_core.plugin.remote_log_metadata import (
+    IllegalTransitionError,
+    RemoteLogMetadata,
+    RemoteLogMetadataServices,
+)
 from diskless_core.plugin.segment_compaction import SegmentPlan
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.metadata import (
@@ -264,6 +268,25 @@ def test_a_deletion_that_failed_is_tried_again_at_the_next_round() -> None:
                 path.metadata.fail_next(operation)
                 assert not await remover.round()
             path.storage.fail_next(Operation.DELETE)
+            assert not await remover.round()
+            assert await remover.round()
+            assert not path.storage.segments
+
+    run(main)
+
+
+def test_what_somebody_else_is_about_to_have_removed_is_left_to_the_next_round() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 4)
+            await marks_of(path).mark(path.node.shard, TOPIC_ID)
+            await path.node.shard.delete_topic(TOPIC_ID)
+            remover = remover_of(path)
+            path.metadata.fail_next(
+                MetadataOperation.UPDATE, times=2, error=lambda: IllegalTransitionError("it is being finished")
+            )
+            assert not await remover.round()
+            assert path.metadata.calls[MetadataOperation.LIST] < 10
             assert not await remover.round()
             assert await remover.round()
             assert not path.storage.segments
