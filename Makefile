@@ -2,17 +2,23 @@ PYTHON ?= python3
 PIP_VERSION := 26.3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
-PYTEST_ARGS ?= -n 2 --dist loadgroup
-SEEDS ?= 0..1000
+PYTEST_ARGS ?= -n 4 --dist loadgroup
+SEEDS ?= 0..2048
+
+# Bytecode that is written once is read by the hundreds of processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+# The theme's notice about MkDocs 2, which is not used here.
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup system-packages demo test simulate bench lint docs
 
 help:
-	@echo "make setup   install what is needed: Debian packages (as root) and .venv"
-	@echo "make demo    a broker, a producer, a consumer, a kill -9, in about a minute"
-	@echo "make test    all tests"
+	@echo "make demo    a broker, a producer, a consumer, a kill -9; installs what that needs into .venv"
+	@echo "make test    all tests; installs what they need: Debian packages (as root), the rest into .venv"
+	@echo "make setup   only install what the tests need"
 	@echo "make simulate SEEDS=0..5000   so many histories of simulated brokers"
 	@echo "make bench   measure this machine and write docs/benchmarks.md"
 	@echo "make lint    style, types, import rules, generated pages"
@@ -20,9 +26,9 @@ help:
 
 setup: system-packages $(INSTALLED)
 
-# command:package of what some tests speak with: kcat is librdkafka's command line, Java and Maven bring Apache Kafka
-# and its tools, npm the clients for Node.js.
-SYSTEM_PACKAGES := kcat:kcat javac:default-jdk-headless mvn:maven npm:npm
+# command:package of what some tests use: kcat is librdkafka's command line, Chromium opens the site, Java and Maven
+# bring Apache Kafka and its tools, npm the clients for Node.js.
+SYSTEM_PACKAGES := kcat:kcat chromium:chromium javac:default-jdk-headless mvn:maven npm:npm
 
 system-packages:
 	@missing=; for entry in $(SYSTEM_PACKAGES); do \
@@ -32,18 +38,27 @@ system-packages:
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends $$missing; } \
 	  || { echo "missing; as root: apt-get install$$missing" >&2; exit 1; }
 
-$(INSTALLED): pyproject.toml spark/pyproject.toml constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install -q --build-constraint constraints.txt -c constraints.txt
+
+# What a broker needs, compiled, so that its first start is as quick as all others.
+$(RUNTIME): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q pip==$(PIP_VERSION)
-	$(BIN)/python -m pip install -q --build-constraint constraints.txt -c constraints.txt --group dev -e . -e './spark[examples]'
+	$(PIP_INSTALL) -e .
+	$(BIN)/python -m compileall -q diskless_core plugins
 	@touch $@
 
-demo: $(INSTALLED)
+# And what tests, Spark and the documentation need.
+$(INSTALLED): $(RUNTIME) spark/pyproject.toml
+	$(PIP_INSTALL) --group dev -e . -e './spark[examples]'
+	@touch $@
+
+demo: $(RUNTIME)
 	$(BIN)/diskless demo
 
 # Without the jars, as where the Maven registry cannot be reached, the tests that need them are skipped with the reason.
-test: $(INSTALLED)
+test: system-packages $(INSTALLED)
 	@$(BIN)/python -m tests.support.maven || [ -z "$$DISKLESS_REQUIRE_KAFKA" ]
 	$(BIN)/pytest $(PYTEST_ARGS)
 
@@ -61,9 +76,11 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 	$(BIN)/python -m diskless_core.cli.docs --check
 	$(BIN)/python -m tests.support.guarantees --check
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python -m docs_site --check
+	$(BIN)/python -m mkdocs build --quiet --strict
 
 docs: $(INSTALLED)
 	$(BIN)/python -m diskless_core.cli.docs
 	$(BIN)/python -m tests.support.guarantees
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python -m docs_site
+	$(BIN)/python -m mkdocs build --quiet --strict

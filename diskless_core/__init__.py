@@ -1,1 +1,1 @@
-"""Diskless: a leaderless, Kafka-compatible broker whose data lives in object storage."""
+"""Diskless: a Kafka-compatible broker whose data lives in object storage."""

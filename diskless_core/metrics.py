@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -36,7 +37,13 @@ class WatchedShard(Protocol):
     def unflushed_rows(self) -> int: ...
 
     @property
+    def held_back(self) -> bool: ...
+
+    @property
     def bytes_since_snapshot(self) -> int: ...
+
+    @property
+    def snapshot_bytes(self) -> int: ...
 
     @property
     def snapshot_taken_at(self) -> int: ...
@@ -46,6 +53,7 @@ class WatchedShard(Protocol):
 class MetricDescription:
     """One metric as the reference lists it. Of a histogram, `name` is the stem of its three series."""
 
+    area: str
     name: str
     type: str
     labels: Sequence[str]
@@ -62,13 +70,17 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.descriptions: list[MetricDescription] = []
         ProcessCollector(registry=self.registry)
-        self._declare_network()
-        self._declare_produce()
-        self._declare_fetch()
-        self._declare_remote_fetch()
-        self._declare_files()
-        self._declare_segment_copies()
-        self._declare_coordinator()
+        for area, declare in (
+            ("Connections and requests", self._declare_network),
+            ("Produce", self._declare_produce),
+            ("Fetch", self._declare_fetch),
+            ("Reads of remote storage", self._declare_remote_fetch),
+            ("WAL objects and orphans", self._declare_files),
+            ("Compaction and segments", self._declare_segment_copies),
+            ("Coordinators", self._declare_coordinator),
+        ):
+            self._area = area
+            declare()
 
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format, whose media type is `CONTENT_TYPE`."""
@@ -81,7 +93,9 @@ class Metrics:
         self.coordinator_pending_commands.labels(name).set_function(lambda: float(shard.pending_commands))
         self.coordinator_stored_offset.labels(name).set_function(lambda: float(shard.stored_offset))
         self.coordinator_unflushed_rows.labels(name).set_function(lambda: float(shard.unflushed_rows))
+        self.coordinator_held_back.labels(name).set_function(lambda: float(shard.held_back))
         self.coordinator_log_bytes_since_snapshot.labels(name).set_function(lambda: float(shard.bytes_since_snapshot))
+        self.coordinator_snapshot_bytes.labels(name).set_function(lambda: float(shard.snapshot_bytes))
         self.coordinator_snapshot_timestamp_seconds.labels(name).set_function(lambda: shard.snapshot_taken_at / 1000)
 
     def watch_producers(self, name: str, count: Callable[[], int]) -> None:
@@ -122,6 +136,9 @@ class Metrics:
         self.produce_bytes = self._counter("produce_bytes", "Bytes of the batches acknowledged, compressed as sent.")
         self.produce_rejections = self._counter(
             "produce_rejections", "Batches refused, by Kafka's name of the error.", "error"
+        )
+        self.produce_recompressions = self._counter(
+            "produce_recompressions", "Batches compressed again, because their topic wants another compression.type."
         )
         self.produce_inflight_bytes = self._gauge(
             "produce_inflight_bytes", "Bytes of produce requests accepted and not yet answered."
@@ -292,6 +309,14 @@ class Metrics:
         self.coordinator_unflushed_rows = self._gauge(
             "coordinator_unflushed_rows", "Rows applied in memory that the store has not got yet.", "shard"
         )
+        self.coordinator_held_back = self._gauge(
+            "coordinator_held_back",
+            "1 while the store lacks so much that the leader refuses commands, or a follower does not read the log.",
+            "shard",
+        )
+        self.coordinator_refused_commands = self._counter(
+            "coordinator_refused_commands", "Commands refused because the store lacks too much.", "shard"
+        )
         self.coordinator_flush_seconds = self._histogram(
             "coordinator_flush_seconds", "Time to give the store what it lacks.", "shard"
         )
@@ -304,6 +329,11 @@ class Metrics:
         self.coordinator_log_bytes_since_snapshot = self._gauge(
             "coordinator_log_bytes_since_snapshot",
             "Bytes of the log applied since the last snapshot, or since the start, that this process knows of.",
+            "shard",
+        )
+        self.coordinator_snapshot_bytes = self._gauge(
+            "coordinator_snapshot_bytes",
+            "Size of the last known snapshot, which is the least distance to the next one; 0 for none.",
             "shard",
         )
         self.coordinator_snapshots_taken = self._counter("coordinator_snapshots_taken", "Snapshots taken.", "shard")
@@ -329,7 +359,9 @@ class Metrics:
         return Histogram(f"diskless_{name}", text, labels, registry=self.registry, buckets=_LATENCY_BUCKETS_S)
 
     def _describe(self, kind: str, name: str, text: str, labels: Sequence[str]) -> None:
-        self.descriptions.append(MetricDescription(name=f"diskless_{name}", type=kind, labels=tuple(labels), help=text))
+        self.descriptions.append(
+            MetricDescription(area=self._area, name=f"diskless_{name}", type=kind, labels=tuple(labels), help=text)
+        )
 
 
 _PREAMBLE = """\
@@ -340,17 +372,15 @@ _PREAMBLE = """\
 `GET /metrics` on `admin.listener` answers these in Prometheus' text format. Of a histogram there are the series
 `_bucket`, `_sum` and `_count`; all times are in seconds, all sizes in bytes. The usual `process_*` metrics (CPU,
 memory, open files) come with them.
-
-| Metric | Type | Labels | What it says |
-|---|---|---|---|
 """
 
 
 def render_reference() -> str:
     """docs/metrics.md, from the declarations above."""
-    return _PREAMBLE + "".join(f"{_row(metric)}\n" for metric in Metrics().descriptions)
+    by_area = groupby(Metrics().descriptions, lambda metric: metric.area)
+    return _PREAMBLE + "".join(f"\n## {area}\n{''.join(map(_entry, metrics))}" for area, metrics in by_area)
 
 
-def _row(metric: MetricDescription) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels) or "-"
-    return f"| `{metric.name}` | {metric.type} | {labels} | {metric.help} |"
+def _entry(metric: MetricDescription) -> str:
+    labels = f" · *Labels:* {', '.join(f'`{label}`' for label in metric.labels)}" if metric.labels else ""
+    return f"\n#### `{metric.name}`\n\n{metric.help}\n\n*Type:* {metric.type}{labels}\n"

@@ -78,12 +78,17 @@ def topic() -> str:
     return f"topic-{next(_topic_numbers)}"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Only one worker starts Apache Kafka: with `--dist loadgroup`, it runs all tests that compare with it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Only one worker starts Apache Kafka: with `--dist loadgroup`, it runs all tests that compare with it.
+
+    The tests of such groups come first, so that nothing waits for them at the end; besides that the order stays random.
+    """
     for item in items:
         if "apache_kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("apache-kafka"))
+    yield
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.hookimpl(wrapper=True)

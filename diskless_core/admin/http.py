@@ -1,6 +1,7 @@
 """The HTTP server on `admin.listener`, in the broker's own event loop.
 
-FastAPI and uvicorn are imported in a thread after the socket is bound, so that they do not delay the broker's start.
+FastAPI and uvicorn are imported in a thread when the first request arrives, or soon after the start: neither the start
+nor the first records wait for them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ _log = structlog.get_logger(__name__)
 
 _BACKLOG = 128
 _GRACE_S = 1
+
+_IMPORT_DELAY_S = 2
+"""So long after the start, the server is imported though nobody has asked, so that no later load is disturbed by it."""
 
 
 class AdminServer:
@@ -62,10 +66,14 @@ class AdminServer:
         self._socket.setblocking(False)
 
     def start(self) -> None:
-        """Begin to serve at the address that was bound. Requests that come in before the server is imported wait."""
+        """Begin to serve at the address that was bound. Requests that come in before the server is imported wait.
+
+        Again, it does nothing.
+        """
         if self._socket is None:
             raise RuntimeError("the admin server has not been bound")
-        self._task = asyncio.create_task(self._serve(self._socket), name="admin server")
+        if self._task is None:
+            self._task = asyncio.create_task(self._serve(self._socket), name="admin server")
 
     async def stop(self) -> None:
         """Stop serving and release the port; requests under way get a second. Idempotent."""
@@ -82,6 +90,7 @@ class AdminServer:
 
     async def _serve(self, bound: socket.socket) -> None:
         try:
+            await _readable(bound, _IMPORT_DELAY_S)
             app_module = await asyncio.to_thread(importlib.import_module, "diskless_core.admin.app")
             app = app_module.build_app(self._sources)
             self._server = app_module.build_server(app, grace_s=_GRACE_S)
@@ -89,3 +98,15 @@ class AdminServer:
         except Exception:
             _log.exception("the admin server failed; the broker goes on without it")
             bound.close()
+
+
+async def _readable(bound: socket.socket, timeout_s: float) -> None:
+    """Wait until somebody connects, or until the time is over."""
+    loop = asyncio.get_running_loop()
+    connected = asyncio.Event()
+    loop.add_reader(bound, connected.set)
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(connected.wait(), timeout_s)
+    finally:
+        loop.remove_reader(bound)

@@ -24,8 +24,8 @@ from diskless_core.config.types import MAX_INT
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
 
-DRAIN_S = 5.0
-"""How long a clean shutdown waits for requests under way, once everything that was produced is committed."""
+ANSWER_S = 0.5
+"""How long a stop waits at least for requests to be answered, once nothing more is committed."""
 
 _MAX_IDLE_FRAME_BYTES = 64 << 20
 _BACKLOG_CONNECTIONS = 1024
@@ -44,6 +44,7 @@ class Listening:
         self._servers: dict[str, Server] = {}
         self._sockets: dict[str, asyncio.Server] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        self._answered_until = 0.0
         self.endpoints: dict[str, Endpoint] = {}
 
     def client_server(
@@ -126,7 +127,11 @@ class Listening:
     # --- stopping ------------------------------------------------------------------------------------------------
 
     def refuse_clients(self) -> None:
-        """Accept no more connections and requests of clients; those under way are still answered."""
+        """Accept no more connections and requests of clients.
+
+        Those under way are still answered, within `diskless.shutdown.timeout.ms` from now on.
+        """
+        self._answered_until = self._clock.monotonic() + self._config.diskless_shutdown_timeout_ms / 1000
         for name in self._client_names():
             if name in self._sockets:
                 self._sockets[name].close()
@@ -134,7 +139,7 @@ class Listening:
             connection.stop_reading()
 
     async def end_clients(self) -> None:
-        """Wait a while until the last requests of clients are answered, and close their connections."""
+        """Wait until the last requests of clients are answered, as long as there is time; close their connections."""
         await self._end(self._client_names())
 
     async def stop(self) -> None:
@@ -149,7 +154,7 @@ class Listening:
         await self._end(list(self._servers))
 
     async def _end(self, names: Sequence[str]) -> None:
-        deadline = self._clock.monotonic() + DRAIN_S
+        deadline = max(self._answered_until, self._clock.monotonic() + ANSWER_S)
         while any(not connection.is_idle for connection in self._connections(names)):
             if self._clock.monotonic() > deadline:
                 _log.warning("requests are still under way and are given up")

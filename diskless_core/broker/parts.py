@@ -10,19 +10,23 @@ in `start_parts`, after the parts that it stands on. What handlers need of it go
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
-from diskless_core.background import Background
+from diskless_core.background import Background, end_backend
+from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.clock import Clock
+from diskless_core.cluster import group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
+from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
@@ -34,14 +38,15 @@ from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.clients import CoordinatorClients
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.producer_expiry import ExpirationRules, ProducerExpiry
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, SegmentReads
 from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
-from diskless_core.files.retention import RetentionRules
+from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import RulesOf
 from diskless_core.groups.service import GroupCoordinator
-from diskless_core.groups.settings import GroupSettings
+from diskless_core.groups.settings import ConsumerTimes, ConsumerTimesOf, GroupSettings
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStore
@@ -130,12 +135,14 @@ async def start_parts(
         RemoteLogMetadataError: a backend cannot start.
     """
     node_id, clock, metrics = config.node_id, around.clock, around.metrics
-    await _start_backend(backends.objects, stack)
+    awaited = AwaitedObjects(config.diskless_startup_timeout_ms, clock)
+    end_objects = partial(end_backend, "wal_object_store", backends.objects)
+    await _start_backend(lambda: awaited.do(backends.objects.start), end_objects, stack)
     coordinators = await _start_coordinators(config, backends, around, stack)
     replicas = coordinators.diskless
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
     stack.push_async_callback(clients.stop)
-    cluster_id = await _cluster_id(config, coordinators, backends.objects, clock)
+    cluster_id = await _cluster_id(config, coordinators, backends.objects, awaited, clock)
     quotas = QuotaManagers(
         Window(samples=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000), clock
     )
@@ -191,6 +198,7 @@ async def start_parts(
             objects=backends.objects,
             coordinators=clients.coordinators,
             shard_of=topics.shard_of,
+            is_awaited=topics.is_awaited,
             on_uploaded=fetch.reader.uploaded,
             clock=clock,
             metrics=metrics,
@@ -214,7 +222,7 @@ async def start_parts(
     )
     stack.push_async_callback(files.stop)
     files.start()
-    groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config))
+    groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config), _consumer_times(cluster.configs))
     await groups.start()
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topic_deleted)
@@ -235,23 +243,25 @@ async def start_parts(
     )
 
 
-async def _start_backend(backend: WalObjectStore | CoordinatorLog, stack: AsyncExitStack) -> None:
+async def _start_backend(
+    start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]], stack: AsyncExitStack
+) -> None:
     """Start it, for `stack` to stop it. One that cannot start lets go of what it has, and its error is raised."""
     try:
-        await backend.start()
+        await start()
     except BaseException:
         try:
-            await backend.stop()
+            await stop()
         except Exception as error:
             _log.warning("a backend that did not start could not be stopped either", error=str(error))
         raise
-    stack.push_async_callback(backend.stop)
+    stack.push_async_callback(stop)
 
 
 async def _start_coordinators(
     config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
 ) -> Coordinators:
-    await _start_backend(backends.log, stack)
+    await _start_backend(backends.log.start, backends.log.stop, stack)
     snapshots = Snapshots.of(config, backends.objects, around.clock)
     services = ShardServices(
         node_id=config.node_id,
@@ -262,9 +272,7 @@ async def _start_coordinators(
         metrics=around.metrics,
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
     )
-    rules = CommitRules(
-        assignment=backends.offset_assignment, producer_id_expiration_ms=config.producer_id_expiration_ms
-    )
+    rules = CommitRules(assignment=backends.offset_assignment)
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
@@ -275,20 +283,26 @@ async def _start_coordinators(
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
         loops.run(snapshotter.run, f"{shard.id} snapshots")
+    for diskless in coordinators.diskless.values():
+        expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
+        loops.run(expiry.run, f"{diskless.id} producer expiration")
     return coordinators
 
 
-async def _cluster_id(config: BrokerConfig, coordinators: Coordinators, objects: WalObjectStore, clock: Clock) -> str:
+async def _cluster_id(
+    config: BrokerConfig, coordinators: Coordinators, objects: WalObjectStore, awaited: AwaitedObjects, clock: Clock
+) -> str:
     """The cluster's id, once it is sure that the objects are this cluster's."""
     owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
     wanted = config.cluster_id or uuid_text(clock.new_uuid())
-    cluster_id = await coordinators.cluster.cluster_id(wanted, owner.require_nobody)
+    cluster_id = await coordinators.cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody))
     if config.cluster_id is not None and cluster_id != config.cluster_id:
         raise StartError(
             f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
             f"change cluster.id or log.dirs"
         )
-    await owner.require(cluster_id, has_topics=coordinators.cluster.has_topics)
+    has_topics = coordinators.cluster.has_topics
+    await awaited.do(lambda: owner.require(cluster_id, has_topics=has_topics))
     return cluster_id
 
 
@@ -307,8 +321,19 @@ def _retention_rules(topics: Topics) -> RulesOf:
         if info is None:
             return None
         settings = info.effective_configs
+        if not topic_configs.removes_old_records(settings):
+            return RetentionRules(retention_ms=OFF, retention_bytes=OFF)
         return RetentionRules(
-            retention_ms=int(settings["retention.ms"]), retention_bytes=int(settings["retention.bytes"])
+            retention_ms=int(settings["retention.ms"]),
+            retention_bytes=max(OFF, int(settings["retention.bytes"])),
         )
 
     return rules_of
+
+
+def _consumer_times(configs: Configs) -> ConsumerTimesOf:
+    """What a group's own settings ask for, or else the broker's."""
+    return lambda group_id: ConsumerTimes(
+        session_timeout_ms=configs.number_of_group(group_id, group_configs.SESSION_TIMEOUT),
+        heartbeat_interval_ms=configs.number_of_group(group_id, group_configs.HEARTBEAT_INTERVAL),
+    )

@@ -29,7 +29,24 @@ protocol its next member speaks, and keeps its offsets. A classic member is refu
 INCONSISTENT_GROUP_PROTOCOL, a consumer by a classic group with GROUP_ID_NOT_FOUND. `group.version` is 1.
 A change in a group of the consumer protocol is assigned at once, as by Kafka with
 `group.consumer.assignment.interval.ms=0` (KIP-1263).
-There are no transactions yet: a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
+There are no transactions yet: a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+
+Some APIs are answered so that tools and libraries, which look for them, know what is there:
+
+| APIs | answer |
+|---|---|
+| ElectLeaders | ELECTION_NOT_NEEDED: this broker leads every partition |
+| AlterPartitionReassignments, AlterReplicaLogDirs | a partition may go where it is; all else is unknown |
+| UpdateFeatures | a feature may be set to the level that it has; `metadata.version` has that of Kafka 4.2 |
+| DescribeQuorum | the one voter; offsets and epoch are those of the cluster shard |
+| AddRaftVoter, RemoveRaftVoter | UNSUPPORTED_VERSION, as by Kafka with `controller.quorum.voters` |
+| UnregisterBroker | BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for this broker, which runs |
+| DescribeAcls, CreateAcls, DeleteAcls | SECURITY_DISABLED, as by Kafka without an authorizer |
+| the four of delegation tokens | DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as by Kafka's plaintext listeners |
+| SaslHandshake, SaslAuthenticate | ILLEGAL_SASL_STATE, as by Kafka's plaintext listeners |
+| AlterUserScramCredentials | UNSUPPORTED_VERSION |
+| the other APIs of transactions | as above; DescribeTransactions and ListTransactions find none |
+| those of share groups and streams groups | UNSUPPORTED_VERSION, as by a Kafka without these features |
 """
 
 

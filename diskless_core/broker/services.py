@@ -11,6 +11,7 @@ from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.producer_ids import ProducerIds
+from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.diskless.purgatory import Purgatory
@@ -36,6 +37,7 @@ class Services:
 
     config: BrokerConfig
     cluster_id: str
+    cluster_shard: ClusterShard
     clock: Clock
     metrics: Metrics
     topics: Topics
@@ -63,6 +65,7 @@ class Services:
         return cls(
             config=config,
             cluster_id=parts.cluster_id,
+            cluster_shard=parts.cluster.shard,
             clock=clock,
             metrics=metrics,
             topics=parts.cluster.topics,

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from diskless_core.clock import Clock
+from diskless_core.plugin.kafka_client import END_OF_PARTITION
 
 TOPIC = "orders"
 PARTITIONS = 6
@@ -21,7 +22,6 @@ STALL_S = 30.0
 
 _CHUNK = 5_000
 
-_END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001 - the only name it has
 
 Progress = Callable[[int], None]
 """Gets how many records there are so far."""
@@ -166,7 +166,7 @@ def _records(count: int) -> Iterator[tuple[bytes, bytes]]:
 def _take(messages: list[Message], tally: Tally, ended: set[int]) -> None:
     for message in messages:
         error, partition = message.error(), message.partition()
-        if error is not None and error.code() == _END_OF_PARTITION and partition is not None:
+        if error is not None and error.code() == END_OF_PARTITION and partition is not None:
             ended.add(partition)
         elif error is not None:
             raise KafkaException(error)

@@ -13,29 +13,35 @@ import typer
 
 from diskless_core import metrics
 from diskless_core.broker import protocol_support
-from diskless_core.cli import message_stubs, record_reference
+from diskless_core.cli import command_reference, decisions, message_stubs, record_reference, setting_reference
 from diskless_core.cli.common import fail
+from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.config import reference
 
 app = typer.Typer(add_completion=False)
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "configuration.md": lambda: reference.render_reference(reference.built_in_descriptors()),
+    "configuration.md": lambda: reference.render_reference(reference.built_in_descriptors(), ALTERABLE),
     "metrics.md": metrics.render_reference,
     "protocol_support.md": protocol_support.render,
     "records.md": record_reference.render,
+    "topic_settings.md": setting_reference.render,
 }
 """Generated pages by their names in docs/."""
 
-SECTIONS: Mapping[str, Callable[[], str]] = {
-    "README.md": lambda: reference.render_nouns(reference.built_in_descriptors()),
-    "docs/index.md": reference.render_links,
-    "mkdocs.yml": reference.render_navigation,
+SECTIONS: Mapping[tuple[str, str], Callable[[Path], str]] = {
+    ("README.md", "nouns"): lambda _: reference.render_nouns(reference.built_in_descriptors()),
+    ("docs/cli.md", "commands"): lambda _: command_reference.render(),
+    ("docs/index.md", "nouns"): lambda _: reference.render_links(),
+    ("mkdocs.yml", "nouns"): lambda _: reference.render_navigation(),
+    ("mkdocs.yml", "decisions"): lambda folder: decisions.render_navigation(folder / "adr"),
+    ("docs/adr/README.md", "decisions"): lambda folder: decisions.render_list(folder / "adr"),
 }
-"""Generated sections by their files in the project's folder, each between the lines with `BEGIN` and with `END`."""
+"""Generated sections by their files in the project's folder and their names, from the folder docs/. Each stands between
+the lines `begin <name>` and `end <name>`."""
 
-BEGIN = "begin: written by `make docs`"
-END = "end: written by `make docs`"
+
+_MARK = "written by `make docs`"
 
 
 @app.command()
@@ -46,8 +52,10 @@ def docs(
     """Write what is generated."""
     generated = {folder / name: render() for name, render in PAGES.items()}
     generated |= {path: render() for path, render in message_stubs.stubs().items()}
-    for name, render in SECTIONS.items():
-        generated[folder.parent / name] = with_section(_content(folder.parent / name) or "", render())
+    for (name, section), render in SECTIONS.items():
+        path = folder.parent / name
+        page = generated.get(path) or _content(path) or ""
+        generated[path] = with_section(page, section, render(folder))
     outdated = [path for path, content in generated.items() if _content(path) != content]
     if check and outdated:
         fail(f"out of date: {', '.join(map(str, outdated))}. Run `make docs`.")
@@ -56,11 +64,11 @@ def docs(
         typer.echo(f"wrote {path}")
 
 
-def with_section(page: str, section: str) -> str:
-    """A page with `section`, which ends with a line, as its generated one."""
+def with_section(page: str, name: str, section: str) -> str:
+    """A page with `section`, which ends with a line, as its generated one of this name."""
     lines = page.splitlines(keepends=True)
-    begin = next(number for number, line in enumerate(lines) if BEGIN in line)
-    end = next(number for number, line in enumerate(lines) if END in line)
+    begin = next(number for number, line in enumerate(lines) if f"begin {name}: {_MARK}" in line)
+    end = next(number for number, line in enumerate(lines) if f"end {name}: {_MARK}" in line)
     return "".join([*lines[: begin + 1], section, *lines[end:]])
 
 

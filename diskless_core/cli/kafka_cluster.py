@@ -4,47 +4,60 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import cast
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import KafkaError
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+)
+from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
+from diskless_core.cli import log_positions
+from diskless_core.cli.log_positions import EARLIEST_LOCAL, LATEST_TIERED, Address, PositionError
 from diskless_core.cli.remote_log_topic import RemoteLogTopicError, read_records
+from diskless_core.plugin import kafka_client
+from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogMetadataEvent, TopicIdPartition, partition_of
 from diskless_core.remote_log.records import CorruptRecordError
 
 LATEST = -1
 EARLIEST = -2
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-"""Kafka's names for positions in a log, for `offsets`."""
+"""Kafka's numbers for positions in a log, for `offsets`, which knows those of `log_positions` too."""
 
 TIMEOUT_S = 60
 CONNECT_TIMEOUT_MS = 10_000
+_SPECS: Mapping[int, OffsetSpec] = {EARLIEST: OffsetSpec.earliest(), LATEST: OffsetSpec.latest()}
+_BULK = {"message.timeout.ms": TIMEOUT_S * 1000, "linger.ms": 20}
 _RETRY_S = 0.5
+_KNOWN_S = 0.05
 _CLIENT_ID = "diskless"
+
+Delivered = Callable[[KafkaError | None, Message], None]
 
 
 class KafkaClusterError(Exception):
     """The cluster could not be asked, or did not do what was asked; the message says what to do."""
 
 
-class Leader(NamedTuple):
-    """Who leads a partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """Who leads a partition, and where that is."""
 
     broker_id: int
-    epoch: int
+    address: Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic; `leaders` are broker id and leader epoch by partition."""
+    """A topic, with the leaders of its partitions."""
 
     name: str
     topic_id: uuid.UUID
@@ -59,52 +72,70 @@ class KafkaCluster:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self._options = {"bootstrap.servers": bootstrap, "client.id": _CLIENT_ID}
         with self._errors("be reached"):
-            self._admin = KafkaAdminClient(
-                bootstrap_servers=bootstrap, client_id=_CLIENT_ID, bootstrap_timeout_ms=CONNECT_TIMEOUT_MS
-            )
+            self._admin = kafka_client.open_admin(self._options, CONNECT_TIMEOUT_MS / 1000)
 
     def close(self) -> None:
         """Release the connection."""
-        self._admin.close()
+        kafka_client.close_admin(self._admin)
 
     def topic(self, name: str) -> Topic | None:
         """The topic, or None where there is none."""
         with self._errors(f"describe {name}"):
-            (found,) = self._admin.describe_topics([name])
-        if not found["topic_id"]:
+            found = kafka_client.describe_topic(self._admin, name)
+        if found is None:
             return None
         leaders = {
-            partition["partition_index"]: Leader(partition["leader_id"], partition["leader_epoch"])
-            for partition in found["partitions"]
+            partition.id: Leader(
+                broker_id=partition.leader.id, address=Address(partition.leader.host, partition.leader.port)
+            )
+            for partition in found.partitions
+            if partition.leader is not None
         }
-        return Topic(name=name, topic_id=uuid.UUID(str(found["topic_id"])), leaders=leaders)
+        if len(leaders) < len(found.partitions):
+            raise KafkaClusterError(f"{self.bootstrap} has partitions of {name} without a leader: see its brokers")
+        return Topic(name=name, topic_id=kafka_client.topic_uuid(found), leaders=leaders)
 
     def create_topic(self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]) -> Topic:
         """Create a topic and wait until it is known. A replication factor of -1 is the cluster's default."""
         with self._errors(f"create {name}"):
-            self._admin.create_topics(
-                [NewTopic(name, partitions, replication_factor, topic_configs=dict(config))], wait_for_metadata=True
+            kafka_client.answer(
+                self._admin.create_topics([NewTopic(name, partitions, replication_factor, config=dict(config))])
             )
-        created = self.topic(name)
+        created = _waiting()(self._topic_with_leaders, name)
         if created is None:
             raise KafkaClusterError(f"{self.bootstrap} has created {name} but does not know it yet: try again")
         return created
 
     def config(self, topic: str) -> dict[str, str]:
         """All of a topic's configuration, defaults included."""
-        return self._config(topic, "all")
+        return _values(self._config(topic))
 
     def own_config(self, topic: str) -> dict[str, str]:
         """What is set for a topic itself."""
-        return self._config(topic, "modified")
+        return _values(
+            {
+                name: entry
+                for name, entry in self._config(topic).items()
+                if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+            }
+        )
 
     def offsets(self, topic: Topic, position: int) -> dict[int, int]:
         """The offset of a position in each partition."""
-        partitions = {TopicPartition(topic.name, partition): position for partition in topic.leaders}
         with self._errors(f"say offsets of {topic.name}"):
-            found = self._admin.list_partition_offsets(partitions)
-        return {partition.partition: answer.offset for partition, answer in found.items()}
+            if position in (EARLIEST_LOCAL, LATEST_TIERED):
+                leaders = {number: leader.address for number, leader in topic.leaders.items()}
+                return log_positions.offsets(topic.name, leaders, position, TIMEOUT_S)
+            listed = kafka_client.list_offsets(self._admin, topic.name, topic.leaders, _SPECS[position])
+        return {number: found.offset for number, found in listed.items()}
+
+    def leader_epochs(self, topic: Topic) -> dict[int, int]:
+        """The present leader epoch of each partition."""
+        with self._errors(f"say leader epochs of {topic.name}"):
+            listed = kafka_client.list_offsets(self._admin, topic.name, topic.leaders, OffsetSpec.latest())
+        return {number: -1 if found.leader_epoch is None else found.leader_epoch for number, found in listed.items()}
 
     def has_records(self, topic: Topic, offsets: Collection[tuple[int, int]]) -> bool:
         """Whether a consumer that begins at any of these (partition, offset) gets the record there, or a later one.
@@ -112,20 +143,16 @@ class KafkaCluster:
         It tries for a while, for a broker knows its segments some time after it has started or was told of them.
         """
         retrying = Retrying(
-            retry=retry_if_exception_type(KafkaError),
+            retry=retry_if_exception_type(KafkaClientError),
             stop=stop_after_delay(TIMEOUT_S),
             wait=wait_fixed(_RETRY_S),
             reraise=True,
         )
-        with self._errors(f"read {topic.name}"):
-            consumer = KafkaConsumer(
-                bootstrap_servers=self.bootstrap,
-                client_id=_CLIENT_ID,
-                auto_offset_reset="none",
-                enable_auto_commit=False,
-            )
-            with closing(consumer):
-                return all(retrying(_has_record, consumer, topic.name, *place) for place in offsets)
+        with (
+            self._errors(f"read {topic.name}"),
+            closing(kafka_client.open_consumer(self._options)) as consumer,
+        ):
+            return all(retrying(_has_record, consumer, topic.name, *place) for place in offsets)
 
     def remote_log_events(
         self, partitions: Collection[TopicIdPartition]
@@ -146,18 +173,23 @@ class KafkaCluster:
         for event in events:
             topic_id, _, index = partition_of(event)
             by_partition[records.metadata_partition(topic_id, index, count)].append(records.encode(event))
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
         with self._errors(f"write to {records.TOPIC}"):
-            producer = KafkaProducer(bootstrap_servers=self.bootstrap, client_id=_CLIENT_ID, acks="all")
+            producer = kafka_client.open_producer({**self._options, **_BULK})
             try:
-                sent = [
-                    producer.send(records.TOPIC, value, partition=partition)
-                    for partition, values in by_partition.items()
-                    for value in values
-                ]
-                for future in sent:
-                    future.get(TIMEOUT_S)
+                for partition, values in by_partition.items():
+                    for value in values:
+                        _send(producer, value, partition, delivered)
+                producer.flush()
             finally:
-                producer.close()
+                kafka_client.close_producer(producer, 0)
+            if failed:
+                raise kafka_client.failure(failed[0])
 
     def _metadata_partitions(self) -> int:
         topic = self.topic(records.TOPIC)
@@ -168,26 +200,62 @@ class KafkaCluster:
             )
         return len(topic.leaders)
 
-    def _config(self, topic: str, which: str) -> dict[str, str]:
+    def _topic_with_leaders(self, name: str) -> Topic | None:
+        try:
+            return self.topic(name)
+        except KafkaClusterError:
+            return None
+
+    def _config(self, topic: str) -> dict[str, ConfigEntry]:
         with self._errors(f"describe {topic}"):
-            answer = self._admin.describe_configs(
-                [ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter=which
+            described: dict[str, ConfigEntry] = kafka_client.answer(
+                self._admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)])
             )
-        return {name: entry["value"] for name, entry in answer["topic"][topic].items()}
+        return described
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
         try:
             yield
-        except KafkaError as error:
+        except (KafkaClientError, PositionError) as error:
             raise KafkaClusterError(f"{self.bootstrap} could not {what}: {error}") from error
         except (CorruptRecordError, RemoteLogTopicError) as error:
             raise KafkaClusterError(f"{self.bootstrap}: {error}") from error
 
 
-def _has_record(consumer: Any, topic: str, partition: int, offset: int) -> bool:
-    assigned = TopicPartition(topic, partition)
-    consumer.assign([assigned])
-    consumer.seek(assigned, offset)
-    polled = consumer.poll(timeout_ms=TIMEOUT_S * 1000, max_records=1)
-    return any(record.offset >= offset for found in polled.values() for record in found)
+def _values(described: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    return {name: entry.value for name, entry in described.items() if entry.value is not None}
+
+
+def _waiting() -> Retrying:
+    """Calls until there is something, and gives None when that takes too long."""
+    return Retrying(
+        retry=retry_if_result(lambda found: found is None),
+        stop=stop_after_delay(TIMEOUT_S),
+        wait=wait_fixed(_KNOWN_S),
+        retry_error_callback=lambda _: None,
+    )
+
+
+def _send(
+    producer: Producer, value: bytes, partition: int, delivered: Callable[[KafkaError | None, Message], None]
+) -> None:
+    while True:
+        try:
+            producer.produce(records.TOPIC, value, partition=partition, on_delivery=delivered)
+        except BufferError:
+            producer.poll(_RETRY_S)
+        else:
+            producer.poll(0)
+            return
+
+
+def _has_record(consumer: Consumer, topic: str, partition: int, offset: int) -> bool:
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    found = consumer.poll(TIMEOUT_S)
+    if found is None:
+        return False
+    error = found.error()
+    if error is not None:
+        raise kafka_client.failure(error)
+    return cast("int", found.offset()) >= offset

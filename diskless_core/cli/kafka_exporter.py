@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from diskless_core.cli import kafka_cluster, kafka_log_dir, text
+from diskless_core.cli import kafka_cluster, kafka_log_dir, log_positions, text
 from diskless_core.cli.kafka_cluster import KafkaCluster, Topic
 from diskless_core.cli.kafka_log_dir import LocalLog, LogDirError
 from diskless_core.cli.remote_storages import RemoteStorages
@@ -150,8 +150,9 @@ def _pairs(
     partitions: Sequence[SourcePartition], topic: Topic, cluster: KafkaCluster
 ) -> list[tuple[SourcePartition, TargetPartition]]:
     starts = cluster.offsets(topic, kafka_cluster.EARLIEST)
-    local_starts = cluster.offsets(topic, kafka_cluster.EARLIEST_LOCAL)
+    local_starts = cluster.offsets(topic, log_positions.EARLIEST_LOCAL)
     ends = cluster.offsets(topic, kafka_cluster.LATEST)
+    leader_epochs = cluster.leader_epochs(topic)
     ids = {source.partition: topic.partition(source.partition) for source in partitions}
     events = cluster.remote_log_events(list(ids.values()))
     return [
@@ -163,7 +164,7 @@ def _pairs(
                 local_log_start_offset=local_starts[source.partition],
                 log_end_offset=ends[source.partition],
                 broker_id=topic.leaders[source.partition].broker_id,
-                leader_epoch=topic.leaders[source.partition].epoch,
+                leader_epoch=leader_epochs[source.partition],
                 states=kafka_export.states_of(events[ids[source.partition]], ids[source.partition]),
             ),
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +15,10 @@ from typer.core import TyperGroup
 COMMANDS: Mapping[str, str] = {
     "serve": "diskless_core.cli.serve",
     "demo": "diskless_core.cli.demo",
+    "topics": "diskless_core.cli.client.topics",
+    "groups": "diskless_core.cli.client.groups",
+    "produce": "diskless_core.cli.client.produce",
+    "consume": "diskless_core.cli.client.consume",
     "plugins": "diskless_core.cli.plugins",
     "wal": "diskless_core.cli.wal",
     "coordinator": "diskless_core.cli.coordinator",
@@ -26,20 +33,37 @@ COMMANDS: Mapping[str, str] = {
 `add_completion=False`; of a single function it is a command, of several functions a group."""
 
 
+@contextmanager
+def _garbage_collector_off() -> Iterator[None]:
+    """Imports make many objects that stay: looking through them again and again is a fifth of a broker's start."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 class LazyGroup(TyperGroup):
-    """A group that finds its commands in `COMMANDS`. The types are typer's own business, hence `Any`."""
+    """A group that finds its commands in `COMMANDS`, and others in the plugins that bring some.
+
+    The types are typer's own business, hence `Any`.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All commands."""
         del ctx
-        return list(COMMANDS)
+        from diskless_core.cli import plugin_commands
+
+        return [*COMMANDS, *plugin_commands.names(os.environ, COMMANDS)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import and build one command, or None for an unknown name."""
-        del ctx
         if cmd_name not in COMMANDS:
-            return None
-        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+            from diskless_core.cli import plugin_commands
+
+            return plugin_commands.build(cmd_name, os.environ, ctx)
+        with _garbage_collector_off():
+            command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
         command.name = cmd_name
         return command
 
@@ -47,9 +71,8 @@ class LazyGroup(TyperGroup):
 main = typer.Typer(
     name="diskless",
     cls=LazyGroup,
-    help="A leaderless, Kafka-compatible broker whose data lives in object storage.",
+    help="A Kafka-compatible broker whose data lives in object storage.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

@@ -17,7 +17,17 @@ from typing import Any
 from diskless_core.protocol.codec import RECORDS_TYPE, ApiData, ApiMessage
 
 _PACKAGE = "diskless_core.protocol.messages"
-_MODULES = ("consumer_group", "diskless", "kafka", "records", "remote_log", "remote_log.snapshots")
+_MODULES = (
+    "administration",
+    "consumer_group",
+    "diskless",
+    "kafka",
+    "records",
+    "remote_log",
+    "remote_log.snapshots",
+    "share_group",
+    "streams_group",
+)
 
 _SCHEMAS = (ApiMessage, ApiData)
 

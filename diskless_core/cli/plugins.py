@@ -19,7 +19,7 @@ from diskless_core.config.errors import ConfigError, ConfigProblem
 from diskless_core.config.load import LoadedConfig, load_config
 from diskless_core.plugin.errors import PluginError, PluginFactoryError, PluginLoadError, PluginNotFoundError
 from diskless_core.plugin_host.contexts import contexts_in
-from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin
+from diskless_core.plugin_host.loading import LoadedCommands, LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import NOUNS
 
@@ -34,11 +34,13 @@ def list_plugins(as_json: common.JsonOption = False) -> None:
         common.echo_json(
             {
                 "plugins": [plugin_json(plugin) for plugin in catalogue.loaded],
+                "commands": [commands_json(commands) for commands in catalogue.commands],
                 "quarantined": [quarantined_json(plugin) for plugin in catalogue.quarantined],
             }
         )
         return
-    typer.echo("\n".join([*_catalogue_lines(catalogue.loaded), *_quarantine_lines(catalogue.quarantined)]))
+    lines = [*_catalogue_lines(catalogue.loaded), *_command_lines(catalogue.commands)]
+    typer.echo("\n".join([*lines, *_quarantine_lines(catalogue.quarantined)]))
 
 
 @app.command()
@@ -127,6 +129,19 @@ def plugin_json(plugin: LoadedPlugin) -> dict[str, Any]:
     }
 
 
+def commands_json(commands: LoadedCommands) -> dict[str, Any]:
+    """Commands of a plugin as `--json` shows them."""
+    entry_point = commands.entry_point
+    return {
+        "name": entry_point.name,
+        "distribution": entry_point.distribution,
+        "version": entry_point.version,
+        "location": commands.location,
+        "api_version": commands.group.api_version,
+        "help": commands.group.help,
+    }
+
+
 def quarantined_json(plugin: QuarantinedPlugin) -> dict[str, Any]:
     """A plugin that can't be used as `--json` shows it."""
     entry_point = plugin.entry_point
@@ -153,6 +168,14 @@ def _catalogue_lines(plugins: Sequence[LoadedPlugin]) -> Iterable[str]:
                 mark = " (default)" if _is_default(plugin) else ""
                 yield f"  {plugin.entry_point.name}{mark}: {plugin.descriptor.help}"
                 yield f"    {plugin.entry_point.provider}, {plugin.location}"
+
+
+def _command_lines(groups: Sequence[LoadedCommands]) -> Iterable[str]:
+    if groups:
+        yield "commands of plugins:"
+    for commands in groups:
+        yield f"  diskless {commands.entry_point.name}: {commands.group.help}"
+        yield f"    {commands.entry_point.provider}, {commands.location}"
 
 
 def _quarantine_lines(plugins: Sequence[QuarantinedPlugin]) -> Iterable[str]:

@@ -52,7 +52,8 @@ _DISKLESS: Meanings = {
     messages.DisklessTopicDeletedRecord: Meaning(
         "The topic's partitions that this coordinator has are gone.",
         "For DisklessDeleteTopics.",
-        "Removes topic, partition heads and what is known of its producers. Its rows of batches are trimmed later.",
+        "Removes topic and partition heads. Its rows of batches are trimmed later, and its producers are forgotten by "
+        "records of their own.",
     ),
     messages.DisklessFileCommittedRecord: Meaning(
         "An object's batches have offsets.",
@@ -90,6 +91,12 @@ _DISKLESS: Meanings = {
         "By the scan for orphans, in every shard, before it deletes anything.",
         "Raises the horizon, never back. A commit of an older object is refused with KAFKA_STORAGE_ERROR.",
     ),
+    messages.DisklessProducersExpiredRecord: Meaning(
+        "Producers are forgotten.",
+        "By the leader, every `producer.id.expiration.check.interval.ms`, of producers that were silent for "
+        "`producer.id.expiration.ms`; and when a topic is gone, of all that it knew. At most 500 in an entry.",
+        "Removes their windows. The next batch of such a producer is taken for its first.",
+    ),
     messages.DisklessRecordsTieredRecord: Meaning(
         "Records are in a segment now, and not in WAL objects any more.",
         "By compaction, when the segment's copy is complete and durable.",
@@ -115,7 +122,7 @@ _CLUSTER: Meanings = {
         "Puts the partition. Apart from CoordinatorShard, what KRaft says of replicas and leaders has no meaning here.",
     ),
     messages.ConfigRecord: Meaning(
-        "A setting of a topic or a broker has a value, or none.",
+        "A setting of a topic, a broker or a group has a value, or none.",
         "For CreateTopics, AlterConfigs and IncrementalAlterConfigs.",
         "Puts or removes the setting.",
     ),

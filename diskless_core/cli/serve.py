@@ -21,6 +21,7 @@ from diskless_core.broker import memory, open_files
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.node import Node
 from diskless_core.cli.common import ConfigOption, OverrideOption, discover_plugins, fail, load_or_exit
+from diskless_core.cli.stop_limit import StopLimit
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.errors import CoordinatorError
@@ -31,6 +32,12 @@ from diskless_core.plugin_host.nouns import backend_errors
 
 if TYPE_CHECKING:
     from diskless_core.admin.http import AdminServer
+
+STOP_S = 10.0
+"""How much longer than `diskless.shutdown.timeout.ms` a stop may take, until it is broken off."""
+
+PATIENCE_S = 2.0
+"""A start that takes longer answers `GET /health/live` meanwhile. Others spare themselves the import of the server."""
 
 PROFILE_VARIABLE = "DISKLESS_PROFILE"
 """A file that gets a cProfile of the event loop's thread when the broker ends."""
@@ -61,6 +68,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run a broker. Without a configuration it listens on 127.0.0.1:9092 and keeps its data in ./diskless-data."""
+    memory.collect_garbage_less_often()
     plugins = discover_plugins()
     loaded = load_or_exit(config, override, plugins)
     secrets = [value for selected in loaded.plugins.values() for value in secret_values(selected.settings)]
@@ -82,17 +90,34 @@ def serve(
 
 
 async def _run(loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None) -> None:
-    stopping = asyncio.Event()
+    stopping, limit = asyncio.Event(), StopLimit()
+    limit_s = loaded.broker.diskless_shutdown_timeout_ms / 1000 + STOP_S
+
+    def stop() -> None:
+        stopping.set()
+        limit.begin(limit_s)
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stop)
+    await _serve(loaded, plugins, ready_file, stopping)
+    _log.info("stopped")
+    limit.stopped()
+
+
+async def _serve(
+    loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None, stopping: asyncio.Event
+) -> None:
+    """Run a broker until it is to stop, which it may be before it has started."""
     async with AsyncExitStack() as stack:
         node = Node(loaded, plugins, SystemClock())
         stack.push_async_callback(node.stop)
         admin = _bound_admin(node, plugins)
         if admin is not None:
             stack.push_async_callback(admin.stop)
-        await node.start()
+        if not await _started(node, admin, stopping):
+            _log.info("stopping before the broker was ready")
+            return
         listeners = {name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in node.endpoints.items()}
         if admin is not None:
             admin.start()
@@ -107,10 +132,32 @@ async def _run(loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | 
         if ready_file is not None:
             address = admin.url if admin is not None else None
             _write_ready_file(ready_file, {"pid": os.getpid(), "listeners": listeners, "admin": address})
-        memory.settle_garbage_collector()
+        memory.freeze_garbage_collector()
         await stopping.wait()
         _log.info("stopping")
-    _log.info("stopped")
+
+
+async def _started(node: Node, admin: AdminServer | None, stopping: asyncio.Event) -> bool:
+    """Start it, unless it is to stop before it has started: then the start is broken off.
+
+    While a start takes long, as when a store is away, the HTTP interface says that the process lives.
+    """
+    starting = asyncio.create_task(node.start(), name="start")
+    stop = asyncio.create_task(stopping.wait(), name="wait for a signal")
+    try:
+        ended, _ = await asyncio.wait([starting, stop], timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        if not ended:
+            if admin is not None:
+                admin.start()
+            await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            return True
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return False
+    finally:
+        stop.cancel()
 
 
 def _bound_admin(node: Node, plugins: PluginManager) -> AdminServer | None:

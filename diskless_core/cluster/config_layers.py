@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from diskless_core.cluster import topic_configs
+from diskless_core.cluster import broker_configs, topic_configs
 from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.cluster.config_model import ConfigEntry, ConfigSource, ConfigType, Synonym
 from diskless_core.cluster.topic_configs import TopicConfig
@@ -22,7 +22,7 @@ class BrokerSettings:
     """What a broker was started with.
 
     Attributes:
-        described: all its settings by property, with their defaults.
+        described: all its settings by property, with their defaults, and those of Kafka that mean nothing here.
         static: those that were configured; None where the value is secret.
         tiering_is_enabled: `remote.log.storage.system.enable`.
     """
@@ -34,12 +34,18 @@ class BrokerSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> BrokerSettings:
+        own = {setting.name: setting for setting in describe_settings(BrokerConfig)}
         return cls(
             node_id=config.node_id,
-            described={setting.name: setting for setting in describe_settings(BrokerConfig)},
+            described=own | {setting.name: setting for setting in broker_configs.only_in_kafka(own)},
             static=configured(config),
             tiering_is_enabled=config.remote_log_storage_system_enable,
         )
+
+    def values(self) -> Mapping[str, str]:
+        """What each setting was started with, or its default, where it is anything and no secret."""
+        given = {name: self.static.get(name, setting.default) for name, setting in self.described.items()}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

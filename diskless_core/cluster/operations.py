@@ -18,6 +18,7 @@ from diskless_core.cluster.records import (
 )
 from diskless_core.cluster.spreading import place
 from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, NEXT_PRODUCER_ID, ONLY_ROW, TOPIC_IDS, TOPICS
+from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.protocol.errors import ErrorCode
 
@@ -89,17 +90,25 @@ def check_topic_name(name: str) -> Refusal | None:
     return Refusal(code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Topic name {name!r} is invalid: {problem}.")
 
 
-def create_topic(command: ClusterCommand, topic: NewTopic) -> Refusal | None:
+def create_topic(command: ClusterCommand, topic: NewTopic) -> Slices[Refusal | None]:
     """Create a topic with all its partitions and settings, or nothing."""
     refusal = check_new_topic(command, topic.name)
     if refusal is not None:
         return refusal
     command.emit(TopicCreated(topic_id=topic.topic_id, name=topic.name))
-    for partition, shard in enumerate(place(command, topic.topic_id, topic.partition_count, topic.shard_count)):
-        command.emit(PartitionPlaced(topic_id=topic.topic_id, partition=partition, shard=shard))
+    shards = place(command, topic.topic_id, topic.partition_count, topic.shard_count)
+    yield from _emit_placed(command, topic.topic_id, 0, shards)
     for name, value in topic.configs.items():
         command.emit(ConfigSet(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value))
     return None
+
+
+def _emit_placed(command: ClusterCommand, topic_id: bytes, first: int, shards: Sequence[int]) -> Slices[None]:
+    pace = Pace()
+    for partition, shard in enumerate(shards, start=first):
+        command.emit(PartitionPlaced(topic_id=topic_id, partition=partition, shard=shard))
+        if pace.is_over_after(1):
+            yield
 
 
 def check_new_topic(command: ClusterCommand, name: str) -> Refusal | None:
@@ -116,7 +125,7 @@ def check_new_topic(command: ClusterCommand, name: str) -> Refusal | None:
     return None
 
 
-def add_partitions(command: ClusterCommand, growth: Growth, *, validate_only: bool) -> Refusal | None:
+def add_partitions(command: ClusterCommand, growth: Growth, *, validate_only: bool) -> Slices[Refusal | None]:
     """Give a topic more partitions, all of them or none."""
     topic_id = command.get(TOPIC_IDS, (growth.name,))
     topic = command.get(TOPICS, (topic_id,)) if topic_id is not None else None
@@ -125,8 +134,7 @@ def add_partitions(command: ClusterCommand, growth: Growth, *, validate_only: bo
     refusal = _check_growth(growth, topic.partition_count)
     if refusal is None and not validate_only:
         shards = place(command, topic_id, growth.count - topic.partition_count, growth.shard_count)
-        for partition, shard in enumerate(shards, start=topic.partition_count):
-            command.emit(PartitionPlaced(topic_id=topic_id, partition=partition, shard=shard))
+        yield from _emit_placed(command, topic_id, topic.partition_count, shards)
     return refusal
 
 

@@ -40,7 +40,7 @@ class Cluster:
     """What the cluster shard says, and its alteration."""
 
     def __init__(self, settings: BrokerSettings, neighbours: ClusterNeighbours) -> None:
-        shard = neighbours.shard
+        self.shard = shard = neighbours.shard
         self.configs = Configs(shard, settings)
         self.topics = Topics(shard, neighbours.replicas, neighbours.coordinators, self.configs, neighbours.clock)
         self.client_quotas = ClientQuotas(shard, neighbours.apply_quotas)

@@ -29,12 +29,13 @@ from diskless_core.cluster.tables import (
     TOPICS,
     ClusterTopic,
 )
+from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table, Transaction
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.quotas.entities import encode_entity
 
 
-class ClusterMachine:
+class ClusterMachine(StateMachine[ClusterRecord]):
     """The shard of `__cluster_metadata`."""
 
     tables: Sequence[Table[Any]] = (
@@ -98,7 +99,10 @@ def _config_set(record: ConfigSet, tx: Transaction) -> None:
         settings.pop(record.name, None)
     else:
         settings[record.name] = record.value
-    tx.put(CONFIGS, key, settings)
+    if settings:
+        tx.put(CONFIGS, key, settings)
+    else:
+        tx.delete(CONFIGS, key)
 
 
 def _quota_set(record: QuotaSet, tx: Transaction) -> None:

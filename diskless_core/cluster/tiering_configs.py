@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diskless_core.cluster.topic_configs import COPY_DISABLE, FOLLOWS_RETENTION, STORAGE_ENABLE, InvalidTopicConfigError
+from diskless_core.cluster.config_values import InvalidTopicConfigError, value_of_boolean
+from diskless_core.cluster.topic_configs import COPY_DISABLE, FOLLOWS_RETENTION, STORAGE_ENABLE
 from diskless_core.tiering.planning import OFF, SegmentRules, TopicTiering
 
 _KEEP_FOR_EVER = -1
@@ -12,7 +13,7 @@ _KEEP_FOR_EVER = -1
 
 def is_on(configs: Mapping[str, str], name: str) -> bool:
     """The value of a boolean setting that has passed its check."""
-    return configs[name].strip().lower() == "true"
+    return value_of_boolean(configs[name])
 
 
 def check_tiering(configs: Mapping[str, str], *, was_tiered: bool, is_enabled: bool) -> None:
@@ -49,7 +50,7 @@ def _check_local_retention(configs: Mapping[str, str], local_name: str, name: st
             f"When `{COPY_DISABLE}` is set to true, the `{local_name}` and `{name}` must be set to the identical value "
             "because there will be no more logs copied to the remote storage."
         )
-    if total == _KEEP_FOR_EVER or local == FOLLOWS_RETENTION:
+    if total <= _KEEP_FOR_EVER or local == FOLLOWS_RETENTION:
         return
     prefix = f"Invalid value {local} for configuration {local_name}: "
     if local == _KEEP_FOR_EVER:

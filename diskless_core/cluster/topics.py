@@ -10,12 +10,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.cluster import operations, tiering_configs, topic_configs
-from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.configs import Configs, warn_of_no_effect
 from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
 from diskless_core.cluster.shard import ClusterShard
@@ -28,6 +30,9 @@ from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.produce.validation import TopicRules
 from diskless_core.tiering.planning import TopicTiering
+
+MAX_CREATIONS = 1_000
+"""Topics that are being created at the same time without anybody who waits for them."""
 
 REPAIR_INTERVAL_S = 0.5
 
@@ -131,6 +136,11 @@ class Topics:
         shard = self.shard_of(partition)
         return self._replicas.get(shard) if shard is not None else None
 
+    def is_awaited(self, partition: PartitionKey) -> bool:
+        """Whether a partition is created, and its Diskless coordinator does not have it yet, as this node knows."""
+        replica = self.replica_of(partition)
+        return replica is not None and replica.head(partition) is None
+
     def coordinator_of(self, partition: PartitionKey) -> DisklessCoordinator | None:
         """Who decides about a partition, for changes and strict reads."""
         shard = self.shard_of(partition)
@@ -186,13 +196,14 @@ class Topics:
             refusal = await self._cluster.submit(lambda command: operations.check_new_topic(command, name))
             return refusal or self._described(new)
         with self._repaired_if_interrupted(OutcomeUnknownError):
-            refusal = await self._cluster.submit(lambda command: operations.create_topic(command, new))
+            refusal = await self._cluster.submit_in_slices(lambda command: operations.create_topic(command, new))
         if refusal is not None:
             return refusal
         info = self._described(new)
         with self._repaired_if_interrupted():
             await self._create_partitions(info)
         _log.info("topic created", topic=name, topic_id=str(info.topic_id), partitions=partition_count)
+        warn_of_no_effect(ResourceType.TOPIC, name, configs)
         return info
 
     async def ensure(self, name: str, partition_count: int) -> TopicInfo | Refusal:
@@ -200,12 +211,23 @@ class Topics:
         info = self.by_name(name)
         if info is not None:
             return info
+        created = await asyncio.shield(self._begin_creation(name, partition_count))
+        return self.by_name(name) or created
+
+    def create_soon(self, name: str, partition_count: int) -> None:
+        """Create a topic that is not there, in the background. A failure is logged, and the next call tries again.
+
+        While very many are being created it does nothing: nobody waits here, so nothing else would bound them.
+        """
+        if name not in self._creating and len(self._creating) < MAX_CREATIONS:
+            self._begin_creation(name, partition_count).add_done_callback(partial(_log_failure, name))
+
+    def _begin_creation(self, name: str, partition_count: int) -> asyncio.Task[TopicInfo | Refusal]:
         task = self._creating.get(name)
         if task is None:
             task = self._creating[name] = asyncio.create_task(self.create(name, partition_count, {}))
             task.add_done_callback(lambda _: self._creating.pop(name))
-        created = await asyncio.shield(task)
-        return self.by_name(name) or created
+        return task
 
     async def add_partitions(
         self,
@@ -229,7 +251,7 @@ class Topics:
             name=name, count=count, assignments=assignments, node_id=node_id, shard_count=len(self._replicas)
         )
         with self._repaired_if_interrupted(OutcomeUnknownError):
-            refusal = await self._cluster.submit(
+            refusal = await self._cluster.submit_in_slices(
                 lambda command: operations.add_partitions(command, growth, validate_only=validate_only)
             )
         info = self.by_name(name)
@@ -275,6 +297,7 @@ class Topics:
             CoordinatorError: a shard gave no answer.
         """
         for info in list(self.all()):
+            await asyncio.sleep(0)  # most lack nothing, and there may be many
             await self._create_partitions(info)
         known = {topic_id: name for shard in self._replicas.values() for topic_id, name in shard.topics().items()}
         await self._cluster.barrier()  # all of these were created before: what the cluster shard lacks now, it removed
@@ -294,7 +317,7 @@ class Topics:
 
     async def stop(self) -> None:
         """End what goes on in the background."""
-        tasks = [task for task in (self._follower, self._repair) if task is not None]
+        tasks = [task for task in (self._follower, self._repair, *self._creating.values()) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -360,3 +383,11 @@ class Topics:
             effective_configs=effective,
             rules=topic_configs.rules(effective),
         )
+
+
+def _log_failure(name: str, creation: asyncio.Task[Any]) -> None:
+    error = None if creation.cancelled() else creation.exception()
+    if isinstance(error, CoordinatorError):
+        _log.info("a topic is not created yet", topic=name, reason=str(error))
+    elif error is not None:
+        _log.error("a defect of the broker: a topic is not created", topic=name, exc_info=error)

@@ -32,6 +32,10 @@ from diskless_core.config.types import (
 _OBJECT_PREFIX = re.compile(r"[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*")
 
 
+_LOCAL_REBALANCE_DELAY_MS = 100
+_REBALANCE_DELAY_MS = 3_000
+
+
 def _lower_case(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -58,11 +62,11 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         default=1_800_000, ge=0, description="Longest session timeout that a consumer may ask for, in milliseconds."
     )
     group_initial_rebalance_delay_ms: Int = Field(
-        default=0,
-        ge=0,
-        description="How long an empty group waits for more members before its first rebalance, in milliseconds. "
-        "Kafka waits 3000, which spares groups of many members some rebalances; 0 gives the only consumer on a "
-        "laptop its partitions at once.",
+        default=-1,
+        ge=-1,
+        description="How long an empty group of the classic protocol waits for more members before its first "
+        f"rebalance, in milliseconds. -1 is {_LOCAL_REBALANCE_DELAY_MS} where clients reach the broker on loopback "
+        f"only, else {_REBALANCE_DELAY_MS} as in Kafka.",
     )
     group_max_size: Int = Field(
         default=MAX_INT, ge=1, description="How many members a group of the classic protocol may have."
@@ -98,6 +102,12 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         description="Assignors that members of the consumer protocol may ask for, the first one for those that don't.",
     )
 
+    diskless_auto_create_topics_wait: bool = Field(
+        default=True,
+        description="Whether a client's question that creates a topic is answered when the topic is there. Otherwise "
+        "the answer is UNKNOWN_TOPIC_OR_PARTITION at once, and the client asks again, as with Apache Kafka: for tests "
+        "of clients.",
+    )
     diskless_metadata_topic_num_partitions: Int = Field(
         default=1,
         ge=1,
@@ -115,7 +125,7 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         default=20 * MIB,
         ge=1,
         description="Bytes of a coordinator's log after which its state is put into the object store as a snapshot, "
-        "and the log pruned.",
+        "and the log pruned. Where the last snapshot is larger, its size counts instead.",
     )
     metadata_log_max_snapshot_interval_ms: Long = Field(
         default=HOUR_MS,
@@ -126,7 +136,9 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         default=250, ge=1, description="Longest time that produced data waits for its WAL object, in milliseconds."
     )
     diskless_append_buffer_max_bytes: Int = Field(
-        default=8 * MIB, ge=1, description="Size at which a WAL object is complete and uploaded, in bytes."
+        default=8 * MIB,
+        ge=1,
+        description="Size at which a WAL object is complete and uploaded, in bytes. One of 4,096 batches is, too.",
     )
     diskless_append_linger_ms: Int = Field(
         default=-1,
@@ -179,6 +191,13 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         if self.diskless_append_linger_ms >= 0:
             return self.diskless_append_linger_ms
         return self.diskless_append_commit_interval_ms if requests_are_billed else 0
+
+    @property
+    def initial_rebalance_delay_ms(self) -> int:
+        """How long an empty group of the classic protocol waits for more members, in milliseconds."""
+        if self.group_initial_rebalance_delay_ms >= 0:
+            return self.group_initial_rebalance_delay_ms
+        return _LOCAL_REBALANCE_DELAY_MS if self.is_local else _REBALANCE_DELAY_MS
 
     @field_validator("group_max_session_timeout_ms")
     @classmethod

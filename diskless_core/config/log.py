@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
-from diskless_core.config.types import HOUR_MS, MAX_LONG, MIB, MINUTE_MS, Int, Long, TimestampType
+from diskless_core.config.types import (
+    HOUR_MS,
+    MAX_LONG,
+    MIB,
+    MINUTE_MS,
+    CleanupPolicies,
+    CleanupPolicy,
+    CompressionType,
+    Int,
+    Long,
+    TimestampType,
+)
 from diskless_core.plugin.config import Settings
 
 
@@ -32,6 +43,37 @@ class LogConfig(Settings):
     )
     message_max_bytes: Int = Field(
         default=MIB + 12, ge=0, description="Size of the largest record batch accepted, in bytes, compressed as sent."
+    )
+    compression_type: CompressionType = Field(
+        default=CompressionType.PRODUCER,
+        description="The codec that batches are stored with. Those that come with another one, or none, are compressed "
+        "again; uncompressed stores them without one, and producer as they come, which costs the broker nothing.",
+    )
+    compression_gzip_level: Int = Field(
+        default=-1,
+        ge=-1,
+        le=9,
+        description="Level at which batches are compressed where compression.type is gzip: 1 is the fastest, 9 the "
+        "smallest, -1 a good mean.",
+    )
+    compression_lz4_level: Int = Field(
+        default=9,
+        ge=1,
+        le=17,
+        description="Level at which batches are compressed where compression.type is lz4: 9 is the fastest; of the "
+        "others, the higher the smaller.",
+    )
+    compression_zstd_level: Int = Field(
+        default=3,
+        ge=-(1 << 17),
+        le=22,
+        description="Level at which batches are compressed where compression.type is zstd: the higher, the smaller and "
+        "slower.",
+    )
+    log_cleanup_policy: CleanupPolicies = Field(
+        default=(CleanupPolicy.DELETE,),
+        description="What becomes of old records: delete removes them by log.retention.*; empty, they stay until "
+        "someone deletes them. There are no compacted topics.",
     )
     log_message_timestamp_type: TimestampType = Field(
         default=TimestampType.CREATE_TIME,
@@ -90,9 +132,22 @@ class LogConfig(Settings):
     producer_id_expiration_ms: Int = Field(
         default=86_400_000,
         ge=1,
-        description="Time after a producer's last batch in a partition when its sequence numbers are forgotten, "
-        "in milliseconds.",
+        description="Time after a producer's last batch in a partition when its sequence numbers may be forgotten, "
+        "in milliseconds. They are at the next check, see `producer.id.expiration.check.interval.ms`.",
     )
+    producer_id_expiration_check_interval_ms: Int = Field(
+        default=600_000,
+        ge=1,
+        description="How often is looked for producers that were silent for `producer.id.expiration.ms`, in "
+        "milliseconds.",
+    )
+
+    @field_validator("compression_gzip_level")
+    @classmethod
+    def _is_gzip_level(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("it has to be between 1 and 9, or -1")
+        return value
 
     @property
     def retention_ms(self) -> int:

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from diskless_core.config.listeners import (
     DEFAULT_PROTOCOL_MAP,
+    LOOPBACK_HOSTS,
     Listener,
     check_advertised,
     check_inter_broker,
@@ -79,6 +80,18 @@ class NodeConfig(Settings):
     connections_max_idle_ms: Long = Field(
         default=600_000, ge=1, description="Time after which an idle connection is closed, in milliseconds."
     )
+    diskless_startup_timeout_ms: Long = Field(
+        default=60_000,
+        ge=0,
+        description="How long a start waits for a WAL object store that cannot be reached, in milliseconds, before the "
+        "broker ends with an error. 0: it does not wait.",
+    )
+    diskless_shutdown_timeout_ms: Long = Field(
+        default=5_000,
+        ge=1,
+        description="How long a stop waits for what was produced to be stored and committed, and for requests to be "
+        "answered, in milliseconds. What is not acknowledged by then is given up: producers send it again.",
+    )
     max_connections: Int = Field(
         default=MAX_INT, ge=1, description="How many client connections the broker accepts at the same time."
     )
@@ -87,6 +100,12 @@ class NodeConfig(Settings):
     def data_dir(self) -> Path:
         """The folder of `log.dirs` that is used."""
         return self.log_dirs[0]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether clients are told addresses only that nobody reaches from another machine."""
+        hosts = {one.host for one in self.advertised_listeners if one.name != self.inter_broker_listener_name}
+        return hosts <= LOOPBACK_HOSTS
 
     @field_validator("listeners")
     @classmethod

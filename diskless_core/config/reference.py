@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from diskless_core.config.broker import BrokerConfig
@@ -29,6 +29,10 @@ case with underscores for dots: `node.id` is `DISKLESS_CONFIG_NODE_ID`.
 Unknown properties are errors, in the environment too, and so is a property that stands twice in the file.
 `diskless plugins validate server.properties` shows all problems of a configuration at once. Properties of type
 password are never shown, neither in logs nor in messages.
+
+The *update mode* is Kafka's word for when a change takes effect. A property that is read-only needs a restart. One
+that is cluster-wide can also be altered while the broker runs, for one broker or as the default of all:
+[settings that can be altered](operations.md#settings-that-can-be-altered-while-it-runs).
 """
 
 _PLUGINS = """\
@@ -45,11 +49,51 @@ those.
 """
 
 
-def render_reference(descriptors: Mapping[str, Sequence[Descriptor[Any]]]) -> str:
-    """The whole page in Markdown, from the broker's model and, for each noun, the descriptors to document."""
+_GROUPS: Sequence[tuple[str, Sequence[str]]] = (
+    ("Identity and folders", ("node.id", "broker.rack", "cluster.id", "log.dirs")),
+    ("Start and stop", ("diskless.startup.", "diskless.shutdown.")),
+    (
+        "Listeners and connections",
+        ("listener", "advertised.", "inter.broker.", "admin.", "socket.", "connections.", "max.connections"),
+    ),
+    (
+        "Topics",
+        ("num.partitions", "default.", "min.insync.", "auto.create.", "message.", "log.message.", "compression."),
+    ),
+    ("Retention", ("log.retention.", "log.initial.task.")),
+    ("Produce and fetch", ("diskless.append.", "diskless.fetch.", "producer.")),
+    (
+        "Tiered storage",
+        (
+            "remote.",
+            "log.local.",
+            "log.segment.",
+            "log.roll.",
+            "log.index.",
+            "diskless.segment.",
+            "diskless.compaction.",
+        ),
+    ),
+    ("Consumer groups", ("group.", "offsets.")),
+    ("Quotas", ("quota.",)),
+    ("WAL objects", ("diskless.wal.", "diskless.file.", "diskless.coordinator.orphan.")),
+    ("Coordinators", ("diskless.metadata.", "diskless.coordinator.", "metadata.")),
+    ("Logs of the broker", ("log.format", "log.level")),
+)
+"""Properties of the broker as the page has them together, by how their names begin; the first match counts."""
+
+_OTHERS = "Others"
+
+
+def render_reference(descriptors: Mapping[str, Sequence[Descriptor[Any]]], alterable: Collection[str] = ()) -> str:
+    """The whole page in Markdown, from the broker's model and, for each noun, the descriptors to document.
+
+    `alterable` are the properties of the broker that can be altered while it runs.
+    """
     sections = [
         _INTRODUCTION,
-        "## Broker\n\n" + _settings_table(describe_settings(BrokerConfig)),
+        "## Broker\n",
+        *_broker_groups(alterable),
         _PLUGINS + "\n" + _nouns_table(),
     ]
     for noun in NOUNS:
@@ -91,10 +135,21 @@ def built_in_descriptors() -> Mapping[str, Sequence[Descriptor[Any]]]:
     }
 
 
+def _broker_groups(alterable: Collection[str]) -> list[str]:
+    groups: dict[str, list[SettingDescription]] = {title: [] for title in (*dict(_GROUPS), _OTHERS)}
+    for setting in describe_settings(BrokerConfig):
+        groups[_group(setting.name)].append(setting)
+    return [f"### {title}\n\n{render_settings(settings, alterable)}" for title, settings in groups.items() if settings]
+
+
+def _group(name: str) -> str:
+    return next((title for title, beginnings in _GROUPS if name.startswith(tuple(beginnings))), _OTHERS)
+
+
 def _plugin_section(noun: str, descriptor: Descriptor[Any]) -> str:
     settings = describe_settings(descriptor.settings, f"{noun}.{descriptor.name}.")
-    table = _settings_table(settings) if settings else "It has no properties.\n"
-    return f"### {noun}={descriptor.name}\n\n{descriptor.help}\n\n{table}"
+    listed = render_settings(settings) if settings else "It has no properties.\n"
+    return f"### {noun}={descriptor.name}\n\n{descriptor.help}\n\n{listed}"
 
 
 def _backends(noun: Noun[Any], descriptors: Sequence[Descriptor[Any]]) -> str:
@@ -109,20 +164,22 @@ def _nouns_table() -> str:
     )
 
 
-def _settings_table(settings: Sequence[SettingDescription]) -> str:
-    return _table(
-        ("Property", "Type", "Default", "Valid values", "Meaning"),
-        [
-            (f"`{setting.name}`", setting.type, _default(setting), setting.valid_values, setting.help)
-            for setting in settings
-        ],
-    )
+def render_settings(settings: Sequence[SettingDescription], alterable: Collection[str] = ()) -> str:
+    """Properties one below the other, as Kafka's documentation has them: name, meaning, then type and the rest.
+
+    `alterable` are the names of those that can be altered while the broker runs.
+    """
+    return "\n".join(_setting(setting, setting.name in alterable) for setting in settings)
 
 
-def _default(setting: SettingDescription) -> str:
-    if setting.required:
-        return "required"
-    return f"`{setting.default}`" if setting.default else ""
+def _setting(setting: SettingDescription, is_alterable: bool) -> str:
+    default = "required" if setting.required else f"`{setting.default}`" if setting.default else "none"
+    facts = [("Type", setting.type), ("Default", default)]
+    if setting.valid_values:
+        facts.append(("Valid values", _plain(setting.valid_values)))
+    facts.append(("Update mode", "cluster-wide" if is_alterable else "read-only"))
+    listed = " · ".join(f"*{name}:* {value}" for name, value in facts)
+    return f"#### `{setting.name}`\n\n{_plain(setting.help)}\n\n{listed}\n"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -131,5 +188,12 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """`text` so that Markdown takes it for neither a column nor HTML; code is left as it is."""
-    return text if text.startswith(("`", "[")) else text.replace("|", "\\|").replace("<", "&lt;")
+    """`text` so that Markdown does not take it for a column; code is left as it is."""
+    return text if text.startswith(("`", "[")) else _plain(text.replace("|", "\\|"))
+
+
+def _plain(text: str) -> str:
+    """`text` so that Markdown does not take it for HTML or for emphasis; what is in backticks is left as it is."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_") for part in parts[::2]]
+    return "`".join(parts)

@@ -42,6 +42,26 @@ class TimestampType(StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
+class CleanupPolicy(StrEnum):
+    """What becomes of old records."""
+
+    DELETE = "delete"
+
+
+CleanupPolicies = Annotated[tuple[CleanupPolicy, ...], BeforeValidator(split_list)]
+
+
+class CompressionType(StrEnum):
+    """The codec that batches are stored with."""
+
+    UNCOMPRESSED = "uncompressed"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    PRODUCER = "producer"
+
+
 class LogFormat(StrEnum):
     """How the broker writes its own log."""
 

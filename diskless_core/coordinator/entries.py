@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from diskless_core.coordinator.slices import Pace, Slices, at_once
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
@@ -93,7 +94,16 @@ def decode(batch: bytes) -> Claim | Entry:
     Raises:
         RecordFormatError: the batch is no coordinator entry.
     """
-    found = [RecordData(key=record.key, value=record.value) for record in record_batch.records(batch)]
+    return at_once(decode_in_slices(batch))
+
+
+def decode_in_slices(batch: bytes) -> Slices[Claim | Entry]:
+    """The same as `decode`, in slices."""
+    found, pace = list[RecordData](), Pace()
+    for record in record_batch.records(batch):
+        found.append(RecordData(key=record.key, value=record.value))
+        if pace.is_over_after(1):
+            yield
     if not found or found[0].key is not None or found[0].value is None:
         raise record_frames.RecordFormatError("a coordinator log entry must begin with its term and sequence")
     head = record_frames.decode_record(found[0].value)

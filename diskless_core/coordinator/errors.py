@@ -4,6 +4,7 @@ CoordinatorError            knows its Kafka error code
 ├── NotCoordinatorError     this node does not lead the shard (any more); ask again, maybe elsewhere
 ├── OutcomeUnknownError     the command may or may not have happened; send the same one again
 ├── CoordinatorLoadingError the shard is still reading its log
+├── StoreBehindError        the leader's store lacks too much for more to be accepted; ask again later
 └── ClockSkewError          the asker's clock and the leader's differ by too much
 """
 
@@ -34,6 +35,12 @@ class CoordinatorLoadingError(CoordinatorError):
     """The shard is reading its log; nothing happened."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class StoreBehindError(CoordinatorError):
+    """The leader's memory has all that it may have without its store; nothing happened."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class ClockSkewError(CoordinatorError):

@@ -68,11 +68,13 @@ class Leader:
             raise NotCoordinatorError(f"node {self._node_id} does not lead {self.id}")
         return self.leadership.term
 
-    async def enqueue(self, records: Sequence[RecordData], writes: Writes) -> None:
-        """Put an entry on its way, and return when it was read back and accepted.
+    def enqueue(self, records: Sequence[RecordData], writes: Writes) -> asyncio.Future[None]:
+        """Put an entry on its way. The answer is done when it was read back and accepted, and never to be cancelled.
+
+        It fails with NotCoordinatorError or OutcomeUnknownError, as `CoordinatorShard.submit`.
 
         Raises:
-            NotCoordinatorError, CoordinatorLoadingError, OutcomeUnknownError: as `CoordinatorShard.submit`.
+            NotCoordinatorError, CoordinatorLoadingError: as `require`.
         """
         term = self.require()
         sequence = self.pipeline.next_sequence
@@ -81,7 +83,7 @@ class Leader:
         self.pipeline.add(Pending(sequence=sequence, writes=writes, entry=entry, done=done))
         self._state.propose(sequence, writes)
         self._append_wanted.set()
-        await asyncio.shield(done)
+        return done
 
     async def append_entries(self) -> None:
         """Give the log what is queued, all of it in one append, and one append after the other."""

@@ -20,6 +20,7 @@ class ShardMeter:
         self.flush_seconds = metrics.coordinator_flush_seconds.labels(name)
         self.flushed_rows = metrics.coordinator_flushed_rows.labels(name)
         self.flush_failures = metrics.coordinator_flush_failures.labels(name)
+        self.refused_commands = metrics.coordinator_refused_commands.labels(name)
         self.snapshots_taken = metrics.coordinator_snapshots_taken.labels(name)
         self.snapshot_failures = metrics.coordinator_snapshot_failures.labels(name)
 
@@ -31,8 +32,10 @@ class SnapshotMark(NamedTuple):
         applied_offset: everything in the log below it is in the snapshot.
         taken_at: in milliseconds since the epoch.
         applied_bytes: of the log, by this process, when it was taken; 0 for one that an earlier process took.
+        size_bytes: of its parts.
     """
 
     applied_offset: int
     taken_at: int
     applied_bytes: int
+    size_bytes: int

@@ -21,7 +21,7 @@ class Committed:
         return self._state.committed(table, key)
 
     def keys(self, table: Table[Any], prefix: Key) -> Iterator[Key]:
-        return (key for key, _ in self._state.rows(table) if key[: len(prefix)] == prefix)
+        return iter(self._state.committed_keys(table, prefix))
 
 
 class Prefetched:

@@ -18,10 +18,11 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
+from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import RecordT, StateMachine
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
-from diskless_core.plugin.coordinator_log import LogBounds
+from diskless_core.plugin.coordinator_log import LogBatch, LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
 from diskless_core.plugin.shard import ShardId
 from diskless_core.snapshot.format import Manifest
@@ -147,27 +148,35 @@ class Replica(Generic[RecordT]):
         """Call `listener` when rows of tables that are not resident have changed without having been told of."""
         self._restore_listeners.append(listener)
 
-    def replayed(self, entry: Entry) -> Writes:
-        """What an entry does to the committed state."""
-        tx = Transaction(Committed(self.state))
+    def replayed(self, entry: Entry) -> Slices[Writes]:
+        """What the next entry does to the committed state, which nothing else may change meanwhile."""
+        tx, pace = Transaction(Committed(self.state)), Pace()
         for data in entry.records:
             if data != entries.NO_OP:
-                self.machine.replay(self.machine.decode(data), tx)
+                yield from self.machine.replay_in_slices(self.machine.decode(data), tx)
+            if pace.is_over_after(1):
+                yield
         return tx.writes
 
-    def apply(self, writes: Writes, next_offset: int, sequence: int | None = None) -> None:
-        """Take the writes of the next entry, which was accepted; `sequence` is what they were proposed under."""
+    def apply(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
+        """Take the writes of the next entry, which was accepted, all at once.
+
+        Args:
+            batch: the entry as it stands in the log.
+            sequence: what the writes were proposed under.
+        """
         self.acceptance = self.acceptance.advanced()
-        self.next_offset = next_offset
-        self.state.commit({**writes, ACCEPTANCE: {(0,): self.acceptance}}, sequence)
-        self.flusher.note()
+        self._commit({**writes, ACCEPTANCE: {(0,): self.acceptance}}, batch, sequence)
         self._tell(writes)
 
-    def claimed(self, offset: int, next_offset: int) -> None:
+    def claimed(self, batch: LogBatch) -> None:
         """Take a claim: whatever offset the store reaches from here on, it has to know whose entries count there."""
-        self.acceptance = self.acceptance.claimed(offset)
-        self.next_offset = next_offset
-        self.state.commit({ACCEPTANCE: {(0,): self.acceptance}})
+        self.acceptance = self.acceptance.claimed(batch.offset)
+        self._commit({ACCEPTANCE: {(0,): self.acceptance}}, batch)
+
+    def _commit(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
+        self.next_offset = batch.next_offset
+        self.state.commit(writes, sequence, size_bytes=len(batch.data))
         self.flusher.note()
 
     def skip(self, next_offset: int) -> None:

@@ -17,12 +17,14 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
+from diskless_core.coordinator.pipeline import Outcome
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
 from diskless_core.coordinator.shard_store import REOPEN_AFTER
+from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
@@ -31,11 +33,21 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogE
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.record_batch import RecordData
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
 Operation = Callable[[Command[RecordT]], R]
 """A pure function: reads and emits through the command, returns the answer that it will get once committed."""
+
+SlicedOperation = Callable[[Command[RecordT]], Slices[R]]
+"""An operation that is long. It reads what was prefetched before its first slice is over."""
+
+SLICE_LOG_BYTES = 16 << 10
+"""Of the log, that are taken before the event loop is given back: some milliseconds of replay."""
+
+OWN_ENTRY_SHARE = 16
+"""A leader's own entries only have to be applied: so many bytes of them count for one."""
 
 RESTORE_RETRY = Backoff(first_ms=2_000, max_ms=2_000)
 """While the object store does not give a snapshot."""
@@ -86,7 +98,10 @@ class CoordinatorShard(Generic[RecordT]):
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
         )
+        self._replica.flusher.on_room = self._leader.leadership.changed.set
         self._end_at_start = 0
+        self._log_bytes_taken = 0
+        self._judging = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
 
@@ -213,6 +228,8 @@ class CoordinatorShard(Generic[RecordT]):
             return None
         if self._replica.restoring:
             return f"{self.id} is being restored from a snapshot"
+        if self.held_back:
+            return f"the store of {self.id} lacks too much for more of the log to be read: see the broker's log"
         if self.leader_hint is None:
             return f"nobody is known to lead {self.id}"
         if self.leader_hint == self._services.node_id:
@@ -241,9 +258,19 @@ class CoordinatorShard(Generic[RecordT]):
         return self.state.unstored_rows
 
     @property
+    def held_back(self) -> bool:
+        """Whether the store lacks so much that nothing more is taken until it has caught up."""
+        return not self._replica.flusher.has_room
+
+    @property
     def bytes_since_snapshot(self) -> int:
         """Bytes of the log that this process has applied since `snapshot`, or since it follows the log."""
         return self.applied_bytes - (self.snapshot.applied_bytes if self.snapshot is not None else 0)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """The size of `snapshot`; 0 without one."""
+        return self.snapshot.size_bytes if self.snapshot is not None else 0
 
     @property
     def snapshot_taken_at(self) -> int:
@@ -262,22 +289,58 @@ class CoordinatorShard(Generic[RecordT]):
         Raises:
             NotCoordinatorError: this node does not lead; nothing happened.
             OutcomeUnknownError: it may or may not have happened, or may yet.
+            StoreBehindError: the store lacks too much for new records; nothing happened.
             CoordinatorError: the store failed to prefetch; nothing happened.
+        """
+        return await self.submit_in_slices(lambda command: _in_one_slice(operation, command), prefetch)
+
+    async def submit_in_slices(
+        self, operation: SlicedOperation[RecordT, R], prefetch: Sequence[tuple[Table[Any], Key]] = ()
+    ) -> R:
+        """The same as `submit`, for an operation that is long.
+
+        While it is judged no other command is, and nobody sees what it has done so far: it takes effect when its last
+        slice is over. If the term ends before, nothing happened.
         """
         begun = self._services.clock.monotonic()
         self._leader.require()
         base: State | Prefetched = self.state
+        flusher = self._replica.flusher
         if prefetch:
             base = Prefetched(self.state, await self._prefetch(prefetch))
-            self._leader.require()
-        command = Command(machine=self.machine, tx=Transaction(base), now_ms=self._services.clock.now_ms())
-        answer = operation(command)
-        if command.records:
-            await self._leader.enqueue([self.machine.encode(record) for record in command.records], command.tx.writes)
-        elif (last := self._leader.pipeline.last) is not None:
-            await asyncio.shield(last.done)
+        generation = flusher.generation
+        async with self._judging:
+            term = self._leader.require()
+            while prefetch and generation != flusher.generation:  # the command had to wait, and rows left memory
+                base = Prefetched(self.state, await self._prefetch(prefetch))
+                generation = flusher.generation
+                term = self._leader.require()
+            command = Command(machine=self.machine, tx=Transaction(base), now_ms=self._services.clock.now_ms())
+            answer = await self._in_term(term, operation(command))
+            done = await self._sent(term, command)
+            for effect in command.effects:
+                effect()
+        if done is not None:
+            await asyncio.shield(done)
         self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
         return answer
+
+    async def _in_term(self, term: int, slices: Slices[R]) -> R:
+        """Work on the speculative state, which does not change within a term: others only commit what it shows."""
+        return await _one_by_one(slices, lambda: self._require_term(term))
+
+    async def _sent(self, term: int, command: Command[RecordT]) -> Outcome | None:
+        """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
+        if not command.records:
+            last = self._leader.pipeline.last
+            return last.done if last is not None else None
+        self._replica.flusher.require_room()
+        records = await self._in_term(term, _encoded(self.machine, command.records))
+        return self._leader.enqueue(records, command.tx.writes)
+
+    def _require_term(self, term: int) -> None:
+        if self._leader.require() != term:
+            raise NotCoordinatorError(f"the term of {self.id} in which the command began is over")
 
     async def _prefetch(self, wanted: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
         with self.store_errors():
@@ -294,7 +357,7 @@ class CoordinatorShard(Generic[RecordT]):
         if queued is not None:
             await asyncio.shield(queued.done)
         else:
-            await self._leader.enqueue([entries.NO_OP], {})
+            await asyncio.shield(self._leader.enqueue([entries.NO_OP], {}))
 
     async def flush(self) -> None:
         """Give the store everything that is committed.
@@ -354,7 +417,8 @@ class CoordinatorShard(Generic[RecordT]):
             try:
                 async for batches in self._services.log.read(self.id, self.next_offset):
                     for batch in batches:
-                        self._take(batch)
+                        await self._until_due()
+                        await self._take(batch)
                 return
             except LogOffsetPrunedError as error:
                 await self._restore(error)
@@ -362,27 +426,40 @@ class CoordinatorShard(Generic[RecordT]):
                 self._leader.step_down(f"reading the log failed: {error}")
                 await self._leader.back_off()
 
-    def _take(self, batch: LogBatch) -> None:
+    async def _until_due(self) -> None:
+        """Wait for the time to take the next entry.
+
+        A leader takes what it has let into the log. Any other replica waits until its store takes what it lacks.
+        """
+        if self.held_back and not self.leading:
+            await self._replica.flusher.until_room()
+        if self._log_bytes_taken >= SLICE_LOG_BYTES:
+            self._log_bytes_taken = 0
+            await asyncio.sleep(0)
+
+    async def _take(self, batch: LogBatch) -> None:
         self.applied_bytes += len(batch.data)
         was_reading = self.next_offset < self._end_at_start
         own = self._leader.read_back(batch.data, self._replica.acceptance)
         if own is not None:
-            self._replica.apply(own.writes, batch.next_offset, own.sequence)
+            self._log_bytes_taken += len(batch.data) // OWN_ENTRY_SHARE
+            self._replica.apply(own.writes, batch, own.sequence)
             self._leader.pipeline.read_back()
             if not own.done.done():
                 own.done.set_result(None)
         else:
-            self._take_foreign(batch)
+            self._log_bytes_taken += len(batch.data)
+            await self._take_foreign(batch)
         if was_reading and self.next_offset >= self._end_at_start:
             self._leader.leadership.changed.set()
 
-    def _take_foreign(self, batch: LogBatch) -> None:
-        entry = entries.decode(batch.data)
+    async def _take_foreign(self, batch: LogBatch) -> None:
+        entry = await _one_by_one(entries.decode_in_slices(batch.data))
         if isinstance(entry, Claim):
-            self._replica.claimed(batch.offset, batch.next_offset)
+            self._replica.claimed(batch)
             self._leader.claimed(entry, batch.offset)
         elif self._replica.acceptance.accepts(entry):
-            self._replica.apply(self._replica.replayed(entry), batch.next_offset)
+            self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch)
         else:
             self._replica.skip(batch.next_offset)
 
@@ -403,3 +480,33 @@ class CoordinatorShard(Generic[RecordT]):
                 await asyncio.sleep(RESTORE_RETRY.pause_s(1, self._services.clock))
         self._leader.may_claim()
         self._leader.leadership.changed.set()
+
+
+def _in_one_slice(operation: Operation[RecordT, R], command: Command[RecordT]) -> Slices[R]:
+    yield from ()
+    return operation(command)
+
+
+async def _one_by_one(slices: Slices[R], before_next: Callable[[], None] = lambda: None) -> R:
+    """Do all of it, and let the event loop run between the slices. Work of a single slice is done without a pause.
+
+    Args:
+        before_next: called before each slice but the first; what it raises ends the work.
+    """
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        await asyncio.sleep(0)
+        before_next()
+
+
+def _encoded(machine: StateMachine[RecordT], records: Sequence[RecordT]) -> Slices[list[RecordData]]:
+    encoded, pace = list[RecordData](), Pace()
+    for record in records:
+        encoded.append(machine.encode(record))
+        if pace.is_over_after(1):
+            yield
+    return encoded

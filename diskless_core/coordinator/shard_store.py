@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, StoreBehindError
 from diskless_core.coordinator.meter import ShardMeter
-from diskless_core.coordinator.tables import Key, State, Table
+from diskless_core.coordinator.tables import Key, Page, State, Table
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, TableSpec
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
@@ -25,7 +25,21 @@ from diskless_core.plugin.shard import ShardId
 T = TypeVar("T")
 
 FLUSH_ROWS = 500
-"""Rows in one transaction: enough to spread a commit's cost, few enough not to hold up reads."""
+FLUSH_ENTRIES = 4
+"""Rows, and entries of the log, that are written at once: enough to spread a transaction's cost and to write rows that
+change with each entry only once; few enough not to hold up reads."""
+
+PAGE_ROWS = 20_000
+PAGE_BYTES = 4 << 20
+"""A page is closed when it has as many rows, or so many bytes of the log made it: what one write to the store has at
+most, and the rows of one entry."""
+
+MAX_UNSTORED_ROWS = 100_000
+MAX_UNSTORED_BYTES = 64 << 20
+"""What memory may have that the store lacks, in rows and in bytes of the log: 50 to 100 MB."""
+
+SAY_AGAIN_S = 30.0
+"""Between two lines of the log that say that there is no room."""
 
 FLUSH_INTERVAL_S = 0.5
 RETRY = Backoff(first_ms=1_000, max_ms=30_000)
@@ -95,16 +109,13 @@ class StoreThread:
             self.on_failure()
             raise
 
-    async def write(self, state: State, applied_offset: int) -> int:
-        """Give the store everything that it lacks, and return how many rows that were.
+    async def write(self, page: Page) -> None:
+        """Give the store a closed page.
 
         Raises:
-            CoordinatorStoreError: it did not take it; the state still has it all.
+            CoordinatorStoreError: it did not take it.
         """
-        changes = state.begin_flush()
-        await self._run(lambda: self._opened().write(changes, applied_offset))
-        state.end_flush()
-        return sum(len(table.put) + len(table.delete) for table in changes.values())
+        await self._run(lambda: self._opened().write(page.changes(), page.applied_offset))
 
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
@@ -147,11 +158,13 @@ class StoreThread:
 class Flusher:
     """Writes grouped transactions, by rows and by time. The store is a cache: an error is retried, nothing is lost.
 
-    After some errors in a row it opens the store again before each further try.
+    After some errors in a row it opens the store again before each further try. What the store lacks is bounded: see
+    `has_room`.
 
     Attributes:
         generation: another one after each flush.
         stored_offset: everything in the log below it is in the store.
+        on_room: called when there is room again.
     """
 
     def __init__(
@@ -175,6 +188,11 @@ class Flusher:
         self._resumed = asyncio.Event()
         self._resumed.set()
         self._failures = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._said_at: float | None = None
+        self._is_said = False
+        self.on_room: Callable[[], None] = lambda: None
         self.generation = 0
         self.stored_offset = 0
         thread.on_failure = self._wake.set  # a store that cannot be read is found out by a write
@@ -182,8 +200,67 @@ class Flusher:
     def note(self) -> None:
         """Something was committed."""
         self._wake.set()
-        if self._state.unflushed_rows >= FLUSH_ROWS:
+        page = self._state.open_page
+        if page.row_count >= PAGE_ROWS or page.size_bytes >= PAGE_BYTES:
+            self._state.close_page(self._applied_offset())
+            self._look_for_room()
             self._full.set()
+        elif page.row_count >= FLUSH_ROWS and page.commit_count >= FLUSH_ENTRIES:
+            self._full.set()
+
+    # --- room ----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether memory may take more that the store lacks."""
+        return self._room.is_set()
+
+    async def until_room(self) -> None:
+        """Wait until there is room."""
+        await self._room.wait()
+
+    def require_room(self) -> None:
+        """Refuse while there is no room.
+
+        Raises:
+            StoreBehindError: the store lacks as much as memory may keep for it.
+        """
+        if self.has_room:
+            return
+        self._say_that_there_is_no_room()
+        self._meter.refused_commands.inc()
+        raise StoreBehindError(
+            f"the store of {self._shard} lacks {self._state.unstored_rows} rows, and memory may keep no more for it: "
+            f"mend the store; until it has taken them, nothing new is accepted"
+        )
+
+    def _look_for_room(self) -> None:
+        state = self._state
+        has_room = state.unstored_rows < MAX_UNSTORED_ROWS and state.unstored_bytes < MAX_UNSTORED_BYTES
+        if has_room and not self.has_room:
+            self._room.set()
+            self.on_room()
+            if self._is_said:
+                self._is_said = False
+                _log.info("the coordinator store has caught up enough: the shard goes on", shard=str(self._shard))
+        elif not has_room and self.has_room:
+            self._room.clear()
+            self._say_that_there_is_no_room()
+
+    def _say_that_there_is_no_room(self) -> None:
+        now = self._clock.monotonic()
+        if self._said_at is not None and now < self._said_at + SAY_AGAIN_S:
+            return
+        self._said_at, self._is_said = now, True
+        _log.warning(
+            "the coordinator store is too far behind: a leader refuses commands, a follower stops reading the log",
+            shard=str(self._shard),
+            unstored_rows=self._state.unstored_rows,
+            unstored_log_bytes=self._state.unstored_bytes,
+            failures=self._failures,
+        )
+
+    # --- restoring -----------------------------------------------------------------------------------------------
 
     @property
     def is_suspended(self) -> bool:
@@ -199,6 +276,7 @@ class Flusher:
     def resume(self) -> None:
         """The store has all that memory knows of again."""
         self.generation += 1
+        self._look_for_room()
         self._resumed.set()
 
     def require_store(self) -> None:
@@ -209,6 +287,8 @@ class Flusher:
         """
         if self.is_suspended:
             raise CoordinatorStoreError(f"the store of {self._shard} is being filled from a snapshot")
+
+    # --- writing -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         while True:
@@ -247,20 +327,34 @@ class Flusher:
             await self._thread.reopen(self.stored_offset)
 
     async def flush(self) -> None:
+        """Give the store all that is committed now, page by page.
+
+        Raises:
+            CoordinatorStoreError: it did not take one; it has those before, and memory keeps the rest.
+        """
         async with self._flushing:
             self.require_store()
-            self.generation += 1
-            await self._write(self._applied_offset())
+            wanted = self._applied_offset()
+            while True:
+                page = self._state.oldest_page() or self._state.close_page(self._applied_offset())
+                self.generation += 1
+                await self._write(page)
+                if page.applied_offset >= wanted:
+                    return
 
-    async def _write(self, applied_offset: int) -> None:
+    async def _write(self, page: Page) -> None:
         try:
             with self._meter.flush_seconds.time():
-                rows = await self._thread.write(self._state, applied_offset)
+                await self._thread.write(page)
         except CoordinatorStoreError:
             self._meter.flush_failures.inc()
             raise
-        self._meter.flushed_rows.inc(rows)
-        self.stored_offset = applied_offset
+        self._state.page_stored()
+        self._meter.flushed_rows.inc(page.row_count)
+        self.stored_offset = page.applied_offset
+        self._look_for_room()
+
+    # --- reading -------------------------------------------------------------------------------------------------
 
     async def prefetch(self, rows: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
         """The values of rows that memory may not have, None where there is no row, all of them as of now.

@@ -21,7 +21,7 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogE
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.snapshot.format import SnapshotError
+from diskless_core.snapshot.format import Manifest, SnapshotError
 
 LOOK_S = 1.0
 RETRY = Backoff(first_ms=30_000, max_ms=30_000)
@@ -31,21 +31,34 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRules:
-    """When a snapshot is due: `max_bytes` of the log, or `max_age_ms` with anything new, since the last."""
+    """When a snapshot is due: `max_age_ms` since the last one with anything new, or `distance_bytes` of the log.
 
-    max_bytes: int
+    A snapshot is the whole state, and its size is the least distance to the next one. So all snapshots but the newest
+    come to no more bytes than the log, however large the state grows, and a start reads no more of the log than its
+    snapshot has, or `least_bytes`.
+
+    Attributes:
+        least_bytes: the distance after a small snapshot.
+    """
+
+    least_bytes: int
     max_age_ms: int
 
     @classmethod
     def of(cls, config: BrokerConfig) -> SnapshotRules:
         """The rules of a broker."""
         return cls(
-            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+            least_bytes=config.metadata_log_max_record_bytes_between_snapshots,
             max_age_ms=config.metadata_log_max_snapshot_interval_ms,
         )
 
-    def is_due(self, new_bytes: int, age_ms: int) -> bool:
-        return new_bytes >= self.max_bytes or (new_bytes > 0 and age_ms >= self.max_age_ms)
+    def distance_bytes(self, snapshot_bytes: int) -> int:
+        """How far the log may go beyond a snapshot of so many bytes, by size alone."""
+        return max(self.least_bytes, snapshot_bytes)
+
+    def is_due(self, new_bytes: int, age_ms: int, snapshot_bytes: int) -> bool:
+        """Whether the next one is due, after so many bytes of the log and so long since one of `snapshot_bytes`."""
+        return new_bytes >= self.distance_bytes(snapshot_bytes) or (new_bytes > 0 and age_ms >= self.max_age_ms)
 
 
 class Snapshotter:
@@ -67,6 +80,7 @@ class Snapshotter:
         self._term: int | None = None
         self._taken_at: int | None = None
         self._bytes_then = 0
+        self._snapshot_bytes = 0
 
     async def run(self) -> None:
         """Look every now and then while this node leads; errors are retried for ever."""
@@ -97,19 +111,39 @@ class Snapshotter:
             newest = await self._snapshots.newest(self._shard.id)
             self._taken_at = newest.taken_at if newest is not None else self._clock.now_ms()
             if newest is not None:
-                self._shard.note_snapshot(SnapshotMark(newest.applied_offset, newest.taken_at, self._bytes_then))
+                self._note(newest)
         age_ms = self._clock.now_ms() - self._taken_at
-        if self._rules.is_due(self._shard.applied_bytes - self._bytes_then, age_ms):
+        if self._rules.is_due(self._shard.applied_bytes - self._bytes_then, age_ms, self._snapshot_bytes):
             await self.take()
 
     async def take(self) -> None:
-        """Take one now, then prune what it covers. Errors as `look`."""
+        """Take one now, then prune what it covers. Errors as `look`.
+
+        While the store refuses writes, it is one of what the store has, if that is more than the newest one has.
+        """
         applied_bytes = self._shard.applied_bytes
-        await self._shard.flush()
+        try:
+            await self._shard.flush()
+        except CoordinatorStoreError:
+            newest = self._shard.snapshot
+            if newest is not None and newest.applied_offset >= self._shard.stored_offset:
+                raise
+            applied_bytes -= self._shard.state.unstored_bytes
         manifest = await self._shard.take_snapshot(self._snapshots)
         self._taken_at, self._bytes_then = manifest.taken_at, applied_bytes
-        self._shard.note_snapshot(SnapshotMark(manifest.applied_offset, manifest.taken_at, applied_bytes))
+        self._note(manifest)
         self._shard.meter.snapshots_taken.inc()
         await self._log.prune(self._shard.id, manifest.applied_offset)
         await self._snapshots.remove_older(self._shard.id, manifest)
-        _log.info("a snapshot was taken", shard=str(self._shard.id), applied_offset=manifest.applied_offset)
+        _log.info(
+            "a snapshot was taken",
+            shard=str(self._shard.id),
+            applied_offset=manifest.applied_offset,
+            size_bytes=manifest.size_bytes,
+        )
+
+    def _note(self, manifest: Manifest) -> None:
+        self._snapshot_bytes = manifest.size_bytes
+        self._shard.note_snapshot(
+            SnapshotMark(manifest.applied_offset, manifest.taken_at, self._bytes_then, manifest.size_bytes)
+        )

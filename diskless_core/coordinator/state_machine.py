@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.tables import Key, Table, Transaction, V
 from diskless_core.protocol.record_batch import RecordData
 
@@ -39,15 +40,28 @@ class StateMachine(Protocol[RecordT]):
         """The only mutator: change the tables as the record says. It reads resident tables only and never refuses."""
         ...
 
+    def replay_in_slices(self, record: RecordT, tx: Transaction) -> Slices[None]:
+        """The same as `replay`, in slices. For kinds with large records; others inherit this one, which has one slice.
+
+        Between slices `tx` has a part of the change, and nobody else sees it.
+        """
+        self.replay(record, tx)
+        yield from ()
+
 
 @dataclass(slots=True)
 class Command(Generic[RecordT]):
-    """What an operation works with: the speculative state, the commit clock, and a place for its records."""
+    """What an operation works with: the speculative state, the commit clock, and a place for its records.
+
+    Attributes:
+        effects: what is done beside the shard's state, see `then`.
+    """
 
     machine: StateMachine[RecordT]
     tx: Transaction
     now_ms: int
     records: list[RecordT] = field(default_factory=list)
+    effects: list[Callable[[], None]] = field(default_factory=list)
 
     def get(self, table: Table[V], key: Key) -> V | None:
         """The value that it will have when everything before this command has committed."""
@@ -57,3 +71,16 @@ class Command(Generic[RecordT]):
         """Write a record. What follows in the same command sees its effect."""
         self.records.append(record)
         self.machine.replay(record, self.tx)
+
+    def then(self, effect: Callable[[], None]) -> None:
+        """Call `effect` when the records are on their way, before the next command is judged.
+
+        An operation changes nothing beside the shard's state by itself: its records may still be refused, where the
+        store is too far behind, or the term or the caller's patience is over.
+        """
+        self.effects.append(effect)
+
+    def emit_in_slices(self, record: RecordT) -> Slices[None]:
+        """The same as `emit`, for a command that is judged in slices."""
+        self.records.append(record)
+        yield from self.machine.replay_in_slices(record, self.tx)

@@ -7,10 +7,11 @@ a log, a store or a clock: it is pure. (KIP-1164, "How operations are performed"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from diskless_core.coordinator.grouped_rows import GroupedRows
 from diskless_core.plugin.coordinator_store import TableChanges, TableSpec
 
 V = TypeVar("V")
@@ -31,12 +32,15 @@ class Table(Generic[V]):
         encode: the value columns of a value.
         decode: the value back from a whole row, key columns first.
         resident: whether all rows live in memory. Of the others, memory has only what the store lacks.
+        grouped: whether rows of a resident table are found by all their key columns but the last, at the cost of what
+            is found. Those of other tables are looked for among all rows.
     """
 
     spec: TableSpec
     encode: Callable[[V], tuple[Any, ...]]
     decode: Callable[[Row], V]
     resident: bool = True
+    grouped: bool = False
 
     @property
     def name(self) -> str:
@@ -60,7 +64,11 @@ class Reader(Protocol):
     def get(self, table: Table[V], key: Key) -> V | None: ...
 
     def keys(self, table: Table[Any], prefix: Key) -> Iterator[Key]:
-        """Keys of a resident table that begin with `prefix`; the cost follows the table's size."""
+        """Keys of a resident table that begin with `prefix`.
+
+        The cost follows the table's size. Where it is grouped, and the prefix is all columns but the last, it follows
+        what is found.
+        """
         ...
 
 
@@ -98,16 +106,46 @@ class Transaction:
         self.writes.setdefault(table, {})[key] = None
 
 
+class Page:
+    """What some entries in a row did, for the store to take in one transaction.
+
+    Attributes:
+        commit_count: how many commits went into it.
+        row_count: rows in all tables.
+        size_bytes: of these entries in the log.
+        applied_offset: everything in the log below it is in this page or in one before; set when the page is closed.
+    """
+
+    __slots__ = ("applied_offset", "commit_count", "row_count", "rows", "size_bytes")
+
+    def __init__(self, tables: Iterable[Table[Any]]) -> None:
+        self.rows: dict[Table[Any], dict[Key, Any]] = {table: {} for table in tables}
+        self.commit_count = 0
+        self.row_count = 0
+        self.size_bytes = 0
+        self.applied_offset = -1
+
+    def changes(self) -> dict[str, TableChanges]:
+        """The rows as the store wants them. A page that is closed never changes: any thread may ask for it."""
+        return {table.name: _changes(table, layer) for table, layer in self.rows.items() if layer}
+
+
 class State:
-    """Committed values, pending ones over them, and what the store has not got yet."""
+    """Committed values, pending ones over them, and what the store has not got yet, in pages.
+
+    Attributes:
+        unstored_rows: rows of pages that the store may lack, those on their way to it included. A row counts once in
+            each page that has it.
+        unstored_bytes: of the log, that made these pages.
+    """
 
     def __init__(self, tables: Iterable[Table[Any]]) -> None:
         self.tables: tuple[Table[Any], ...] = tuple(tables)
-        self._committed: dict[Table[Any], dict[Key, Any]] = {table: {} for table in self.tables}
+        self._committed: dict[Table[Any], MutableMapping[Key, Any]] = {table: _no_rows(table) for table in self.tables}
         self._pending: dict[Table[Any], dict[Key, tuple[int, Any]]] = {table: {} for table in self.tables}
-        self._unflushed: dict[Table[Any], dict[Key, Any]] = {table: {} for table in self.tables}
-        self._flushing: dict[Table[Any], dict[Key, Any]] = {table: {} for table in self.tables}
-        self._unflushed_rows = 0
+        self._pages: list[Page] = [Page(self.tables)]  # the newest, which is open, comes first
+        self.unstored_rows = 0
+        self.unstored_bytes = 0
 
     def load(self, table: Table[Any], rows: Iterable[Row]) -> None:
         """Take a resident table's rows from the store, at start."""
@@ -119,12 +157,12 @@ class State:
         Returns what has changed in them.
         """
         self.forget_pending()
-        for layers in (self._unflushed, self._flushing):
-            layers.update({table: {} for table in self.tables})
-        self._unflushed_rows = 0
+        self._pages = [Page(self.tables)]
+        self.unstored_rows = self.unstored_bytes = 0
         writes: dict[Table[Any], dict[Key, Any]] = {}
         for table, stored in rows.items():
-            before, after = self._committed[table], dict(map(table.entity, stored))
+            before, after = self._committed[table], _no_rows(table)
+            after.update(map(table.entity, stored))
             changed = {key: value for key, value in after.items() if before.get(key) != value}
             gone = dict.fromkeys(key for key in before if key not in after)
             writes[table] = {**gone, **changed}
@@ -157,10 +195,12 @@ class State:
 
     def in_memory(self, table: Table[V], key: Key) -> tuple[bool, V | None]:
         """Whether memory knows more of a key than the store does, and then its value, None when deleted."""
-        for layer in (self._unflushed[table], self._flushing[table], self._committed[table]):
+        for page in self._pages:
+            layer = page.rows[table]
             if key in layer:
                 return True, cast("V | None", layer[key])
-        return False, None
+        committed = self._committed[table]
+        return (True, cast("V | None", committed[key])) if key in committed else (False, None)
 
     def rows(self, table: Table[V]) -> Iterator[tuple[Key, V]]:
         """All committed values of a resident table."""
@@ -170,19 +210,29 @@ class State:
         """How many committed rows a resident table has."""
         return len(self._committed[table])
 
-    def speculative_rows(self, table: Table[V]) -> Iterator[tuple[Key, V]]:
-        """All values of a resident table as they will be when everything pending has committed."""
-        pending = self._pending[table]
-        for key, value in list(self._committed[table].items()):
-            if key not in pending:
-                yield key, value
-        for key, (_, value) in list(pending.items()):
-            if value is not None:
-                yield key, value
-
     def keys(self, table: Table[Any], prefix: Key) -> Iterator[Key]:
-        """Keys of a resident table, as they will be when everything pending has committed."""
-        return (key for key, _ in self.speculative_rows(table) if key[: len(prefix)] == prefix)
+        """Keys of a resident table, as they will be when everything pending has committed; see `Reader.keys`."""
+        pending = self._pending[table]
+        yield from (key for key in self.committed_keys(table, prefix) if key not in pending)
+        yield from [key for key, (_, value) in pending.items() if value is not None and key[: len(prefix)] == prefix]
+
+    def committed_keys(self, table: Table[Any], prefix: Key) -> list[Key]:
+        """Committed keys of a resident table; see `Reader.keys`."""
+        rows, width = self._committed[table], len(prefix)
+        if isinstance(rows, GroupedRows) and width == len(table.spec.key) - 1:
+            return [(*prefix, last) for last in rows.group(prefix)]
+        return [key for key in rows if key[:width] == prefix]
+
+    def groups(self, table: Table[Any]) -> list[Key]:
+        """All key columns but the last of each group of a grouped table that has committed rows."""
+        return self._grouped(table).groups()
+
+    def group(self, table: Table[V], common: Key) -> Mapping[Any, V]:
+        """A group's committed rows by their last key column. It changes with them: read it before others run."""
+        return self._grouped(table).group(common)
+
+    def _grouped(self, table: Table[Any]) -> GroupedRows:
+        return cast("GroupedRows", self._committed[table])
 
     # --- the life of writes -------------------------------------------------------------------------------------
 
@@ -193,17 +243,29 @@ class State:
             for key, value in changed.items():
                 pending[key] = (sequence, value)
 
-    def commit(self, writes: Writes, sequence: int | None = None) -> None:
-        """Make writes part of the committed state; `sequence` is what they were proposed under, if they were."""
+    def commit(self, writes: Writes, sequence: int | None = None, *, size_bytes: int = 0) -> None:
+        """Make writes part of the committed state, all at once.
+
+        Args:
+            sequence: what they were proposed under, if they were.
+            size_bytes: of the entry in the log that they come from.
+        """
+        page = self._pages[0]
+        added = 0
         for table, changed in writes.items():
             if sequence is not None:
                 self._settle(table, changed, sequence)
             if table.resident:
                 self._apply(table, changed)
-            unflushed = self._unflushed[table]
-            before = len(unflushed)
-            unflushed.update(changed)
-            self._unflushed_rows += len(unflushed) - before
+            rows = page.rows[table]
+            before = len(rows)
+            rows.update(changed)
+            added += len(rows) - before
+        page.commit_count += 1
+        page.row_count += added
+        page.size_bytes += size_bytes
+        self.unstored_rows += added
+        self.unstored_bytes += size_bytes
 
     def _settle(self, table: Table[Any], changed: Mapping[Key, Any], sequence: int) -> None:
         pending = self._pending[table]
@@ -228,26 +290,30 @@ class State:
     # --- the store's part ---------------------------------------------------------------------------------------
 
     @property
-    def unflushed_rows(self) -> int:
-        return self._unflushed_rows
+    def open_page(self) -> Page:
+        """The page that the next commit goes to."""
+        return self._pages[0]
 
-    @property
-    def unstored_rows(self) -> int:
-        """Rows that the store may lack, those on their way to it included."""
-        return self._unflushed_rows + sum(map(len, self._flushing.values()))
+    def close_page(self, applied_offset: int) -> Page:
+        """Let the next commit begin another page: everything in the log below `applied_offset` is committed."""
+        closed = self._pages[0]
+        closed.applied_offset = applied_offset
+        self._pages.insert(0, Page(self.tables))
+        return closed
 
-    def begin_flush(self) -> dict[str, TableChanges]:
-        """Hand out what the store lacks. It stays readable here until `end_flush`."""
-        for table, unflushed in self._unflushed.items():
-            self._flushing[table] = {**self._flushing[table], **unflushed}
-            self._unflushed[table] = {}
-        self._unflushed_rows = 0
-        return {table.name: _changes(table, layer) for table, layer in self._flushing.items() if layer}
+    def oldest_page(self) -> Page | None:
+        """The page that the store has to take next; None when no closed one is left. It stays readable here."""
+        return self._pages[-1] if len(self._pages) > 1 else None
 
-    def end_flush(self) -> None:
-        """The store has what the last `begin_flush` handed out. After a failure, do not call it: begin again."""
-        for table in self.tables:
-            self._flushing[table] = {}
+    def page_stored(self) -> None:
+        """The store has the oldest page. If it did not take it, do not call this: hand out the same page again."""
+        page = self._pages.pop()
+        self.unstored_rows -= page.row_count
+        self.unstored_bytes -= page.size_bytes
+
+
+def _no_rows(table: Table[Any]) -> MutableMapping[Key, Any]:
+    return GroupedRows() if table.grouped else {}
 
 
 def _changes(table: Table[Any], layer: Mapping[Key, Any]) -> TableChanges:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from diskless_core.diskless.commands import (
@@ -60,8 +60,11 @@ class DisklessCoordinator(Protocol):
         """DisklessFindBatches, maybe stale: runs from the one that contains `offset` on, about `max_bytes` of them."""
         ...
 
-    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
-        """DisklessDescribeFiles, strictly: those that are committed here, those about to be included."""
+    async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
+        """DisklessDescribeFiles, strictly: whether objects have live batches here.
+
+        An object that never was committed here, nor is about to be, or that was forgotten, is not among them.
+        """
         ...
 
     async def oldest_file_ms(self) -> int | None:

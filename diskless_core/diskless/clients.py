@@ -106,7 +106,7 @@ class CoordinatorClient:
     async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
         return await self._ask(lambda coordinator: coordinator.find(partition, offset, max_bytes))
 
-    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
+    async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         return await self._ask(lambda coordinator: coordinator.describe_files(object_keys))
 
     async def oldest_file_ms(self) -> int | None:

@@ -21,6 +21,10 @@ from diskless_core.wal.runs import Run
 OBJECT_FORMAT_WAL = 1
 """KIP-1164's WRITE_AHEAD_MULTI_SEGMENT."""
 
+MAX_COMMIT_BATCHES = 4_096
+"""Batches of one WAL object, and so of one CommitFile and of one entry of a coordinator's log. What cannot be divided
+takes a few milliseconds for so many; more of them would not make objects much cheaper."""
+
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 

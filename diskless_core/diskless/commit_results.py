@@ -6,13 +6,34 @@ Only this module knows how a result is packed. (KIP-1164, "Local state machine".
 from __future__ import annotations
 
 import struct
+import uuid
 
-from diskless_core.diskless.commands import NO_OFFSET, NO_TIMESTAMP, BatchResult
+from diskless_core.diskless.commands import NO_OFFSET, NO_TIMESTAMP, BatchResult, CommitBatch
 from diskless_core.protocol.errors import ERROR_CODES, ErrorCode
 from diskless_core.protocol.file_committed import FileCommitted
 
 _RESULT = struct.Struct(">hqq?")
 """A `BatchResult`'s error, base offset, append time, and whether it is a duplicate. They lie one behind the other."""
+
+
+def reason_of(error: ErrorCode, batch: CommitBatch) -> str:
+    """Why a coordinator has refused a batch with this error, for people to read. A repeat is told the same."""
+    partition = f"partition {batch.partition} of the topic with the id {uuid.UUID(bytes=batch.topic_id)}"
+    producer = f"the producer {batch.producer_id} with the epoch {batch.producer_epoch}"
+    match error:
+        case ErrorCode.UNKNOWN_TOPIC_ID:
+            return f"This coordinator has no topic with the id {uuid.UUID(bytes=batch.topic_id)}."
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return f"This coordinator does not have the {partition}."
+        case ErrorCode.INVALID_PRODUCER_EPOCH:
+            return f"In the {partition} a later epoch is known than that of {producer}."
+        case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return f"The sequence number {batch.base_sequence} of {producer} does not follow in the {partition}."
+        case ErrorCode.KAFKA_STORAGE_ERROR:
+            return "By its key the object was created too long ago to be committed. Send the records in another one."
+        case ErrorCode.INVALID_REQUEST:
+            return "The owners make no sense, or another object with this key was committed before."
+    return f"The coordinator refused the batch with {error.name}."
 
 
 def packed_results(record: FileCommitted) -> bytes:

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from diskless_core.coordinator.errors import ClockSkewError
+from diskless_core.coordinator.slices import Pace, Slices, chunks
 from diskless_core.coordinator.state_machine import Command
-from diskless_core.coordinator.tables import Key
+from diskless_core.coordinator.tables import Key, Reader
 from diskless_core.diskless import producer_state
 from diskless_core.diskless.commands import (
+    MAX_COMMIT_BATCHES,
     BatchResult,
     CommitBatch,
     CommitFile,
@@ -27,12 +29,14 @@ from diskless_core.diskless.records import (
     DisklessRecord,
     HorizonRaised,
     PartitionCreated,
+    ProducersExpired,
     RecordsDeleted,
     TopicDeleted,
 )
 from diskless_core.diskless.tables import (
     FILES,
     HORIZON,
+    LIVE_FILES,
     PARTITIONS,
     PRODUCERS,
     THE_HORIZON,
@@ -56,10 +60,9 @@ _LOG_APPEND_TIME = int(TimestampType.LOG_APPEND_TIME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRules:
-    """What a commit is judged by, besides the state. `producer_id_expiration_ms` as in Kafka."""
+    """What a commit is judged by, besides the state."""
 
     assignment: OffsetAssignment
-    producer_id_expiration_ms: int
 
 
 class OffsetAssignmentError(Exception):
@@ -131,9 +134,39 @@ def raise_horizon(command: DisklessCommand, horizon_ms: int) -> None:
         command.emit(HorizonRaised(horizon_ms=horizon_ms))
 
 
-def known_files(command: DisklessCommand, object_keys: Sequence[str]) -> list[str]:
-    """Those of the objects that are, or are about to be, committed. Wants the row of each in FILES prefetched."""
-    return [object_key for object_key in object_keys if command.get(FILES, (object_key,)) is not None]
+def known_files(command: DisklessCommand, object_keys: Sequence[str]) -> dict[str, bool]:
+    """Of those objects that are, or are about to be, committed: whether they have live batches.
+
+    Wants the rows of each in FILES and LIVE_FILES prefetched.
+    """
+    return {
+        object_key: command.get(LIVE_FILES, (object_key,)) is not None
+        for object_key in object_keys
+        if command.get(FILES, (object_key,)) is not None
+    }
+
+
+def has_expired(reader: Reader, producer: Key, now_ms: int, expiration_ms: int) -> bool:
+    """Whether a producer, by its key in PRODUCERS, was silent for so long, or its partition is gone."""
+    window = reader.get(PRODUCERS, producer)
+    if window is None:
+        return False
+    is_expired = producer_state.is_expired(window, now_ms, expiration_ms)
+    return is_expired or reader.get(PARTITIONS, producer[:-1]) is None
+
+
+def expire_producers(command: DisklessCommand, producers: Iterable[Key], expiration_ms: int) -> None:
+    """Forget those of the producers, named by keys of PRODUCERS, that have expired: see `has_expired`.
+
+    It is judged by their windows as they will be when everything before this command has committed. A batch that comes
+    afterwards is judged as that of a producer that is not known.
+    """
+    expired: dict[PartitionKey, list[int]] = {}
+    for key in producers:
+        if has_expired(command.tx, key, command.now_ms, expiration_ms):
+            expired.setdefault(PartitionKey(*key[:-1]), []).append(key[-1])
+    if expired:
+        command.emit(ProducersExpired(partitions=tuple(expired.items())))
 
 
 def _is_beyond_horizon(command: DisklessCommand, object_key: str) -> bool:
@@ -147,14 +180,16 @@ def _too_old(command: DisklessCommand) -> BatchResult:
     return BatchResult(ErrorCode.KAFKA_STORAGE_ERROR, append_time=time_ms)
 
 
-def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRules) -> list[BatchResult]:
+def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRules) -> Slices[list[BatchResult]]:
     """Commit an object: judge each batch by itself, give offsets to the good ones, in the order of the request.
 
-    The same request again gets its first answer and changes nothing; another one of the same object key is refused.
-    Wants the row of `request.object_key` in FILES prefetched.
+    The same request again gets its first answer and changes nothing; another one of the same object key is refused, and
+    so is one of more than `MAX_COMMIT_BATCHES`. Wants the row of `request.object_key` in FILES prefetched.
     """
     if not request.batches:
         return []
+    if len(request.batches) > MAX_COMMIT_BATCHES:
+        return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
     digest = request.digest()
     known = command.get(FILES, (request.object_key,))
     if known is not None and not known.is_tombstone:
@@ -163,21 +198,32 @@ def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRule
         return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
     if known is not None or _is_beyond_horizon(command, request.object_key):
         return [_too_old(command)] * len(request.batches)
-    command.emit(_judge(command, request, rules, digest))
-    return unpack_results(cast("FileState", command.get(FILES, (request.object_key,))).results)
+    pace, units = Pace(), len(request.batches)
+    record = yield from _judge(command, request, rules, digest)
+    if pace.is_over_after(units):
+        yield
+    yield from command.emit_in_slices(record)
+    if pace.is_over_after(units):
+        yield
+    results = unpack_results(cast("FileState", command.get(FILES, (request.object_key,))).results)
+    if pace.is_over_after(units):
+        yield
+    return results
 
 
-def _judge(command: DisklessCommand, request: CommitFile, rules: CommitRules, digest: bytes) -> FileCommitted:
+def _judge(command: DisklessCommand, request: CommitFile, rules: CommitRules, digest: bytes) -> Slices[FileCommitted]:
     by_partition: dict[Key, list[int]] = {}
     for index, batch in enumerate(request.batches):
         by_partition.setdefault((batch.topic_id, batch.partition), []).append(index)
-    verdicts = _Verdicts()
+    verdicts, pace = _Verdicts(), Pace()
     for key, indexes in by_partition.items():
         head = command.get(PARTITIONS, key)
         if head is None:
             verdicts.refused += [RefusedBatch(index, _missing(command, key)) for index in indexes]
         else:
-            _accept(command, rules, request, key, indexes, head, verdicts)
+            yield from _accept(command, rules, request, key, indexes, head, verdicts)
+        if pace.is_over_after(len(indexes)):
+            yield
     return FileCommitted(
         object_key=request.object_key,
         object_format=request.object_format,
@@ -215,9 +261,9 @@ def _accept(
     indexes: Sequence[int],
     head: PartitionHead,
     verdicts: _Verdicts,
-) -> None:
+) -> Slices[None]:
     """Give offsets to those of one partition's batches that idempotence lets pass."""
-    fresh, repeated = _sift(command, rules, request, key, indexes, verdicts)
+    fresh, repeated = yield from _sift(command, request, key, indexes, verdicts)
     if not fresh:
         return
     batches, now_ms = [request.batches[index] for index in fresh], command.now_ms
@@ -233,12 +279,11 @@ def _accept(
 
 def _sift(
     command: DisklessCommand,
-    rules: CommitRules,
     request: CommitFile,
     key: Key,
     indexes: Sequence[int],
     verdicts: _Verdicts,
-) -> tuple[list[int], dict[int, int]]:
+) -> Slices[tuple[list[int], dict[int, int]]]:
     """Which batches to append, and which repeat one of these: its index by theirs."""
     if all(request.batches[index].producer_id == NO_PRODUCER for index in indexes):
         return list(indexes), {}
@@ -246,30 +291,34 @@ def _sift(
     repeated: dict[int, int] = {}
     windows: dict[int, ProducerWindow | None] = {}
     appended: dict[tuple[int, WindowBatch], int] = {}
-    for index in indexes:
-        batch = request.batches[index]
-        producer = batch.producer_id
-        if producer == NO_PRODUCER:
-            fresh.append(index)
-            continue
-        if producer not in windows:
-            stored = command.get(PRODUCERS, (*key, producer))
-            windows[producer] = producer_state.unless_expired(stored, command.now_ms, rules.producer_id_expiration_ms)
-        window = windows[producer]
-        error, original = producer_state.check(window, batch.producer_epoch, batch.base_sequence, batch.last_sequence)
-        if error is not ErrorCode.NONE:
-            verdicts.refused.append(RefusedBatch(index, error))
-        elif original is None:
-            fresh.append(index)
-            if index == indexes[-1]:
-                break
-            mark = WindowBatch(batch.base_sequence, batch.last_sequence, _PENDING_OFFSET, command.now_ms)
-            windows[producer] = producer_state.extend(window, batch.producer_epoch, mark)
-            appended[producer, mark] = index
-        elif original.base_offset == _PENDING_OFFSET:
-            repeated[index] = appended[producer, original]
-        else:
-            verdicts.duplicates.append(DuplicateBatch(index, original.base_offset, original.append_time))
+    for chunk in chunks(indexes):
+        if chunk is not indexes and fresh:
+            yield
+        for index in chunk:
+            batch = request.batches[index]
+            producer = batch.producer_id
+            if producer == NO_PRODUCER:
+                fresh.append(index)
+                continue
+            if producer not in windows:
+                windows[producer] = command.get(PRODUCERS, (*key, producer))
+            window = windows[producer]
+            error, original = producer_state.check(
+                window, batch.producer_epoch, batch.base_sequence, batch.last_sequence
+            )
+            if error is not ErrorCode.NONE:
+                verdicts.refused.append(RefusedBatch(index, error))
+            elif original is None:
+                fresh.append(index)
+                if index == indexes[-1]:
+                    break
+                mark = WindowBatch(batch.base_sequence, batch.last_sequence, _PENDING_OFFSET, command.now_ms)
+                windows[producer] = producer_state.extend(window, batch.producer_epoch, mark)
+                appended[producer, mark] = index
+            elif original.base_offset == _PENDING_OFFSET:
+                repeated[index] = appended[producer, original]
+            else:
+                verdicts.duplicates.append(DuplicateBatch(index, original.base_offset, original.append_time))
     return fresh, repeated
 
 

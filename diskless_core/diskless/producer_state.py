@@ -6,8 +6,7 @@ A window holds a producer's last five batches of one partition, as many as a cli
 from __future__ import annotations
 
 import struct
-from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, NewType
 
 from diskless_core.protocol.errors import ErrorCode
 
@@ -16,7 +15,11 @@ NO_PRODUCER = -1
 MAX_SEQUENCE = 2**31 - 1
 
 _BATCH = struct.Struct(">iiqq")
-_BATCHES = tuple(struct.Struct(">" + count * "iiqq") for count in range(WINDOW_BATCHES + 1))
+_EPOCH = struct.Struct(">h")
+_NEWEST = struct.Struct(_BATCH.format + "h")
+"""The last batch and the epoch, with which a window ends."""
+
+_KEPT_BYTES = (WINDOW_BATCHES - 1) * _BATCH.size
 
 
 class WindowBatch(NamedTuple):
@@ -28,12 +31,12 @@ class WindowBatch(NamedTuple):
     append_time: int
 
 
-class ProducerWindow(NamedTuple):
-    """What is remembered of a producer in a partition. `batches` are the newest, oldest first, never empty."""
+ProducerWindow = NewType("ProducerWindow", bytes)
+"""What is remembered of a producer in a partition: its newest batches, oldest first, never none, and then its epoch.
 
-    epoch: int
-    batches: tuple[WindowBatch, ...]
-    last_append_time: int
+Packed, for there may be millions of them: 64 bytes with one batch, 160 with five, and nothing that the garbage
+collector looks at, as it would at a class of our own.
+"""
 
 
 class Verdict(NamedTuple):
@@ -51,44 +54,69 @@ def last_sequence(base_sequence: int, record_count: int) -> int:
     return (base_sequence + record_count - 1) & MAX_SEQUENCE
 
 
+def epoch_of(window: ProducerWindow) -> int:
+    """The producer's epoch."""
+    epoch: int = _newest(window)[-1]
+    return epoch
+
+
+def batches_of(window: ProducerWindow) -> tuple[WindowBatch, ...]:
+    """The remembered batches, oldest first."""
+    return tuple(map(WindowBatch._make, _BATCH.iter_unpack(window[: -_EPOCH.size])))
+
+
+def last_batch(window: ProducerWindow) -> WindowBatch:
+    """The newest batch."""
+    return WindowBatch._make(_newest(window)[:-1])
+
+
+def last_append_time(window: ProducerWindow) -> int:
+    """When the newest batch was committed, in milliseconds since the epoch."""
+    time_ms: int = _newest(window)[3]
+    return time_ms
+
+
 def check(window: ProducerWindow | None, epoch: int, base_sequence: int, last: int) -> Verdict:
     """Judge a batch as Apache Kafka's ProducerAppendInfo does."""
     if window is None:
         return ACCEPTED
-    if epoch < window.epoch:
-        return Verdict(ErrorCode.INVALID_PRODUCER_EPOCH)
-    if epoch > window.epoch:
+    _, newest_sequence, _, _, known_epoch = _newest(window)
+    if epoch != known_epoch:
+        if epoch < known_epoch:
+            return Verdict(ErrorCode.INVALID_PRODUCER_EPOCH)
         return ACCEPTED if base_sequence == 0 else Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    for batch in window.batches:
+    if base_sequence == (newest_sequence + 1) & MAX_SEQUENCE:
+        return ACCEPTED
+    for batch in batches_of(window):
         if batch.base_sequence == base_sequence and batch.last_sequence == last:
             return Verdict(ErrorCode.NONE, original=batch)
-    return ACCEPTED if _follows(window, base_sequence) else Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    return Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def extend(window: ProducerWindow | None, epoch: int, batch: WindowBatch) -> ProducerWindow:
-    """The window after an accepted batch. One of another epoch, or after a gap (the state had expired), starts anew."""
-    batches: tuple[WindowBatch, ...] = (batch,)
-    if window is not None and window.epoch == epoch and _follows(window, batch.base_sequence):
-        batches = (*window.batches, batch)[-WINDOW_BATCHES:]
-    return ProducerWindow(epoch=epoch, batches=batches, last_append_time=batch.append_time)
+    """The window after an accepted batch. One of another epoch, or after a gap (it was forgotten), starts anew."""
+    newest = _NEWEST.pack(*batch, epoch)
+    if window is not None:
+        _, newest_sequence, _, _, known_epoch = _newest(window)
+        if epoch == known_epoch and batch[0] == (newest_sequence + 1) & MAX_SEQUENCE:
+            return ProducerWindow(window[-_KEPT_BYTES - _EPOCH.size : -_EPOCH.size] + newest)
+    return ProducerWindow(newest)
 
 
-def unless_expired(window: ProducerWindow | None, now_ms: int, expiration_ms: int) -> ProducerWindow | None:
-    """The window, or None when the producer was silent for longer than `producer.id.expiration.ms`."""
-    if window is not None and now_ms - window.last_append_time > expiration_ms:
-        return None
-    return window
+def _newest(window: ProducerWindow) -> tuple[int, ...]:
+    return _NEWEST.unpack_from(window, len(window) - _NEWEST.size)
 
 
-def _follows(window: ProducerWindow, base_sequence: int) -> bool:
-    return base_sequence == (window.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+def is_expired(window: ProducerWindow, now_ms: int, expiration_ms: int) -> bool:
+    """Whether the producer has been silent for `producer.id.expiration.ms`."""
+    return now_ms - last_append_time(window) >= expiration_ms
 
 
 def pack(window: ProducerWindow) -> tuple[int, int, bytes]:
     """A window as columns of the store: epoch, time of the last append, batches."""
-    numbers = chain.from_iterable(window.batches)
-    return window.epoch, window.last_append_time, _BATCHES[len(window.batches)].pack(*numbers)
+    return epoch_of(window), last_append_time(window), window[: -_EPOCH.size]
 
 
-def unpack(epoch: int, last_append_time: int, batches: bytes) -> ProducerWindow:
-    return ProducerWindow(epoch, tuple(map(WindowBatch._make, _BATCH.iter_unpack(batches))), last_append_time)
+def unpack(epoch: int, batches: bytes) -> ProducerWindow:
+    """The window back from its columns `epoch` and `batches`."""
+    return ProducerWindow(batches + _EPOCH.pack(epoch))

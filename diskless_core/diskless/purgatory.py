@@ -9,14 +9,20 @@ from diskless_core.diskless.commands import PartitionKey
 
 
 class Purgatory:
-    """Waiters by partition."""
+    """Waiters by partition.
+
+    Attributes:
+        changes: how often something has changed, in any partition.
+    """
 
     def __init__(self) -> None:
         self._waiters: dict[PartitionKey, dict[Watch, None]] = {}  # in order: a set's would change from run to run
         self._closed = False
+        self.changes = 0
 
     def wake(self, partitions: Iterable[PartitionKey]) -> None:
         """Something changed in these partitions."""
+        self.changes += 1
         for partition in partitions:
             for watch in self._waiters.get(partition, ()):
                 watch.notice()
@@ -28,9 +34,19 @@ class Purgatory:
             for watch in watches:
                 watch.notice()
 
-    def watch(self, partitions: Sequence[PartitionKey]) -> Watch:
-        """Begin to watch partitions; use it as a context manager. What happens from now on is not missed."""
-        return Watch(self, partitions)
+    def watch(self, partitions: Sequence[PartitionKey], since: int) -> Watch:
+        """Begin to watch partitions; use it as a context manager. What happened after `since` is not missed.
+
+        A search that finds enough then costs nothing here, and one that does not need not be repeated before the wait.
+
+        Args:
+            since: what `changes` was before these partitions were looked at. If anything has changed by now, here or in
+                other partitions, the first wait is over at once.
+        """
+        watch = Watch(self, partitions)
+        if self.changes != since:
+            watch.notice()
+        return watch
 
     def add(self, watch: Watch, partitions: Sequence[PartitionKey]) -> None:
         for partition in partitions:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.protocol import file_committed, messages, record_frames
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.protocol.record_batch import RecordData
@@ -110,6 +111,13 @@ class HorizonRaised:
     horizon_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducersExpired:
+    """What is known of these producers is forgotten: for each partition their ids."""
+
+    partitions: Sequence[tuple[PartitionKey, Sequence[int]]]
+
+
 DisklessRecord = (
     PartitionCreated
     | TopicDeleted
@@ -123,6 +131,7 @@ DisklessRecord = (
     | FileDeleted
     | FileForgotten
     | HorizonRaised
+    | ProducersExpired
 )
 
 
@@ -189,6 +198,16 @@ def decode(data: RecordData) -> DisklessRecord:
             return FileForgotten(object_key=message.object_key)
         case messages.DisklessHorizonRaisedRecord():
             return HorizonRaised(horizon_ms=message.horizon)
+        case messages.DisklessProducersExpiredRecord():
+            return ProducersExpired(
+                partitions=tuple(
+                    (
+                        PartitionKey(record_frames.required_id(one.topic_id).bytes, one.partition_index),
+                        tuple(one.producer_ids),
+                    )
+                    for one in message.partitions
+                )
+            )
     raise record_frames.RecordFormatError(f"a {type(message).__name__} does not belong to a diskless shard")
 
 
@@ -239,6 +258,19 @@ def _encode_value(record: DisklessRecord) -> bytes:
             return record_frames.encode_record(messages.DisklessRemoteLogMetadataRecord(event=record.event))
         case HorizonRaised():
             return record_frames.encode_record(messages.DisklessHorizonRaisedRecord(horizon=record.horizon_ms))
+        case ProducersExpired():
+            return record_frames.encode_record(
+                messages.DisklessProducersExpiredRecord(
+                    partitions=[
+                        messages.DisklessProducersExpiredRecord.ExpiredPartition(
+                            topic_id=uuid.UUID(bytes=partition.topic_id),
+                            partition_index=partition.partition,
+                            producer_ids=list(producer_ids),
+                        )
+                        for partition, producer_ids in record.partitions
+                    ]
+                )
+            )
         case FileReceived():
             return record_frames.encode_record(
                 messages.DisklessFileReceivedRecord(

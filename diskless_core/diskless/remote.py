@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict, TypeVar
 
 from diskless_core.coordinator.calls import PeerCalls, require_answer, require_success
@@ -114,14 +114,14 @@ class RemoteCoordinator:
             result.local_start_offset,
         )
 
-    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
+    async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         files = [DisklessDescribeFilesRequest.DisklessDescribeFileEntry(object_key=key) for key in object_keys]
         response = await self._describe(files, include_oldest=False)
         for result in response.files:
             require_success(result.error_code, result.error_message)
         if [result.object_key for result in response.files] != list(object_keys):
             raise OutcomeUnknownError(f"node {self._node_id} answered for other objects than it was asked about")
-        return [result.object_key for result in response.files if result.has_live_batches]
+        return {result.object_key: result.has_live_batches for result in response.files if result.is_known}
 
     async def oldest_file_ms(self) -> int | None:
         response = await self._describe([], include_oldest=True)

@@ -33,6 +33,7 @@ REMOTE_SEGMENTS: Table[RemoteLogSegmentMetadata] = Table(
     spec=TableSpec(name="remote_segments", key=(*_PARTITION, Column("segment_id", ColumnType.BLOB)), values=_EVENT),
     encode=lambda segment: (records.encode(segment),),
     decode=lambda row: cast("RemoteLogSegmentMetadata", records.decode(row[3])),
+    grouped=True,
 )
 REMOTE_DELETIONS: Table[RemotePartitionDeleteMetadata] = Table(
     spec=TableSpec(name="remote_deletions", key=_PARTITION, values=_EVENT),
@@ -74,18 +75,17 @@ def replay(event: bytes, tx: Transaction) -> None:
         tx.put(table, key, value)
 
 
-def topic_deleted(topic_id: bytes, tx: Transaction) -> None:
-    """Have all segments of a topic deleted whose deletion nobody has asked for yet. Nobody can add any from now on."""
-    segments = [tx.get(REMOTE_SEGMENTS, key) for key in tx.keys(REMOTE_SEGMENTS, (topic_id,))]
-    for partition in {partition_of(segment) for segment in segments if segment is not None}:
-        if tx.get(REMOTE_DELETIONS, key_of(partition)) is None:
-            marked = RemotePartitionDeleteMetadata(
-                topic_id_partition=partition,
-                state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
-                event_timestamp_ms=NO_TIMESTAMP,
-                broker_id=_NOBODY,
-            )
-            tx.put(REMOTE_DELETIONS, key_of(partition), marked)
+def partition_deleted(key: Key, tx: Transaction) -> None:
+    """Have a partition's segments deleted, unless somebody has asked for it. Nobody can add any from now on."""
+    segment = next((tx.get(REMOTE_SEGMENTS, segment) for segment in tx.keys(REMOTE_SEGMENTS, key)), None)
+    if segment is not None and tx.get(REMOTE_DELETIONS, key) is None:
+        marked = RemotePartitionDeleteMetadata(
+            topic_id_partition=partition_of(segment),
+            state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+            event_timestamp_ms=NO_TIMESTAMP,
+            broker_id=_NOBODY,
+        )
+        tx.put(REMOTE_DELETIONS, key, marked)
 
 
 def _require_partition(command: Command[DisklessRecord], partition: TopicIdPartition) -> None:

@@ -226,13 +226,14 @@ class CoordinatorService:
     async def describe_files(self, request: DisklessDescribeFilesRequest) -> DisklessDescribeFilesResponse:
         keys = [file.object_key for file in request.files]
         known = await self._ask(request, lambda shard: shard.describe_files(keys))
-        live = set(known.answer or ())
+        has_live_batches = known.answer or {}
         files = [
             DescribedFile(
                 object_key=key,
                 error_code=int(known.error),
                 error_message=known.message,
-                has_live_batches=key in live,
+                has_live_batches=has_live_batches.get(key, False),
+                is_known=key in has_live_batches,
             )
             for key in keys
         ]

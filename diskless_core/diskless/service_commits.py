@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from diskless_core.diskless.attempts import ONLY_SHARD, Attempts
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
+from diskless_core.diskless.commit_results import reason_of
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse, ShardPart
 from diskless_core.protocol.errors import ErrorCode
@@ -47,7 +48,7 @@ async def _commit_part(
 
     async def commit(shard: DisklessShard) -> list[BatchResult]:
         results = await shard.commit_file(part)
-        return [_with_log_start(shard, batch, result) for batch, result in zip(batches, results, strict=True)]
+        return [_told(shard, batch, result) for batch, result in zip(batches, results, strict=True)]
 
     done = await attempts.ask(index, commit, request.timeout_ms)
     return done.answer or [_refused(done.error, done.message)] * len(batches)
@@ -57,8 +58,10 @@ def _refused(error: ErrorCode, message: str | None) -> BatchResult:
     return BatchResult(error, message=message)
 
 
-def _with_log_start(shard: DisklessShard, batch: CommitBatch, result: BatchResult) -> BatchResult:
-    head = shard.head(PartitionKey(batch.topic_id, batch.partition)) if result.error is ErrorCode.NONE else None
+def _told(shard: DisklessShard, batch: CommitBatch, result: BatchResult) -> BatchResult:
+    if result.error is not ErrorCode.NONE:
+        return result._replace(message=reason_of(result.error, batch))
+    head = shard.head(PartitionKey(batch.topic_id, batch.partition))
     if head is None:
         return result
     return BatchResult.of(

@@ -90,13 +90,13 @@ class CoordinatorReads:
 
     async def find_batches(self, request: DisklessFindBatchesRequest) -> DisklessFindBatchesResponse:
         """DisklessFindBatches, by any replica, maybe stale. With MaxWaitMs it waits for something to be found."""
+        seen = self._purgatory.changes
         response, is_empty = await self._find(request)
         if not is_empty or request.max_wait_ms <= 0:
             return response
         deadline = self._clock.monotonic() + min(request.max_wait_ms, request.timeout_ms) / 1000
         keys = [key_of(topic, asked) for topic in request.topics for asked in topic.partitions]
-        with self._purgatory.watch(keys) as watch:
-            response, is_empty = await self._find(request)
+        with self._purgatory.watch(keys, since=seen) as watch:
             while is_empty and await watch.wait(deadline - self._clock.monotonic()):
                 response, is_empty = await self._find(request)
         return response

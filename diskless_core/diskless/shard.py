@@ -6,12 +6,13 @@ A local shard is called without the wire codec. Partitions belong to the shard t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
-from diskless_core.coordinator.tables import Writes
+from diskless_core.coordinator.tables import Key, Writes
 from diskless_core.diskless import file_operations, operations, tiering_operations, time_index, time_lookup
 from diskless_core.diskless.commands import (
     BatchResult,
@@ -46,6 +47,9 @@ from diskless_core.remote_log.tiered import TieredLog, TieredSegment
 from diskless_core.wal.runs import Run
 
 T = TypeVar("T")
+
+PARTITIONS_IN_ONE_ENTRY = 256
+"""That one entry of the log creates at most: some milliseconds on each replica."""
 
 HeadListener = Callable[[Sequence[PartitionKey]], None]
 
@@ -101,8 +105,15 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
             self._committed_runs.inc(len(writes.get(BATCHES, ())))
 
     async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
-        """DisklessCreatePartitions: those that exist already stay as they are."""
-        await self.submit(lambda command: operations.create_partitions(command, topic_id.bytes, name, partitions))
+        """DisklessCreatePartitions: those that exist already stay as they are.
+
+        Many are created by several commands. After an error some of them may be there; it can be asked again.
+        """
+        for first in range(0, len(partitions), PARTITIONS_IN_ONE_ENTRY):
+            some = partitions[first : first + PARTITIONS_IN_ONE_ENTRY]
+            await self.submit(
+                partial(operations.create_partitions, topic_id=topic_id.bytes, name=name, partitions=some)
+            )
 
     async def delete_topic(self, topic_id: uuid.UUID) -> ErrorCode:
         """DisklessDeleteTopics: UNKNOWN_TOPIC_ID when this shard has nothing of it."""
@@ -118,7 +129,7 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         """
         if not request.is_owned_by(self.id.index):
             return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
-        return await self.submit(
+        return await self.submit_in_slices(
             lambda command: operations.commit_file(command, request, self._rules),
             prefetch=[(FILES, (request.object_key,))],
         )
@@ -171,6 +182,14 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         return await self.submit(
             lambda command: tiering_operations.adopt(command, partition, log_start_offset, segments)
         )
+
+    async def expire_producers(self, producers: Iterable[Key], expiration_ms: int) -> None:
+        """Forget producers that have been silent for `expiration_ms`; see `operations.expire_producers`.
+
+        Raises:
+            CoordinatorError: no answer; it can be asked again.
+        """
+        await self.submit(lambda command: operations.expire_producers(command, producers, expiration_ms))
 
     async def list_offsets(self, partition: PartitionKey, timestamp: int) -> ListedOffset:
         """DisklessListOffsets, strictly: it reflects all that was committed before the call.
@@ -247,10 +266,11 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         """
         await self.submit(lambda command: operations.raise_horizon(command, horizon_ms))
 
-    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
-        """DisklessDescribeFiles, strictly: those that are committed here, those about to be included.
+    async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
+        """DisklessDescribeFiles, strictly: whether objects have live batches here.
 
-        A leader that was deposed and does not know it has no answer to this.
+        An object that never was committed here, nor is about to be, or that was forgotten, is not among them. A leader
+        that was deposed and does not know it has no answer to this.
 
         Raises:
             CoordinatorError: no answer.
@@ -258,7 +278,7 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         await self.barrier()
         return await self.submit(
             lambda command: operations.known_files(command, object_keys),
-            prefetch=[(FILES, (object_key,)) for object_key in object_keys],
+            prefetch=[(table, (object_key,)) for table in (FILES, LIVE_FILES) for object_key in object_keys],
         )
 
     def head(self, partition: PartitionKey) -> PartitionHead | None:

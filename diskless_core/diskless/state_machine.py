@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from diskless_core.coordinator.slices import Pace, Slices, at_once
+from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Key, Table, Transaction
 from diskless_core.diskless import producer_state, records, remote_segments, time_index
 from diskless_core.diskless.coalescing import coalesce
@@ -24,6 +26,7 @@ from diskless_core.diskless.records import (
     HorizonRaised,
     PartitionAdopted,
     PartitionCreated,
+    ProducersExpired,
     RecordsDeleted,
     RecordsTiered,
     RemoteLogMetadataChanged,
@@ -59,7 +62,7 @@ from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log import tiered
 
 
-class DisklessMachine:
+class DisklessMachine(StateMachine[DisklessRecord]):
     """A shard of `__diskless_metadata`."""
 
     tables: Sequence[Table[Any]] = (
@@ -88,7 +91,7 @@ class DisklessMachine:
     def replay(self, record: DisklessRecord, tx: Transaction) -> None:
         match record:
             case FileCommitted():
-                _file_committed(record, tx)
+                at_once(_file_committed(record, tx))
             case PartitionCreated():
                 _partition_created(record, tx)
             case TopicDeleted():
@@ -103,6 +106,8 @@ class DisklessMachine:
                 remote_segments.replay(record.event, tx)
             case HorizonRaised():
                 tx.put(HORIZON, THE_HORIZON, max(record.horizon_ms, tx.get(HORIZON, THE_HORIZON) or 0))
+            case ProducersExpired():
+                _producers_expired(record, tx)
             case FileReceived():
                 _file_received(record, tx)
             case FileHandedOver():
@@ -112,6 +117,12 @@ class DisklessMachine:
             case FileForgotten():
                 for table in _OF_FILES:
                     tx.delete(table, (record.object_key,))
+
+    def replay_in_slices(self, record: DisklessRecord, tx: Transaction) -> Slices[None]:
+        if isinstance(record, FileCommitted):
+            yield from _file_committed(record, tx)
+        else:
+            self.replay(record, tx)
 
 
 _OF_FILES: Sequence[Table[Any]] = (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES)
@@ -136,9 +147,13 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
             tx.put(TRIMS, key, head.next_offset)
         tx.delete(PARTITIONS, key)
         tx.delete(TIERED, key)
-    for producer in tx.keys(PRODUCERS, (record.topic_id,)):
-        tx.delete(PRODUCERS, producer)
-    remote_segments.topic_deleted(record.topic_id, tx)
+        remote_segments.partition_deleted(key, tx)
+
+
+def _producers_expired(record: ProducersExpired, tx: Transaction) -> None:
+    for partition, producer_ids in record.partitions:
+        for producer_id in producer_ids:
+            tx.delete(PRODUCERS, (*partition, producer_id))
 
 
 def _records_deleted(record: RecordsDeleted, tx: Transaction) -> None:
@@ -190,11 +205,17 @@ def _partition_adopted(record: PartitionAdopted, tx: Transaction) -> None:
     )
 
 
-def _file_committed(record: FileCommitted, tx: Transaction) -> None:
-    live_runs = 0
+def _file_committed(record: FileCommitted, tx: Transaction) -> Slices[None]:
+    live_runs, pace = 0, Pace()
+    if pace.is_over_after(len(record.batch_order)):  # it has just been read
+        yield
     for topic_id, partitions in record.topics:
         for partition, batches in partitions:
             live_runs += _append((topic_id, partition), record.object_key, batches, tx)
+            if pace.is_over_after(len(batches)):
+                yield
+    if pace.is_over_after(len(record.batch_order)):
+        yield
     key, owner_ids = (record.object_key,), tuple(record.owner_ids)
     tx.put(FILES, key, _file_state(record))
     if live_runs:
@@ -245,7 +266,7 @@ def _append(key: Key, object_key: str, batches: Sequence[CommittedBatch], tx: Tr
 
 def _extend_window(key: Key, batch: CommittedBatch, tx: Transaction) -> None:
     remembered = WindowBatch(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.log_append_timestamp)
-    tx.put(PRODUCERS, key, producer_state.extend(tx.get(PRODUCERS, key), batch.producer_epoch, remembered))
+    tx.of(PRODUCERS)[key] = producer_state.extend(tx.get(PRODUCERS, key), batch.producer_epoch, remembered)
 
 
 def _file_state(record: FileCommitted) -> FileState:

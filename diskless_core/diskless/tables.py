@@ -144,8 +144,11 @@ PRODUCERS: Table[ProducerWindow] = Table(
         values=(*_integers("epoch", "last_append_time"), Column("batches", ColumnType.BLOB)),
     ),
     encode=producer_state.pack,
-    decode=lambda row: producer_state.unpack(*row[3:]),
+    decode=lambda row: producer_state.unpack(row[3], row[5]),
+    grouped=True,
 )
+"""Those of a partition are a group. They outlive it, until the leader says that they have expired."""
+
 BATCHES: Table[Run] = Table(
     spec=TableSpec(
         name="batches",

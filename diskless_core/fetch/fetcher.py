@@ -73,10 +73,10 @@ class Fetcher:
         """
         order = planner.starved_first(query.keys, starved)
         deadline = self._clock.monotonic() + query.max_wait_ms / 1000
+        seen = self._purgatory.changes
         answers = await self._once(query, order)
         if not is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
-            with self._waiting.track_inprogress(), self._purgatory.watch(query.keys) as watch:
-                answers = await self._once(query, order)
+            with self._waiting.track_inprogress(), self._purgatory.watch(query.keys, since=seen) as watch:
                 while not is_enough(answers, query.min_bytes):
                     if not await watch.wait(deadline - self._clock.monotonic()):
                         break

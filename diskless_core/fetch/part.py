@@ -101,7 +101,12 @@ class Fetch:
         segment_fetcher, self.lookup = None, OffsetLookup(reader)
         if segments is not None:
             segment_fetcher = SegmentFetcher(
-                segments.reader, reader, offset_ranges, max_wait_ms=settings.remote_max_wait_ms, metrics=metrics
+                segments.reader,
+                reader,
+                offset_ranges,
+                max_wait_ms=settings.remote_max_wait_ms,
+                clock=neighbours.clock,
+                metrics=metrics,
             )
             self.lookup = OffsetLookup(reader, segments.times, segments.is_tiered)
         self.fetcher = Fetcher(

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from diskless_core.clock import Clock
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch.batch_slicing import cut, sound_prefix
@@ -22,10 +23,14 @@ from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteResourceNotFoundError, RemoteStorageError
+from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.tiering.remote_reads import ReaderBusyError
-from diskless_core.tiering.segment_reader import SegmentReader, SegmentReadError
+from diskless_core.tiering.retrying import is_retriable
+from diskless_core.tiering.segment_reader import SegmentRead, SegmentReader, SegmentReadError
+
+RETRY = Backoff(first_ms=20, max_ms=200)
 
 _log = structlog.get_logger(__name__)
 
@@ -67,6 +72,7 @@ class SegmentFetcher:
 
     Args:
         max_wait_ms: after so long a request is answered without what is still being read; that goes on, for the next.
+            Until then a read that fails and can succeed is tried again.
     """
 
     def __init__(
@@ -76,12 +82,14 @@ class SegmentFetcher:
         offset_ranges: OffsetRangeCheck,
         *,
         max_wait_ms: int,
+        clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._reader = reader
         self._objects = objects
         self._offset_ranges = offset_ranges
         self._max_wait_ms = max_wait_ms
+        self._retrying = Retrying(RETRY, clock, is_retriable=is_retriable)
         self._metrics = metrics
         self._bytes = metrics.fetch_bytes.labels("segments")
 
@@ -91,10 +99,22 @@ class SegmentFetcher:
 
     async def _read(self, part: SegmentPart) -> FromSegment:
         wanted = part.wanted
+        failure: SegmentReadError | None = None
+
+        async def attempt() -> SegmentRead:
+            nonlocal failure
+            try:
+                return await self._reader.read(part.shard, wanted.key, wanted.offset, part.max_bytes)
+            except (RemoteStorageError, RemoteLogMetadataError) as error:
+                failure = error
+                raise
+
         try:
             async with asyncio.timeout(self._max_wait_ms / 1000):
-                read = await self._reader.read(part.shard, wanted.key, wanted.offset, part.max_bytes)
+                read = await self._retrying.do(attempt, _report_nothing)
         except TimeoutError:
+            if failure is not None:
+                return FromSegment(error=await self._failed(part.shard, wanted, failure), has_waited=True)
             self._metrics.remote_fetch_timeouts.inc()
             return FromSegment(has_waited=True)
         except ReaderBusyError:
@@ -135,6 +155,10 @@ class SegmentFetcher:
                 return ErrorCode.OFFSET_OUT_OF_RANGE
         _log.error("a segment could not be read", **_place(wanted.key), offset=wanted.offset, error=str(failure))
         return ErrorCode.CORRUPT_MESSAGE if isinstance(failure, CorruptBatchError) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _report_nothing(_: BaseException, __: int) -> None:
+    """Every read that fails is counted; the log says why if none works in time."""
 
 
 class NoSegments:

@@ -148,6 +148,7 @@ class FileDeleter:
             stages += work.stages
             next_due_ms = next_due_ms if work.next_due_ms is None else min(next_due_ms, work.next_due_ms)
             after = page[-1].object_key
+        self.hand_overs.end_round()
         for stage in ENDING_STAGES:
             self._services.metrics.wal_objects.labels(str(self._shard.id), stage.value).set(stages[stage])
         if unconfirmed:

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from diskless_core.diskless import operations
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.file_stages import EndingFile, Stage, next_owner, stage_of
 from diskless_core.wal.format import WalFormatError, created_ms_of, is_older
 
 ANSWERS_KEPT_MS = 600_000
 """A shard remembers what it answered to a CommitFile for at least so long, and since it was last elected: until then
-the same one may be sent again, and must not be taken for a new one."""
+the same one may be sent again, and must not be taken for a new one. Then the horizon stands in for the answer. So long
+ago, by the leader's clock, is also the latest horizon that forgetting raises: what was created since, by its key, can
+still be committed, whatever the clock says of the broker whose object is forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,5 +130,5 @@ def _forgettable_ms(file: EndingFile, moment: Moment) -> int | None:
     """A tombstone stays until the horizon stands in for it; an answer, until nobody asks for it again."""
     if file.is_tombstone and not is_older(file.object_key, moment.horizon_ms):
         return None
-    covered_ms = horizon_over([file.object_key]) + operations.HORIZON_AGE_MS
+    covered_ms = horizon_over([file.object_key]) + ANSWERS_KEPT_MS
     return max(file.dead.committed_at + ANSWERS_KEPT_MS, moment.led_since_ms + ANSWERS_KEPT_MS, covered_ms)

@@ -29,6 +29,13 @@ PAGE_FILES = 500
 WAITING_FILES = 20 * PAGE_FILES
 """Objects that wait for one owner in memory at most; the others come with a later round."""
 
+REMINDED_FILES = 5 * WAITING_FILES
+"""Objects of which it is remembered that their first owner was reminded at most. There can be as many that wait for an
+owner before as there are live ones."""
+
+REMINDED_AGAIN = 1 / 1000
+"""How likely a round reminds of an object that finds no room there: once in a while, and at no round of all of them."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -48,6 +55,7 @@ class HandOvers:
         self._clock = clock
         self._waiting: dict[int, dict[str, _Parcel]] = {}
         self._reminded: set[str] = set()
+        self._offered_again: set[str] = set()
         self._workers: dict[int, asyncio.Task[None]] = {}
 
     def begin_term(self) -> None:
@@ -55,6 +63,12 @@ class HandOvers:
         for waiting in self._waiting.values():
             waiting.clear()
         self._reminded.clear()
+        self._offered_again.clear()
+
+    def end_round(self) -> None:
+        """All objects that wait for an owner before were named since the last call: forget the others."""
+        self._reminded &= self._offered_again
+        self._offered_again.clear()
 
     def offer(self, owner: int, file: HandOver) -> None:
         """Hand the object over to `owner` and note that it was done. What is on its way already is not sent twice."""
@@ -64,9 +78,11 @@ class HandOvers:
         """Tell `first_owner` once of an object that it should have handed over, had it ever heard of it.
 
         It is the same request: an owner that knows the object goes on as it would have, one that does not takes it for
-        handed over, and passes it on.
+        handed over, and passes it on. Where more wait than can be remembered, it may be told more than once.
         """
-        if file.object_key not in self._reminded:
+        if file.object_key in self._reminded:
+            self._offered_again.add(file.object_key)
+        elif len(self._reminded) < REMINDED_FILES or self._clock.random().random() < REMINDED_AGAIN:
             self._send(first_owner, _Parcel(file, is_reminder=True))
 
     def _send(self, owner: int, parcel: _Parcel) -> None:
@@ -120,7 +136,10 @@ class HandOvers:
         await self._shard.files_handed_over(
             [parcel.file.object_key for parcel in parcels if not parcel.is_reminder], owner
         )
-        self._reminded.update(parcel.file.object_key for parcel in parcels if parcel.is_reminder)
+        reminded = [parcel.file.object_key for parcel in parcels if parcel.is_reminder]
+        remembered = reminded[: max(0, REMINDED_FILES - len(self._reminded))]
+        self._reminded.update(remembered)
+        self._offered_again.update(remembered)  # until the end of a round that begins after this
 
 
 def _tell_of_defect(worker: asyncio.Task[None]) -> None:

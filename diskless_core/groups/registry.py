@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
+from weakref import WeakSet
 
 import structlog
 
-from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, StoreBehindError
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.classic import ClassicGroup
 from diskless_core.groups.consumer.model import ConsumerGroup
@@ -25,6 +26,7 @@ from diskless_core.groups.effects import (
     SyncAnswer,
     Timer,
 )
+from diskless_core.groups.model import PersistedGroup
 from diskless_core.groups.offsets import OffsetIndex
 from diskless_core.groups.records import GroupRecord, GroupsRecord
 from diskless_core.groups.settings import GroupSettings
@@ -55,6 +57,7 @@ class GroupRegistry:
         self._term_listeners: list[Callable[[int | None], None]] = []
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._request_ids = count(1)
+        self._dropped: WeakSet[ClassicGroup] = WeakSet()
         self._term: int | None = None
         self._follower: asyncio.Task[None] | None = None
         self._writes: set[asyncio.Task[None]] = set()
@@ -177,6 +180,8 @@ class GroupRegistry:
 
     async def _persist(self, group: ClassicGroup, effect: Persist) -> None:
         def write(command: Command[GroupsRecord]) -> None:
+            if group in self._dropped:
+                return  # a write before this one was refused
             if command.get(CONSUMER_GROUPS, (group.group_id,)) is not None:
                 return  # the group was empty, and has become one of the other protocol since
             value = replace(effect.group, state_timestamp_ms=command.now_ms)
@@ -184,12 +189,29 @@ class GroupRegistry:
 
         try:
             await self._shard.submit(write)
+        except StoreBehindError as error:
+            _logger.warning("a group could not be stored, and is read again", group=group.group_id, error=str(error))
+            self._read_again(group)
+            return
         except CoordinatorError as error:
             # The term is over with it, and with the term this group: see `_follow`.
             _logger.warning("a group could not be stored", group=group.group_id, error=str(error))
             return
         group.persisted(effect.token)
         self.perform(group)
+
+    def _read_again(self, group: ClassicGroup) -> None:
+        """Go on with a group as it is written down: who waits is told to try again, others find out by their next
+        request."""
+        self._dropped.add(group)
+        if self._groups.get(group.group_id) is not group:
+            return
+        group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.perform(group)
+        del self._groups[group.group_id]
+        persisted = self._shard.state.get(GROUPS, (group.group_id,))
+        if persisted is not None:
+            self._restore(group.group_id, persisted)
 
     # --- terms ---------------------------------------------------------------------------------------------------
 
@@ -211,10 +233,12 @@ class GroupRegistry:
     def _load(self) -> None:
         self.offsets.reset(self._shard.state.rows(GROUP_OFFSETS))
         for key, persisted in self._shard.state.rows(GROUPS):
-            group_id = str(key[0])
-            group = self._groups[group_id] = ClassicGroup.restored(group_id, persisted, self._settings)
-            self.perform(group)
+            self._restore(str(key[0]), persisted)
         _logger.info("groups are loaded", shard=str(self._shard.id), groups=len(list(self)))
+
+    def _restore(self, group_id: str, persisted: PersistedGroup) -> None:
+        group = self._groups[group_id] = ClassicGroup.restored(group_id, persisted, self._settings)
+        self.perform(group)
 
 
 def is_idle(group: ClassicGroup | None) -> bool:

@@ -20,7 +20,7 @@ from diskless_core.groups.offset_commit import OffsetCommitter
 from diskless_core.groups.offset_fetch import OffsetFetcher
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.retention import OffsetRetention
-from diskless_core.groups.settings import GroupSettings
+from diskless_core.groups.settings import ConsumerTimesOf, GroupSettings
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.topics import TopicCatalog
 from diskless_core.protocol import messages
@@ -53,11 +53,13 @@ class GroupCoordinator:
         administration: answers the requests of those who look after groups.
     """
 
-    def __init__(self, shard: GroupsShard, clock: Clock, settings: GroupSettings) -> None:
+    def __init__(
+        self, shard: GroupsShard, clock: Clock, settings: GroupSettings, consumer_times: ConsumerTimesOf
+    ) -> None:
         self._clock = clock
         self._settings = settings
         self._registry = GroupRegistry(shard, settings)
-        self._consumers = ConsumerGroups(shard, self._registry, clock, settings)
+        self._consumers = ConsumerGroups(shard, self._registry, clock, settings, consumer_times)
         self._committer = OffsetCommitter(shard, self._registry, settings)
         self._fetcher = OffsetFetcher(shard, self._registry)
         self._retention = OffsetRetention(shard, self._registry, settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table, Transaction
 from diskless_core.groups import records
 from diskless_core.groups.consumer.records import ConsumerGroupRecord, replayed
@@ -13,7 +14,7 @@ from diskless_core.groups.tables import CONSUMER_GROUPS, GROUP_OFFSETS, GROUPS
 from diskless_core.protocol.record_batch import RecordData
 
 
-class GroupsMachine:
+class GroupsMachine(StateMachine[GroupsRecord]):
     """A shard of `__consumer_offsets`."""
 
     tables: Sequence[Table[Any]] = (GROUP_OFFSETS, GROUPS, CONSUMER_GROUPS)

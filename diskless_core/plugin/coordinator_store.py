@@ -29,12 +29,15 @@ Row = tuple[Value, ...]
 
 
 class CoordinatorStoreError(Exception):
-    """The store failed. Who asked gets an error that can be retried; a write is tried again, with what came since.
+    """The store failed. Who asked gets an error that can be retried; a write is tried again.
 
     After three failed writes in a row the core closes the store and opens it again before each further try, at growing
     pauses of up to half a minute. One that comes back with less than it had ends the shard's work on this node: the
     broker has to be restarted, and fills it from the log or a snapshot. One that opens and cannot be read, or cannot be
     opened, stays as it is until a person has mended its place, or has stopped the broker and deleted it.
+
+    A write is tried again with the same content. When a store has fallen behind by about 100,000 rows, its shard
+    accepts nothing new until it has caught up.
     """
 
 

@@ -59,7 +59,7 @@ class WalObjectStore(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Connect, and find out whether the place can be used.
+        """Connect, and find out whether the place can be used. After a retriable error it is called again.
 
         Raises:
             WalObjectStoreError: it can't; the message says what to do, without secrets.

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pluggy
 from pydantic import BaseModel, ValidationError
 
+from diskless_core.plugin.command_groups import CommandGroup, diskless_command_groups
 from diskless_core.plugin.config import PluginSettings, property_name
 from diskless_core.plugin.descriptor import Descriptor
-from diskless_core.plugin.errors import nearest
+from diskless_core.plugin.errors import PluginLoadError, nearest
 from diskless_core.plugin.hookspecs import PROJECT
 from diskless_core.plugin_host import checking
 from diskless_core.plugin_host.discovery import PluginEntryPoint
 from diskless_core.plugin_host.nouns import NOUNS, Noun
 
+AnnouncedT = TypeVar("AnnouncedT", Descriptor[Any], CommandGroup)
+
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_REFERENCE = re.compile(r"[\w.]+:\w+")
 _PROPERTY = re.compile(r"[a-z][a-z0-9]*(\.[a-z0-9]+)*")
 
 _PROBES = ("1", "[]", "{}", '""')
@@ -35,8 +41,33 @@ class LoadedPlugin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCommands:
+    """Commands that can be called. `location` is the file of the module with the hook."""
+
+    entry_point: PluginEntryPoint
+    group: CommandGroup
+    location: str
+
+    def app(self) -> object:
+        """Import the commands, and return the `typer.Typer`.
+
+        Raises:
+            PluginLoadError: that failed.
+        """
+        module, _, attribute = self.group.app.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (Exception, SystemExit) as error:
+            raise PluginLoadError(
+                f"the commands of {self.entry_point.key} of {self.entry_point.provider} can't be used: "
+                f"importing {self.group.app} failed: {_summary(error)}",
+                traceback_text=traceback.format_exc(),
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedPlugin:
-    """A backend that can't be used: `reason` in a line, and the traceback of what happened, empty if nothing raised."""
+    """A plugin that can't be used: `reason` in a line, and the traceback of what happened, empty if nothing raised."""
 
     entry_point: PluginEntryPoint
     reason: str
@@ -52,14 +83,33 @@ def load_plugin(entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlug
     try:
         noun = _noun_of(entry_point)
         module = _import(entry_point)
-        descriptor = _announced(entry_point, _call_hook(noun, module))
+        descriptor = _announced(entry_point, _call_hook(noun.hook, noun.descriptor, module))
         _check_descriptor(noun, descriptor)
     except _RefusedError as error:
-        cause = error.__cause__
-        text = "".join(traceback.format_exception(cause)) if cause else ""
-        return QuarantinedPlugin(entry_point=entry_point, reason=str(error), traceback_text=text)
-    location = str(getattr(module, "__file__", None) or entry_point.value)
-    return LoadedPlugin(entry_point=entry_point, descriptor=descriptor, location=location)
+        return _quarantined(entry_point, error)
+    return LoadedPlugin(entry_point=entry_point, descriptor=descriptor, location=_location(entry_point, module))
+
+
+def load_commands(entry_point: PluginEntryPoint) -> LoadedCommands | QuarantinedPlugin:
+    """Import the module with the hook, not yet the commands, and check what it declares."""
+    try:
+        _check_name(entry_point)
+        module = _import(entry_point)
+        group = _announced(entry_point, _call_hook(diskless_command_groups.__name__, CommandGroup, module))
+        _check_commands(group)
+    except _RefusedError as error:
+        return _quarantined(entry_point, error)
+    return LoadedCommands(entry_point=entry_point, group=group, location=_location(entry_point, module))
+
+
+def _quarantined(entry_point: PluginEntryPoint, error: _RefusedError) -> QuarantinedPlugin:
+    cause = error.__cause__
+    text = "".join(traceback.format_exception(cause)) if cause else ""
+    return QuarantinedPlugin(entry_point=entry_point, reason=str(error), traceback_text=text)
+
+
+def _location(entry_point: PluginEntryPoint, module: object) -> str:
+    return str(getattr(module, "__file__", None) or entry_point.value)
 
 
 def _noun_of(entry_point: PluginEntryPoint) -> Noun[Any]:
@@ -70,9 +120,13 @@ def _noun_of(entry_point: PluginEntryPoint) -> Noun[Any]:
         suggestion = nearest(entry_point.noun, NOUNS)
         hint = f", did you mean {suggestion!r}?" if suggestion else f": the nouns are {', '.join(NOUNS)}"
         raise _RefusedError(f"its entry point names the unknown noun {entry_point.noun!r}{hint}")
+    _check_name(entry_point)
+    return noun
+
+
+def _check_name(entry_point: PluginEntryPoint) -> None:
     if not _NAME.fullmatch(entry_point.name):
         raise _RefusedError(f"the name {entry_point.name!r} is not lower-case letters, digits and underscores")
-    return noun
 
 
 def _import(entry_point: PluginEntryPoint) -> object:
@@ -82,45 +136,49 @@ def _import(entry_point: PluginEntryPoint) -> object:
         raise _RefusedError(f"importing {entry_point.value} failed: {_summary(error)}") from error
 
 
-def _call_hook(noun: Noun[Any], module: object) -> list[Descriptor[Any]]:
+def _call_hook(hook: str, element: type[AnnouncedT], module: object) -> list[AnnouncedT]:
     # A manager of its own for each plugin: pluggy then checks this one's hooks, whatever others there are.
     hooks = pluggy.PluginManager(PROJECT)
-    hooks.add_hookspecs(type("Hooks", (), {known.hook: staticmethod(known.spec) for known in NOUNS.values()}))
+    hooks.add_hookspecs(type("Hooks", (), {spec.__name__: staticmethod(spec) for spec in _hook_specs()}))
     try:
         hooks.register(module)
     except pluggy.PluginValidationError as error:
         raise _RefusedError(f"a hook does not fit its specification: {_summary(error)}") from error
     _refuse_unknown_hooks(hooks, module)
-    caller: pluggy.HookCaller = getattr(hooks.hook, noun.hook)
+    caller: pluggy.HookCaller = getattr(hooks.hook, hook)
     if not caller.get_hookimpls():
-        raise _RefusedError(f"its module has no function {noun.hook} decorated with @hookimpl")
+        raise _RefusedError(f"its module has no function {hook} decorated with @hookimpl")
     try:
         results = caller()
     except (Exception, SystemExit) as error:
-        raise _RefusedError(f"its hook {noun.hook} raised {_summary(error)}") from error
+        raise _RefusedError(f"its hook {hook} raised {_summary(error)}") from error
     # pluggy leaves out a result that is None
-    return _checked_list(noun, results[0] if results else None)
+    return _checked_list(hook, element, results[0] if results else None)
+
+
+def _hook_specs() -> list[Callable[[], list[Any]]]:
+    return [*(noun.spec for noun in NOUNS.values()), diskless_command_groups]
 
 
 def _refuse_unknown_hooks(hooks: pluggy.PluginManager, module: object) -> None:
     for caller in hooks.get_hookcallers(module) or []:
         if not caller.has_spec():
-            suggestion = nearest(caller.name, [noun.hook for noun in NOUNS.values()])
+            suggestion = nearest(caller.name, [spec.__name__ for spec in _hook_specs()])
             hint = f", did you mean {suggestion!r}?" if suggestion else ""
             raise _RefusedError(f"its function {caller.name!r} is decorated with @hookimpl but is no hook{hint}")
 
 
-def _checked_list(noun: Noun[Any], result: object) -> list[Descriptor[Any]]:
-    expected = f"a list of {noun.descriptor.__name__}"
+def _checked_list(hook: str, element: type[AnnouncedT], result: object) -> list[AnnouncedT]:
+    expected = f"a list of {element.__name__}"
     if not isinstance(result, list):
-        raise _RefusedError(f"its hook {noun.hook} returned {type(result).__name__}, not {expected}")
-    for element in result:
-        if not isinstance(element, noun.descriptor):
-            raise _RefusedError(f"its hook {noun.hook} returned a list with {type(element).__name__}, not {expected}")
+        raise _RefusedError(f"its hook {hook} returned {type(result).__name__}, not {expected}")
+    for found in result:
+        if not isinstance(found, element):
+            raise _RefusedError(f"its hook {hook} returned a list with {type(found).__name__}, not {expected}")
     return result
 
 
-def _announced(entry_point: PluginEntryPoint, descriptors: list[Descriptor[Any]]) -> Descriptor[Any]:
+def _announced(entry_point: PluginEntryPoint, descriptors: list[AnnouncedT]) -> AnnouncedT:
     matching = [descriptor for descriptor in descriptors if descriptor.name == entry_point.name]
     if len(matching) > 1:
         raise _RefusedError(f"its hook returned {len(matching)} descriptors named {entry_point.name!r}")
@@ -136,6 +194,14 @@ def _check_descriptor(noun: Noun[Any], descriptor: Descriptor[Any]) -> None:
         raise _RefusedError(problem)
     _check_factory(noun, descriptor.factory)
     _check_settings(descriptor.settings)
+
+
+def _check_commands(group: CommandGroup) -> None:
+    problem = checking.incompatibility(group.api_version)
+    if problem:
+        raise _RefusedError(problem)
+    if not _REFERENCE.fullmatch(group.app):
+        raise _RefusedError(f"its app {group.app!r} is not of the form <module>:<attribute>")
 
 
 def _check_factory(noun: Noun[Any], factory: object) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from diskless_core.plugin.command_groups import COMMAND_GROUP
 from diskless_core.plugin.config import PluginSettings, redact, secret_values
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.descriptor import Descriptor
@@ -29,7 +30,13 @@ from diskless_core.plugin_host.discovery import (
     installed_entry_points,
 )
 from diskless_core.plugin_host.guarded import guarded
-from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin, load_plugin
+from diskless_core.plugin_host.loading import (
+    LoadedCommands,
+    LoadedPlugin,
+    QuarantinedPlugin,
+    load_commands,
+    load_plugin,
+)
 from diskless_core.plugin_host.nouns import NOUNS, Noun
 
 InterfaceT = TypeVar("InterfaceT")
@@ -47,7 +54,12 @@ class Catalogue:
     """Everything that is installed and allowed, in the order of the nouns, then by name."""
 
     loaded: Sequence[LoadedPlugin]
+    commands: Sequence[LoadedCommands]
     quarantined: Sequence[QuarantinedPlugin]
+
+
+_Outcome = LoadedPlugin | LoadedCommands | QuarantinedPlugin
+_LoadedT = TypeVar("_LoadedT", LoadedPlugin, LoadedCommands)
 
 
 class PluginManager:
@@ -57,7 +69,7 @@ class PluginManager:
         self._announced: dict[tuple[str, str], list[PluginEntryPoint]] = defaultdict(list)
         for entry_point in entry_points:
             self._announced[entry_point.noun, entry_point.name].append(entry_point)
-        self._results: dict[tuple[str, str], LoadedPlugin | QuarantinedPlugin] = {}
+        self._results: dict[tuple[str, str], _Outcome] = {}
 
     @classmethod
     def discover(cls, environ: Mapping[str, str], source: EntryPointSource = installed_entry_points) -> PluginManager:
@@ -76,22 +88,24 @@ class PluginManager:
         """The plugin, loaded now unless it was before.
 
         Raises:
-            PluginNotFoundError: no installed distribution announces it.
+            PluginNotFoundError: no installed distribution announces it, or it is commands.
             PluginConflictError: more than one does.
             PluginLoadError: it failed to load.
         """
-        announced = self._announced.get((noun, name), [])
-        if not announced:
+        if noun == COMMAND_GROUP and name in self.names(noun):
+            raise PluginNotFoundError(f"{noun}.{name} is commands, without settings: see `diskless {name} --help`")
+        if not self._announced.get((noun, name)):
             raise self._not_found(noun, name)
-        if len(announced) > 1:
-            raise PluginConflictError(_conflict(announced))
-        result = self._load(announced[0])
-        if isinstance(result, QuarantinedPlugin):
-            raise PluginLoadError(
-                f"plugin {noun}.{name} of {announced[0].provider} can't be used: {result.reason}",
-                traceback_text=result.traceback_text,
-            )
-        return result
+        return self._usable(LoadedPlugin, noun, name)
+
+    def commands(self, name: str) -> LoadedCommands:
+        """Commands of a plugin; `names(COMMAND_GROUP)` has all of them.
+
+        Raises:
+            PluginConflictError: more than one distribution announces commands of this name.
+            PluginLoadError: the plugin failed to load.
+        """
+        return self._usable(LoadedCommands, COMMAND_GROUP, name)
 
     def catalogue(self) -> Catalogue:
         """Load every plugin and say what came of it."""
@@ -106,6 +120,7 @@ class PluginManager:
         )
         return Catalogue(
             loaded=[result for result in results if isinstance(result, LoadedPlugin)],
+            commands=[result for result in results if isinstance(result, LoadedCommands)],
             quarantined=[result for result in results if isinstance(result, QuarantinedPlugin)],
         )
 
@@ -133,13 +148,28 @@ class PluginManager:
         context = context_factory(noun.name, descriptor.name)
         return partial(_make, noun, descriptor.name, descriptor.factory, context, settings)
 
-    def _load(self, entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlugin:
+    def _usable(self, kind: type[_LoadedT], noun: str, name: str) -> _LoadedT:
+        announced = self._announced[noun, name]
+        if len(announced) > 1:
+            raise PluginConflictError(_conflict(announced))
+        result = self._load(announced[0])
+        if isinstance(result, QuarantinedPlugin):
+            raise PluginLoadError(
+                f"plugin {noun}.{name} of {announced[0].provider} can't be used: {result.reason}",
+                traceback_text=result.traceback_text,
+            )
+        if not isinstance(result, kind):
+            raise TypeError(f"{noun}.{name} is {type(result).__name__}, not {kind.__name__}")
+        return result
+
+    def _load(self, entry_point: PluginEntryPoint) -> _Outcome:
         key = (entry_point.noun, entry_point.name)
         if key not in self._results:
-            self._results[key] = load_plugin(entry_point)
+            is_commands = entry_point.noun == COMMAND_GROUP
+            self._results[key] = load_commands(entry_point) if is_commands else load_plugin(entry_point)
         return self._results[key]
 
-    def _outcomes(self, announced: Sequence[PluginEntryPoint]) -> list[LoadedPlugin | QuarantinedPlugin]:
+    def _outcomes(self, announced: Sequence[PluginEntryPoint]) -> list[_Outcome]:
         if len(announced) == 1:
             return [self._load(announced[0])]
         reason = _conflict(announced)

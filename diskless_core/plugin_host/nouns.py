@@ -113,7 +113,7 @@ GATEWAY_PLACEMENT = _enter(
         descriptor=gateway_placement.GatewayPlacementPlugin,
         interface=gateway_placement.GatewayPlacement,
         spec=gateway_placement.diskless_gateway_placements,
-        help="Which brokers are the produce gateways of a coordinator in each rack; for clusters of several brokers.",
+        help="Which brokers would be produce gateways in each rack; so far only `diskless gateways plan` asks it.",
         default="kip1164",
     )
 )

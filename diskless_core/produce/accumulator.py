@@ -23,11 +23,13 @@ class Submission:
         release: called once when the batches' memory is not needed any more.
         results: one for each batch, in order; filled when all of them are known.
         settle: called once, after `results` was filled, or with the error that kept the outcome unknown.
+        timeout_ms: how long the request's client waits for an answer.
     """
 
     batches: Sequence[tuple[PartitionKey, ValidBatch]]
     release: Callable[[], None]
     settle: Callable[[Sequence[BatchResult] | BaseException], None]
+    timeout_ms: int = 30_000
 
 
 class Place(NamedTuple):
@@ -63,6 +65,10 @@ class Accumulator:
     @property
     def is_empty(self) -> bool:
         return not self._submissions
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._entries)
 
     @property
     def partitions(self) -> set[PartitionKey]:

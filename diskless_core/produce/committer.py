@@ -85,7 +85,9 @@ class Committer:
     async def commit(self, key: str, sealed: SealedFile) -> list[BatchResult]:
         """Commit an uploaded object with every shard that it has batches of; a result for each batch, in order.
 
-        While an answer is missing the same CommitFile is sent again.
+        While an answer is missing the same CommitFile is sent again. It returns when there is an answer of every
+        shard: the next object with batches of these partitions has to wait for all of them. Where a defect takes the
+        answer's place, the batches of that shard get KAFKA_STORAGE_ERROR, and those of the others their own results.
         """
         by_shard: dict[int, list[int]] = {}
         results = [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(sealed.batches)
@@ -115,7 +117,16 @@ class Committer:
         def report(error: BaseException, _: int) -> None:
             _log.warning("a commit has no answer yet and is sent again", object=request.object_key, error=str(error))
 
-        return await self._retrying.do(lambda: self._coordinators[shard].commit_file(request), report)
+        try:
+            return await self._retrying.do(lambda: self._coordinators[shard].commit_file(request), report)
+        except Exception:
+            _log.exception(
+                "a defect kept batches from being committed; their producers are told",
+                object=request.object_key,
+                shard=shard,
+                batches=len(request.batches),
+            )
+            return [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(request.batches)
 
 
 def _has_no_answer(error: BaseException) -> bool:

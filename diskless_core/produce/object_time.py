@@ -1,8 +1,9 @@
 """Creation times in the keys of new objects, by a clock that coordinators have set right if need be.
 
 A coordinator refuses for ever what was created too long ago by its key (KIP-1164, "Orphan files"; see `HorizonRaised`).
-A broker whose clock is slow by more than the grace period would never get an object committed. What such a refusal says
-of the time is therefore taken for the keys from then on. That is safe: what may be deleted does not depend on it.
+A broker whose clock is slow by more than the horizon is in the past, ten minutes perhaps, would never get an object
+committed. What such a refusal says of the time is therefore taken for the keys from then on. That is safe: what may be
+deleted does not depend on it.
 """
 
 from __future__ import annotations

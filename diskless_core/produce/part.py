@@ -14,24 +14,23 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.commands import PartitionKey
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.committer import Committer, ShardOf
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.writer import WalWriter, WriterSettings
 
-COMMIT_S = 30.0
-"""How long a clean stop waits for what was produced to be committed: the object store may be down for ever."""
-
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceSettings:
-    """How WAL objects are packed, and how many of them are uploaded at once."""
+    """How WAL objects are packed, how many of them are uploaded at once, and how long a stop waits for them."""
 
     writer: WriterSettings
     upload_parallelism: int
+    shutdown_timeout_ms: int
 
     @classmethod
     def of(cls, config: BrokerConfig, *, requests_are_billed: bool) -> ProduceSettings:
@@ -45,6 +44,7 @@ class ProduceSettings:
                 object_prefix=config.diskless_wal_object_prefix,
             ),
             upload_parallelism=config.diskless_append_upload_parallelism,
+            shutdown_timeout_ms=config.diskless_shutdown_timeout_ms,
         )
 
 
@@ -56,6 +56,7 @@ class ProduceNeighbours:
         objects: the store that objects are uploaded to, started by others.
         coordinators: the Diskless coordinators by index, wherever they are led.
         shard_of: which of them owns a partition.
+        is_awaited: whether a partition is in the cluster's metadata and not in its coordinator yet.
         on_uploaded: called with the key and the bytes of each object when it is stored.
     """
 
@@ -63,6 +64,7 @@ class ProduceNeighbours:
     objects: WalObjectStore
     coordinators: Mapping[int, DisklessCoordinator]
     shard_of: ShardOf
+    is_awaited: Callable[[PartitionKey], bool]
     on_uploaded: Callable[[str, memoryview], None]
     clock: Clock
     metrics: Metrics
@@ -77,10 +79,17 @@ class Produce:
 
     def __init__(self, settings: ProduceSettings, neighbours: ProduceNeighbours) -> None:
         clock, metrics = neighbours.clock, neighbours.metrics
+        self._shutdown_timeout_s = settings.shutdown_timeout_ms / 1000
         self._uploader = Uploader(neighbours.objects, settings.upload_parallelism, clock, metrics)
         committer = Committer(neighbours.node_id, neighbours.coordinators, neighbours.shard_of, clock, metrics)
         self.writer = WalWriter(
-            settings.writer, self._uploader, committer, clock, metrics, on_uploaded=neighbours.on_uploaded
+            settings.writer,
+            self._uploader,
+            committer,
+            clock,
+            metrics,
+            on_uploaded=neighbours.on_uploaded,
+            is_awaited=neighbours.is_awaited,
         )
 
     @property
@@ -91,8 +100,9 @@ class Produce:
     async def stop(self) -> None:
         """Commit what is under way. What takes too long is given up; its producers have no answer and send it again."""
         try:
-            async with asyncio.timeout(COMMIT_S):
+            async with asyncio.timeout(self._shutdown_timeout_s):
                 await self.writer.drain()
         except TimeoutError:
             _log.warning("what could not be stored in time is given up: its producers have no answer and send it again")
+        finally:
             self.writer.abort()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from diskless_core.diskless import producer_state
 from diskless_core.diskless.commands import CommitBatch, PartitionKey, TimestampType
 from diskless_core.protocol import record_batch
+from diskless_core.protocol.compression import Codec
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, TornBatchError
 
@@ -18,18 +19,26 @@ _MAGIC_AT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """The topic's settings that a batch is judged by. Times are in milliseconds."""
+    """The topic's settings that a batch is judged by. Times are in milliseconds.
+
+    Attributes:
+        stored_with: the codec that every batch has to have; None where batches stay as they come.
+    """
 
     max_message_bytes: int
     timestamp_type: TimestampType
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
+    stored_with: Codec | None = None
 
 
 class ValidBatch(NamedTuple):
     """A batch that may be appended, as the sender's frame holds it, with what the coordinator wants to know of it.
 
     `validate` makes it of a request's records. It is gathered for an object, where `at` gives it its place.
+
+    Attributes:
+        recompressed_by: the rules of its topic, if they want another codec than it has; None lets it stay as it is.
     """
 
     data: memoryview
@@ -40,6 +49,7 @@ class ValidBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_sequence: int
+    recompressed_by: TopicRules | None = None
 
     def at(self, partition: PartitionKey, byte_offset: int) -> CommitBatch:
         """What the broker asks to commit when the object has the batch from this byte on."""
@@ -102,6 +112,7 @@ def validate(records: memoryview | None, rules: TopicRules, produce_version: int
         last_sequence=(
             producer_state.last_sequence(header.base_sequence, header.record_count) if header.producer_id >= 0 else -1
         ),
+        recompressed_by=None if rules.stored_with is None or rules.stored_with.number == header.compression else rules,
     )
 
 

@@ -8,20 +8,23 @@ that the slower of the two takes, instead of queueing before it.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.diskless.commands import BatchResult
+from diskless_core.diskless.commands import MAX_COMMIT_BATCHES, BatchResult, PartitionKey
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.produce.accumulator import Accumulator, SealedFile, Submission
+from diskless_core.produce.awaited_partitions import AwaitedPartitions
+from diskless_core.produce.backlog import Backlog
 from diskless_core.produce.committer import Committer, CommitTicket
 from diskless_core.produce.object_time import ObjectTime
+from diskless_core.produce.recompression import Recompression
+from diskless_core.produce.splitting import in_parts
 from diskless_core.produce.uploader import Uploader
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal import format as wal_format
@@ -42,37 +45,6 @@ class WriterSettings:
     object_prefix: str
 
 
-class Backlog:
-    """Bytes accepted and not yet settled. Above the limit it asks its subscribers to stop reading."""
-
-    def __init__(self, limit_bytes: int, metrics: Metrics) -> None:
-        self._limit_bytes = limit_bytes
-        self._metrics = metrics
-        self._waiting: deque[Callable[[], None]] = deque()
-        self.size_bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self.size_bytes >= self._limit_bytes
-
-    def wait_if_full(self, resume: Callable[[], None]) -> bool:
-        """Whether it is full; then `resume` is called once, when it is not any more."""
-        if self.is_full:
-            self._waiting.append(resume)
-            return True
-        return False
-
-    def grow(self, size_bytes: int) -> None:
-        self.size_bytes += size_bytes
-        self._metrics.produce_inflight_bytes.set(self.size_bytes)
-
-    def shrink(self, size_bytes: int) -> None:
-        self.size_bytes -= size_bytes
-        self._metrics.produce_inflight_bytes.set(self.size_bytes)
-        while self._waiting and not self.is_full:
-            self._waiting.popleft()()
-
-
 class WalWriter:
     """One broker's writer. Everything runs on the event loop; `append` never waits."""
 
@@ -84,6 +56,7 @@ class WalWriter:
         clock: Clock,
         metrics: Metrics,
         on_uploaded: Callable[[str, memoryview], None],
+        is_awaited: Callable[[PartitionKey], bool],
     ) -> None:
         self._settings = settings
         self._uploader = uploader
@@ -99,21 +72,43 @@ class WalWriter:
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.backlog = Backlog(settings.inflight_max_bytes, metrics)
+        self._awaited = AwaitedPartitions(is_awaited, self._gather, self.backlog, clock)
+        self._recompression = Recompression(self._admit, self.backlog, settings.inflight_max_bytes, metrics)
 
     def append(self, submission: Submission) -> None:
         """Take a request's batches. Batches of a partition keep the order in which they were appended."""
+        if self._recompression.concerns(submission.batches):
+            submission = self._recompression.keep(submission)
+        self._admit(submission)
+
+    def _admit(self, submission: Submission) -> None:
+        if self._awaited.concern(submission.batches):
+            submission = self._awaited.keep(submission)
         if not submission.batches:
             submission.release()
             submission.settle([])
             return
+        self._gather(submission)
+
+    def _gather(self, submission: Submission) -> None:
+        for part in in_parts(submission, MAX_COMMIT_BATCHES):
+            self._add(part)
+
+    def _add(self, submission: Submission) -> None:
+        if self._active.batch_count + len(submission.batches) > MAX_COMMIT_BATCHES:
+            self.rotate()
         was_empty = self._active.is_empty
         before = self._active.size_bytes
         self._active.add(submission)
         self.backlog.grow(self._active.size_bytes - before)
-        if self._active.size_bytes >= self._settings.buffer_max_bytes:
+        if self._is_full():
             self.rotate()
         elif was_empty:
             self._start_timers()
+
+    def _is_full(self) -> bool:
+        active = self._active
+        return active.size_bytes >= self._settings.buffer_max_bytes or active.batch_count >= MAX_COMMIT_BATCHES
 
     def rotate(self) -> None:
         """Seal what is there and send it on its way."""
@@ -129,6 +124,7 @@ class WalWriter:
 
     async def drain(self) -> None:
         """Rotate, and wait until everything is settled."""
+        await self._recompression.drain()
         self.rotate()
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -138,6 +134,8 @@ class WalWriter:
         """Give up what is under way; its outcome stays unknown. What is not sealed yet never will be."""
         self._stop_timers()
         self._lingered = False
+        self._recompression.abort()
+        self._awaited.abort()
         for task in self._tasks:
             task.cancel()
 

@@ -99,7 +99,7 @@ class BatchResult(NamedTuple):
     Attributes:
         error: one that a newer node has made up is UNKNOWN_SERVER_ERROR.
         log_start_offset: where the partition begins; -1 where it is not known or not sent.
-        message: why a coordinator does not answer, which it says of each batch.
+        message: why a coordinator refused the batch, or, of each of the batches, why it does not answer.
     """
 
     error: ErrorCode = ErrorCode.NONE

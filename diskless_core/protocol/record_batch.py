@@ -15,7 +15,7 @@ from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from diskless_core.protocol import compression
-from diskless_core.protocol.compression import DecompressionError, UnknownCodecError
+from diskless_core.protocol.compression import Codec, DecompressedSizeError, DecompressionError, UnknownCodecError
 
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
@@ -39,6 +39,8 @@ _LEADER_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
+_BATCH_LENGTH = struct.Struct(">i")
+_BATCH_LENGTH_AT = 8
 _LEADER_EPOCH_AT = 12
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
@@ -55,6 +57,10 @@ class CorruptBatchError(Exception):
 
 class TornBatchError(CorruptBatchError):
     """The bytes end before the batch does."""
+
+
+class LargeRecordsError(CorruptBatchError):
+    """The records of a batch are larger than allowed once they are decompressed."""
 
 
 class UnsupportedCompressionError(Exception):
@@ -191,6 +197,26 @@ def patch_log_append_time(buf: WritableBuffer, pos: int, timestamp_ms: int) -> N
     _CRC.pack_into(buf, pos + _CRC_AT, _checksum(buf, pos, header.size))
 
 
+def recompressed(batch: Buffer, codec: Codec, max_record_bytes: int) -> bytearray:
+    """The one batch that `batch` consists of, its records compressed with `codec`; the checksum follows.
+
+    Nothing else of it changes. `max_record_bytes` bounds its records once they are decompressed.
+
+    Raises:
+        CorruptBatchError: header or compressed data is malformed. The CRC is not checked.
+        LargeRecordsError: the records are larger than that; no more memory is taken.
+        UnsupportedCompressionError: the codec that it comes with is unknown.
+    """
+    header = read_header(batch)
+    packed = compression.compress(codec, _plain_records(batch, header, max_record_bytes))
+    changed = bytearray(memoryview(batch)[:HEADER_BYTES])
+    changed += packed
+    _BATCH_LENGTH.pack_into(changed, _BATCH_LENGTH_AT, len(changed) - LENGTH_PREFIX_BYTES)
+    _ATTRIBUTES.pack_into(changed, _ATTRIBUTES_AT, header.attributes & ~COMPRESSION_MASK | codec.number)
+    _CRC.pack_into(changed, _CRC_AT, _checksum(changed, 0, len(changed)))
+    return changed
+
+
 def build(
     records: Sequence[RecordData],
     *,
@@ -252,16 +278,25 @@ def _parse(batch: Buffer) -> DefaultRecordBatch:
         raise CorruptBatchError(f"{len(batch)} bytes are not one batch of magic 2")
     if not header.compression:
         return iter(DefaultRecordBatch(batch))
-    try:
-        plain = compression.decompress(header.compression, bytes(memoryview(batch)[HEADER_BYTES:]))
-    except UnknownCodecError as error:
-        raise UnsupportedCompressionError(str(error)) from error
-    except DecompressionError as error:
-        raise CorruptBatchError(str(error)) from error
+    plain = _plain_records(batch, header, compression.MAX_DECOMPRESSED_BYTES)
     whole = bytearray(memoryview(batch)[:HEADER_BYTES])
     _ATTRIBUTES.pack_into(whole, _ATTRIBUTES_AT, header.attributes & ~COMPRESSION_MASK)
     whole += plain
     return iter(DefaultRecordBatch(whole))
+
+
+def _plain_records(batch: Buffer, header: BatchHeader, max_bytes: int) -> Buffer:
+    records = memoryview(batch)[HEADER_BYTES:]
+    if not header.compression:
+        return records
+    try:
+        return compression.decompress(header.compression, bytes(records), max_bytes)
+    except UnknownCodecError as error:
+        raise UnsupportedCompressionError(str(error)) from error
+    except DecompressedSizeError as error:
+        raise LargeRecordsError(str(error)) from error
+    except DecompressionError as error:
+        raise CorruptBatchError(str(error)) from error
 
 
 def first_offset_at_or_after(batch: Buffer, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | None:

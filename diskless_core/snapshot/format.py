@@ -51,6 +51,11 @@ class Manifest:
     tables: Mapping[str, Sequence[str]]
     parts: Sequence[Part]
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all rows, as they are stored."""
+        return sum(part.size for part in self.parts)
+
 
 def declared(tables: Sequence[TableSpec]) -> dict[str, list[str]]:
     """Tables as a manifest names them."""

@@ -12,6 +12,9 @@ from diskless_core.plugin.forwarding import ForwardingRemoteStorage
 from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
 from diskless_core.tiering.retrying import Retries
 
+ANSWER_S = 5.0
+"""How long a broker that starts waits for the storage's answer."""
+
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
@@ -32,14 +35,22 @@ class AwaitedRemoteStorage(ForwardingRemoteStorage):
         Raises:
             RemoteStorageError: it cannot, whatever happens.
         """
+        first = asyncio.create_task(self._storage.start(), name="first start of remote storage")
         try:
-            await self._storage.start()
+            await asyncio.wait([first], timeout=ANSWER_S)
+            if first.done():
+                first.result()
+                return
+            self._obstacle = "remote_storage: it does not answer"
+        except asyncio.CancelledError:
+            first.cancel()
+            raise
         except RemoteStorageError as error:
             self._obstacle = f"remote_storage: {error}"
             if not error.retriable:
                 raise RemoteStorageError(self._obstacle, retriable=False) from error
-            _log.warning("segments can be neither read nor made yet", error=self._obstacle)
-            self._starting = asyncio.create_task(self._start_later(), name="start of remote storage")
+        _log.warning("segments can be neither read nor made yet", error=self._obstacle)
+        self._starting = asyncio.create_task(self._start_later(first), name="start of remote storage")
 
     async def stop(self) -> None:
         if self._starting is not None:
@@ -52,15 +63,20 @@ class AwaitedRemoteStorage(ForwardingRemoteStorage):
             raise RemoteStorageError(self._obstacle)
         return await step(self._storage)
 
-    async def _start_later(self) -> None:
+    async def _start_later(self, first: asyncio.Task[None]) -> None:
+        """Try until it works; the first attempt may still be under way."""
+        attempt: Awaitable[None] | None = None if first.done() else first
         failures = 1
         while self._obstacle is not None:
-            await asyncio.sleep(self._retries.pause_s(failures))
             try:
-                await self._storage.start()
+                if attempt is None:
+                    await asyncio.sleep(self._retries.pause_s(failures))
+                    attempt = self._storage.start()
+                await attempt
                 self._obstacle = None
             except Exception as error:
                 failures += 1
+                attempt = None
                 self._obstacle = f"remote_storage: {error}"
                 _log.warning("remote storage still cannot be used", error=self._obstacle)
         _log.info("remote storage can be used")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from diskless_core.background import end
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
@@ -111,9 +112,7 @@ class Compactor:
 
     async def stop(self) -> None:
         """End what is under way. What it leaves, the next compaction finishes or removes."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
 
     # --- on demand -----------------------------------------------------------------------------------------------
 

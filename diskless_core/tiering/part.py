@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from diskless_core.background import Background
+from diskless_core.background import Background, end_backend
 from diskless_core.clock import Clock
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.coordinator.shard import CoordinatorShard
@@ -140,7 +140,7 @@ class Tiering:
         """
         settings, neighbours, segments, stack = self._settings, self._neighbours, self._segments, self._stack
         ledger = CoordinatorLedger(neighbours.shards, neighbours.topics.shard_of)
-        stack.push_async_callback(segments.remote_storage.stop)
+        stack.push_async_callback(end_backend, "remote_storage", segments.remote_storage)
         await segments.remote_storage.start()
         await segments.metadata.start(RemoteLogMetadataServices(cluster_id=neighbours.cluster_id, ledger=ledger))
         stack.push_async_callback(segments.metadata.stop)

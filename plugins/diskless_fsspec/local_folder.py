@@ -20,9 +20,8 @@ from diskless_fsspec.threads import Threads
 
 T = TypeVar("T")
 
-WRITES_END_S = 10.0
-READS_END_S = 2.0
-"""How long `stop` waits for what is under way."""
+END_S = 2.0
+"""How long `stop` waits for what is under way, which nobody waits for any more."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ class LocalFolder:
 
     async def stop(self) -> None:
         """End the threads. They finish what they do unless the folder hangs: then they are left behind."""
-        ended = await asyncio.gather(self._writers.stop(WRITES_END_S), self._readers.stop(READS_END_S))
+        ended = await asyncio.gather(self._writers.stop(END_S), self._readers.stop(END_S))
         if not all(ended):
             logger.warning("%s does not answer: what is being read or written there is given up", self.root)
 

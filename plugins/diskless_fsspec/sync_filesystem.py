@@ -17,8 +17,8 @@ from diskless_fsspec.threads import Threads
 
 T = TypeVar("T")
 
-END_S = 10.0
-"""How long `stop` waits for what is under way."""
+END_S = 2.0
+"""How long `stop` waits for what is under way, which nobody waits for any more."""
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ class KafkaClientSettings(PluginSettings):
     """How the clients of an Apache Kafka connect to it.
 
     `common.client.options` and those that are named after a kind of client are JSON objects of further settings of
-    kafka-python, with dots or underscores in their names: {"request.timeout.ms": 5000}.
+    librdkafka, by its names: {"socket.timeout.ms": 5000}.
     """
 
     bootstrap_servers: CommaSeparated = Field(
@@ -34,11 +34,13 @@ class KafkaClientSettings(PluginSettings):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         default="PLAINTEXT", description="How to connect: whether with TLS, and whether with SASL."
     )
-    ssl_cafile: str = Field(
+    ssl_ca_location: str = Field(
         default="", description="PEM file of the authorities that brokers' certificates come from. Empty: the system's."
     )
-    ssl_certfile: str = Field(default="", description="PEM file of the client's certificate. Empty: it has none.")
-    ssl_keyfile: str = Field(default="", description="PEM file of the key of the client's certificate.")
+    ssl_certificate_location: str = Field(
+        default="", description="PEM file of the client's certificate. Empty: it has none."
+    )
+    ssl_key_location: str = Field(default="", description="PEM file of the key of the client's certificate.")
     ssl_key_password: SecretStr | None = Field(default=None, description="Password of that key, if it has one.")
     sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
         default="", description="How to authenticate with SASL; needed with SASL_PLAINTEXT and SASL_SSL."
@@ -46,7 +48,7 @@ class KafkaClientSettings(PluginSettings):
     sasl_username: str = Field(default="", description="The user's name for SASL.")
     sasl_password: SecretStr | None = Field(default=None, description="The user's password for SASL.")
     common_client_options: SecretJsonObject = Field(
-        default=SecretStr("{}"), description="JSON object of further settings of all clients, as kafka-python has them."
+        default=SecretStr("{}"), description="JSON object of further settings of all clients, by librdkafka's names."
     )
     producer_options: SecretJsonObject = Field(
         default=SecretStr("{}"), description="JSON object of further settings of the producer; they take precedence."
@@ -63,30 +65,31 @@ class KafkaClientSettings(PluginSettings):
     def _complete(self) -> KafkaClientSettings:
         if self.security_protocol.startswith("SASL_") and not (self.sasl_mechanism and self.sasl_password):
             raise ValueError(f"security.protocol={self.security_protocol} needs sasl.mechanism and sasl.password")
-        if self.ssl_certfile and not self.ssl_keyfile:
-            raise ValueError("ssl.certfile needs ssl.keyfile")
+        if self.ssl_certificate_location and not self.ssl_key_location:
+            raise ValueError("ssl.certificate.location needs ssl.key.location")
         return self
 
     def client_options(self, *kind: SecretStr) -> dict[str, Any]:
-        """Settings of a kafka-python client, for its arguments and nothing else: there are secrets among them.
+        """Settings of a client by librdkafka's names, for it and nothing else: there are secrets among them.
 
         Args:
             kind: the options of this kind of client.
         """
-        options: dict[str, Any] = {
-            "bootstrap_servers": list(self.bootstrap_servers),
-            "security_protocol": self.security_protocol,
-            "ssl_cafile": self.ssl_cafile or None,
-            "ssl_certfile": self.ssl_certfile or None,
-            "ssl_keyfile": self.ssl_keyfile or None,
-            "ssl_password": _hidden(self.ssl_key_password),
-            "sasl_mechanism": self.sasl_mechanism or None,
-            "sasl_plain_username": self.sasl_username or None,
-            "sasl_plain_password": _hidden(self.sasl_password),
+        options = {
+            "bootstrap.servers": ",".join(self.bootstrap_servers),
+            "security.protocol": self.security_protocol,
+            "ssl.ca.location": self.ssl_ca_location,
+            "ssl.certificate.location": self.ssl_certificate_location,
+            "ssl.key.location": self.ssl_key_location,
+            "ssl.key.password": _hidden(self.ssl_key_password),
+            "sasl.mechanism": self.sasl_mechanism,
+            "sasl.username": self.sasl_username,
+            "sasl.password": _hidden(self.sasl_password),
         }
+        given: dict[str, Any] = {name: value for name, value in options.items() if value}
         for further in (self.common_client_options, *kind):
-            options |= _parsed(further)
-        return options
+            given |= _parsed(further)
+        return given
 
 
 class RemoteLogMetadataSettings(KafkaClientSettings):
@@ -116,6 +119,12 @@ class RemoteLogMetadataSettings(KafkaClientSettings):
         default=120_000,
         gt=0,
         description="How many milliseconds a change may take until it is read back from the topic.",
+    )
+    initialization_attempt_timeout_ms: int = Field(
+        default=5_000,
+        gt=0,
+        description="How many milliseconds a broker that starts, or tries again, waits for an answer of the Apache "
+        "Kafka.",
     )
     initialization_retry_interval_ms: int = Field(
         default=100,
@@ -153,6 +162,6 @@ def _hidden(secret: SecretStr | None) -> HiddenText | None:
 
 def _parsed(options: SecretStr) -> dict[str, Any]:
     return {
-        name.replace(".", "_"): HiddenText(value) if isinstance(value, str) else value
+        name: HiddenText(value) if isinstance(value, str) else value
         for name, value in parse_json_object(options).items()
     }

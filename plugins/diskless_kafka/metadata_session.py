@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,6 +28,8 @@ from diskless_kafka.metadata_topic import Bounds
 from diskless_kafka.reading_progress import ReadingProgress
 from diskless_kafka.segment_states import SegmentStates, TopicRecord
 from diskless_kafka.snapshot_folder import Kept, SnapshotFolder
+
+_LOOK_AT_LOOP_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -64,14 +67,16 @@ class MetadataSession:
 
     async def stop(self) -> None:
         """Keep what was read, and disconnect. Idempotent."""
-        await self._clients.stop_reading()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeper
-        await self._keep()
-        self._progress.fail(RemoteLogMetadataError("the metadata of remote segments is stopped"))
-        await self._clients.close()
+        try:
+            await self._clients.stop_reading()
+            if self._keeper is not None:
+                self._keeper.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._keeper
+            await self._keep()
+        finally:
+            self._progress.fail(RemoteLogMetadataError("the metadata of remote segments is stopped"))
+            await self._clients.close()
 
     def log(self, partition: TopicIdPartition) -> PartitionLog:
         """The segments of a partition. Not to be changed, nor kept across an await."""
@@ -209,4 +214,8 @@ class _OnLoop:
         self._wait_for(self._session.fail(error))
 
     def _wait_for(self, delivery: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(delivery, self._loop).result()
+        taken = asyncio.run_coroutine_threadsafe(delivery, self._loop)
+        while not wait([taken], _LOOK_AT_LOOP_S).done:
+            if self._loop.is_closed():
+                raise RuntimeError("the event loop was closed before the reader was stopped")
+        taken.result()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, TopicDescription
+from tenacity import Retrying, retry_if_result, stop_after_delay, stop_any, stop_when_event_set, wait_fixed
+from tenacity.nap import sleep_using_event
 
+from diskless_core.plugin import kafka_client
+from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_kafka.config import RemoteLogMetadataSettings
+
+_CREATED_WITHIN_S = 30
+_POLL_S = 0.05
 
 
 class TopicMismatchError(Exception):
@@ -23,21 +30,21 @@ class Bounds(NamedTuple):
     end: int
 
 
-def ensure_topic(admin: Any, settings: RemoteLogMetadataSettings) -> uuid.UUID:
+def ensure_topic(admin: AdminClient, settings: RemoteLogMetadataSettings, closing: threading.Event) -> uuid.UUID:
     """Create the topic if it is missing, else check it. Returns its id.
+
+    Args:
+        closing: once it is set, nothing is waited for any more.
 
     Raises:
         TopicMismatchError: it has other partitions or another cleanup policy than it has to have.
-        KafkaError: no answer, or a refusal.
+        KafkaClientError: no answer, or a refusal.
     """
-    found = _described(admin, settings.topic_name)
+    found = kafka_client.describe_topic(admin, settings.topic_name)
     if found is None:
         _create(admin, settings)
-        admin.wait_for_topics([settings.topic_name])
-        found = _described(admin, settings.topic_name)
-    if found is None:
-        raise UnknownTopicOrPartitionError(settings.topic_name)
-    count = len(found["partitions"])
+        found = _wait_for(admin, settings.topic_name, closing)
+    count = len(found.partitions)
     if count != settings.topic_num_partitions:
         raise TopicMismatchError(
             f"the topic {settings.topic_name} has {count} partitions and not {settings.topic_num_partitions}: set "
@@ -49,58 +56,42 @@ def ensure_topic(admin: Any, settings: RemoteLogMetadataSettings) -> uuid.UUID:
             f"the topic {settings.topic_name} has cleanup.policy={policy}, by which events would be lost: set it to "
             "delete"
         )
-    return uuid.UUID(str(found["topic_id"]))
+    return kafka_client.topic_uuid(found)
 
 
-def bounds(admin: Any, settings: RemoteLogMetadataSettings) -> dict[int, Bounds]:
-    """Where the topic's partitions begin and end now.
-
-    Raises:
-        KafkaError: no answer.
-    """
-    partitions = [TopicPartition(settings.topic_name, number) for number in range(settings.topic_num_partitions)]
-    starts, ends = (
-        admin.list_partition_offsets(dict.fromkeys(partitions, spec))
-        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+def _create(admin: AdminClient, settings: RemoteLogMetadataSettings) -> None:
+    topic = NewTopic(
+        settings.topic_name,
+        num_partitions=settings.topic_num_partitions,
+        replication_factor=settings.topic_replication_factor,
+        config=dict(settings.topic_configs()),
     )
-    return {found.partition: Bounds(starts[found].offset, ends[found].offset) for found in partitions}
-
-
-def end(admin: Any, settings: RemoteLogMetadataSettings, partition: int) -> int:
-    """The offset behind the last record of a partition.
-
-    Raises:
-        KafkaError: no answer.
-    """
-    asked = TopicPartition(settings.topic_name, partition)
-    found: int = admin.list_partition_offsets({asked: OffsetSpec.LATEST})[asked].offset
-    return found
-
-
-def _described(admin: Any, name: str) -> dict[str, Any] | None:
-    found: dict[str, Any] = admin.describe_topics([name])[0]
-    error = for_code(found["error_code"])
-    if error is UnknownTopicOrPartitionError:
-        return None
-    if found["error_code"]:
-        raise error(name)
-    return found
-
-
-def _create(admin: Any, settings: RemoteLogMetadataSettings) -> None:
-    topic = {
-        "num_partitions": settings.topic_num_partitions,
-        "replication_factor": settings.topic_replication_factor,
-        "configs": settings.topic_configs(),
-    }
     try:
-        admin.create_topics({settings.topic_name: topic})
-    except TopicAlreadyExistsError:
-        return
+        kafka_client.answer(admin.create_topics([topic]))
+    except KafkaClientError as error:
+        if error.code != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
-def _cleanup_policy(admin: Any, name: str) -> str:
-    resource = ConfigResource(ConfigResourceType.TOPIC, name, ["cleanup.policy"])
-    configs = admin.describe_configs([resource], config_filter="all")
-    policy: str = configs["topic"][name]["cleanup.policy"]["value"]
+def _wait_for(admin: AdminClient, name: str, closing: threading.Event) -> TopicDescription:
+    waiting = Retrying(
+        retry=retry_if_result(lambda found: found is None),
+        stop=stop_any(stop_after_delay(_CREATED_WITHIN_S), stop_when_event_set(closing)),
+        wait=wait_fixed(_POLL_S),
+        sleep=sleep_using_event(closing),
+        retry_error_callback=lambda _: None,
+    )
+    found: TopicDescription | None = waiting(kafka_client.describe_topic, admin, name)
+    if found is None:
+        raise KafkaClientError(
+            f"it has created the topic {name} and does not know it yet",
+            code=KafkaError.UNKNOWN_TOPIC_OR_PART,
+            retriable=True,
+        )
+    return found
+
+
+def _cleanup_policy(admin: AdminClient, name: str) -> str:
+    configs = kafka_client.answer(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)]))
+    policy: str = configs["cleanup.policy"].value
     return policy

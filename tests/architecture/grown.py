@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,19 +34,23 @@ from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import PRICE_LIST
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import ApiVersionsRequest, ElectLeadersRequest, ElectLeadersResponse
+from diskless_core.protocol.messages import (
+    ApiVersionsRequest,
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
 from diskless_core.shards import AUDIT, parse_shard
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
-from tests.support.shards import EXPIRATION_MS, Sequential
+from tests.support.shards import Sequential
 
 # --- an API ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_api_is_dispatched_with_its_typed_request_and_advertised() -> None:
-    entry = CLIENT_APIS[ElectLeadersRequest.API_KEY]
-    asked = ElectLeadersRequest.TopicPartitions(topic="orders", partitions=[0, 2])
-    request: Any = ElectLeadersRequest(election_type=0, topic_partitions=[asked], timeout_ms=1_000)
+    entry = CLIENT_APIS[GetTelemetrySubscriptionsRequest.API_KEY]
+    client = uuid.UUID(int=7)
+    request: Any = GetTelemetrySubscriptionsRequest(client_instance_id=client)
     request.API_VERSION = entry.newest
     request.with_header(correlation_id=7, client_id="app")
     frame: Any = SimpleNamespace(view=memoryview(bytes(request.encode(version=entry.newest, header=True))))
@@ -55,12 +60,12 @@ async def test_the_api_is_dispatched_with_its_typed_request_and_advertised() -> 
     answer: Any = ApiDispatcher(services, CLIENT_APIS).dispatch(frame, connection)
 
     body = b"".join(await answer)[struct.calcsize(">iix") :]
-    [result] = ElectLeadersResponse.decode(body, version=entry.newest).replica_election_results
-    assert [one.partition_id for one in result.partition_result] == [0, 2]
-    assert {one.error_code for one in result.partition_result} == {ErrorCode.ELECTION_NOT_NEEDED}
+    subscriptions = GetTelemetrySubscriptionsResponse.decode(body, version=entry.newest)
+    assert (subscriptions.error_code, subscriptions.client_instance_id) == (ErrorCode.NONE, client)
+    assert not subscriptions.requested_metrics
     context: Any = SimpleNamespace(api_version=0, apis=CLIENT_APIS)
     listed: Any = api_versions(context, ApiVersionsRequest())
-    assert (entry.key, 0, 2) in [(one.api_key, one.min_version, one.max_version) for one in listed.api_keys]
+    assert (entry.key, 0, 0) in [(one.api_key, one.min_version, one.max_version) for one in listed.api_keys]
     assert isinstance(entry, Api)
 
 
@@ -91,7 +96,7 @@ class Broker:
         self.config = load_config(None, overrides, {}, PluginManager(installed_entry_points())).broker
         self.log = shared.node(1)
         services = ShardServices(node_id=1, clock=SystemClock(), log=self.log, store=store)
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
+        rules = CommitRules(assignment=Sequential())
         self.coordinators = Coordinators(services, ShardSettings(counts=shard_counts(self.config), commit_rules=rules))
 
     async def __aenter__(self) -> Broker:

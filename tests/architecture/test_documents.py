@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from diskless_core.cli import docs
+from diskless_core.cli import decisions, docs
 from diskless_core.plugin_host.nouns import NOUNS
+from docs_site import drawn_files
 from tests.architecture.source_files import ROOT, project_files, read
 
 PAGES = [path for path in project_files() if path.suffix == ".md"]
@@ -46,11 +47,21 @@ def test_a_generated_page_is_what_the_code_renders(page):
     assert read(Path("docs") / page) == docs.PAGES[page]()
 
 
-@pytest.mark.parametrize("page", docs.SECTIONS)
-def test_a_generated_section_is_what_the_code_renders(page):
+@pytest.mark.parametrize(("page", "section"), docs.SECTIONS)
+def test_a_generated_section_is_what_the_code_renders(page, section):
     text = read(Path(page))
 
-    assert text == docs.with_section(text, docs.SECTIONS[page]())
+    assert text == docs.with_section(text, section, docs.SECTIONS[page, section](ROOT / "docs"))
+
+
+def test_what_is_drawn_is_what_the_figures_and_the_code_say():
+    assert drawn_files.stale(ROOT / "docs") == [], "draw it anew with `make docs`"
+
+
+def test_no_document_promises_several_brokers_as_if_there_were_any():
+    claims = re.compile(r"\bleaderless\b|\bany broker (?:takes|serves|answers)\b", re.I)
+
+    assert [f"{path}: {found[0]}" for path in PAGES for found in claims.finditer(read(path))] == []
 
 
 @pytest.mark.parametrize("noun", NOUNS)
@@ -67,8 +78,10 @@ def test_every_noun_has_a_contract_suite_that_its_backends_are_held_to(noun):
 
 
 def test_decision_records_are_numbered_without_gaps_and_have_the_usual_parts():
-    records = sorted(path for path in PAGES if path.parent == Path("docs/adr"))
+    records = sorted(path for path in PAGES if path.parent == Path("docs/adr") and path.name != "README.md")
 
     assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
+    listed = [decision.file for decision in decisions.read_decisions(ROOT / "docs/adr")]
+    assert listed == [path.name for path in records]
     for path in records:
         assert re.findall(r"^## (.+)$", read(path), re.M) == ["Context", "Decision", "Consequences"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from diskless_core.metrics import Metrics
 from tests.architecture.source_files import project_files, python_files, read
 
-MODULES = python_files("diskless_core", "plugins", "tests")
+MODULES = python_files("diskless_core", "docs_site", "plugins", "tests")
 SHIPPED = python_files("diskless_core", "plugins")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/[\w.]")
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")

@@ -40,6 +40,7 @@ WORLD = (
 
 CLIENTS = (
     "aiobotocore",
+    "confluent_kafka",
     "fsspec",
     "gcsfs",
     "httpx",
@@ -133,16 +134,34 @@ def test_plugins_import_only_the_author_api_of_the_core():
 
 def test_a_plugin_module_that_serve_must_import_stays_light():
     """Settings and hooks are read at every start: the backend itself is imported by the factory."""
-    heavy = ("aiobotocore", "gcsfs", "s3fs", "sqlite3", "fsspec")
+    heavy = ("aiobotocore", "confluent_kafka", "gcsfs", "s3fs", "sqlite3", "fsspec")
     code = f"import sys, {', '.join(f'{plugin}.plugin' for plugin in PLUGINS)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     assert not set(heavy) & set(loaded)
 
 
-def test_a_broker_loads_no_libraries_for_tables_of_data(broker: BrokerProcess) -> None:
-    """They double the time of its start wherever they happen to be installed."""
+def test_serve_imports_no_more_third_party_packages_than_it_needs() -> None:
+    """Imports are most of a broker's start. A package that only some brokers or commands need is imported by these."""
+    code = "import sys, diskless_core.cli.serve; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    packages = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
+    assert {name for name in packages if not name.startswith(("_cython", "_sysconfigdata"))} <= {
+        "__main__",
+        "diskless_core",
+        # the broker's own
+        *("crc32c", "cramjam", "javaproperties", "kafka", "lz4", "msgpack", "pluggy", "prometheus_client", "pydantic"),
+        *("snappy", "structlog", "tenacity", "typer", "uvloop", "zstandard"),
+        # what these import, if it is there
+        *("_distutils_hack", "annotated_doc", "annotated_types", "attr", "colorama", "cython_runtime"),
+        *("greenlet", "pydantic_core", "pygments", "rich", "shellingham", "typing_extensions", "typing_inspection"),
+    }
+
+
+def test_a_broker_loads_no_libraries_that_it_does_not_use(broker: BrokerProcess) -> None:
+    """Those for tables of data double the time of its start, and librdkafka adds a tenth of a second to it."""
     loaded = Path(f"/proc/{broker.pid}/maps").read_text()
 
     assert "pydantic" in loaded
-    assert not [name for name in ("/numpy/", "/pandas/", "/pyarrow/") if name in loaded]
+    assert not [name for name in ("/confluent_kafka/", "/numpy/", "/pandas/", "/pyarrow/") if name in loaded]

@@ -1,4 +1,4 @@
-"""`make bench`: measures a broker with one client beside it, and writes docs/benchmarks.md.
+"""`make bench`: measures a broker with one client beside it, writes docs/benchmarks.md, and draws its charts.
 
 Everything runs on one machine and competes for its cores. The baselines and ratios of the same run make figures of
 different machines comparable.
@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
 
 from rich.console import Console
 
 from diskless_core.cli.broker_process import BrokerProcess
 from diskless_core.clock import SystemClock
-from tests.benchmarks import beside_kafka, coordinator, load, machine, orphans, spark, tiering
+from docs_site import drawn_files
+from tests.benchmarks import beside_kafka, coordinator, load, machine, orphans, spark, start, tiering
 from tests.benchmarks.apart import apart
 from tests.benchmarks.machine import GIB, MIB
 from tests.benchmarks.meter import Meter
@@ -48,6 +50,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = {
+    "start": Section("## The start", start.ABOUT, lambda add, _: start.measure(add)),
     "coordinator": Section("## The coordinator", coordinator.ABOUT, lambda add, _: coordinator.measure(add)),
     "tiering": Section("## Tiered storage", tiering.ABOUT, tiering.measure),
     "orphans": Section("## Orphans at scale", orphans.ABOUT, lambda add, _: apart(add, orphans.measure)),
@@ -112,6 +115,8 @@ def running_broker(
         BrokerProcess(Path(folder), SystemClock(), overrides=overrides, environ=environ) as broker,
     ):
         broker.start()
+        with urlopen(f"{broker.admin}/health/live") as answer:  # it imports its HTTP server now, and not while measured
+            answer.read()
         yield broker
         broker.stop()
 
@@ -212,6 +217,13 @@ def measure_latency(report: Report, interval_ms: int, seconds: float) -> None:
     )
 
 
+def _write(out: Path, page: str) -> None:
+    """Write the page, and draw its charts where it is the project's own."""
+    out.write_text(page, encoding="utf-8")
+    if out == PAGE:
+        drawn_files.write(PAGE.parent)
+
+
 def main() -> None:
     """Measure everything and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -231,7 +243,7 @@ def main() -> None:
         section = SECTIONS[arguments.only]
         page = arguments.out.read_text(encoding="utf-8")
         new = replaced(page, section.heading, report.measure(section, arguments.mib * MIB))
-        arguments.out.write_text(new, encoding="utf-8")
+        _write(arguments.out, new)
         report.console.print(f"wrote a section of {arguments.out}")
         return
     disk, loopback = measure_baselines(report)
@@ -244,7 +256,7 @@ def main() -> None:
         report.comparison = beside_kafka.compare(report.console, arguments.beside_mib * MIB)
     for section in SECTIONS.values():
         report.measure(section, arguments.mib * MIB)
-    arguments.out.write_text(report.markdown(), encoding="utf-8")
+    _write(arguments.out, report.markdown())
     report.console.print(f"wrote {arguments.out}")
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 import structlog
 
-from diskless_core.broker.memory import keep_freed_memory, settle_garbage_collector
+from diskless_core.broker.memory import collect_garbage_less_often, freeze_garbage_collector, keep_freed_memory
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.shard_store import StoreThread
@@ -86,7 +86,8 @@ class Committed(NamedTuple):
 def measure(add: Add) -> None:
     """All figures, in about two minutes."""
     keep_freed_memory()
-    settle_garbage_collector()
+    collect_garbage_less_often()
+    freeze_garbage_collector()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder:
         _measure_commits(add, Path(folder))

@@ -47,7 +47,6 @@ PARTITIONS_A_TOPIC = 64
 BATCH_BYTES = 4_096
 RECORDS_A_BATCH = 10
 HOUR_MS = 3_600_000
-EXPIRATION_MS = 24 * HOUR_MS
 
 _FILL_ROWS = 20_000
 _FILLED_PARTITIONS = 16
@@ -90,9 +89,7 @@ async def running_shard(
         store=store or SqliteCoordinatorStore(folder / "store"),
         snapshots=snapshots or NoSnapshots(),
     )
-    rules = CommitRules(
-        assignment=SequentialAssignment(context, SequentialSettings()), producer_id_expiration_ms=EXPIRATION_MS
-    )
+    rules = CommitRules(assignment=SequentialAssignment(context, SequentialSettings()))
     shard = DisklessShard(SHARD_ID, services, rules)
     try:
         await shard.start()

@@ -16,6 +16,11 @@ import kafka
 from aiokafka.errors import KafkaError as AioKafkaError
 from kafka.errors import KafkaError
 
+from tests.support.admin_requests import SET, TOPIC, alter
+from tests.support.batches import batch_of
+from tests.support.requests import append, create_topic
+from tests.support.wire import WireClient
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 300.0
 _POLL_S = 0.1
@@ -468,3 +473,15 @@ class _AioKafkaMember(Member):
 
 
 CLIENTS: dict[str, type[Client]] = {"confluent-kafka": Confluent, "kafka-python": KafkaPython, "aiokafka": AioKafka}
+
+
+def compressed_again(wire: WireClient, topic: str) -> list[bytes]:
+    """Create a topic, produce batches of text that the broker compresses with each codec in turn, return the values."""
+    create_topic(wire, topic)
+    found = []
+    for place, wanted in enumerate(("uncompressed", *CODECS[1:])):
+        assert alter(wire, TOPIC, topic, ("compression.type", SET, wanted)) == (0, None)
+        values = [b"%d of %s %s" % (number, wanted.encode(), b"that repeats itself " * 9) for number in range(500)]
+        append(wire, topic, batch_of(*values, compression=place - 1 if place else len(CODECS) - 1))
+        found += values
+    return found

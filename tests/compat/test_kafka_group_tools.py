@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from diskless_core.protocol.messages import ConsumerGroupHeartbeatRequest
 from tests.support.waiting import wait_until
+from tests.support.wire import WireClient
 
 
 @pytest.fixture
@@ -85,3 +87,29 @@ def test_a_group_with_a_live_member_shows_it_and_is_not_changed(both, group, pro
         assert "GroupNotEmptyException" in both.same("kafka-consumer-groups", "--delete", "--group", group)
         reset = ("--reset-offsets", "--group", group, "--topic", group, "--to-earliest", "--execute")
         assert "inactive" in both.same("kafka-consumer-groups", *reset)
+
+
+def test_settings_of_a_group_are_shown_altered_listed_and_heard_by_its_members(both, topic):
+    entity = ("--entity-type", "groups", "--entity-name", topic)
+
+    def configs(*arguments):
+        return both.same("kafka-configs", *arguments)
+
+    assert f"The group '{topic}' doesn't exist and doesn't have dynamic config." in configs("--describe", *entity)
+    assert "consumer.session.timeout.ms=45000" in configs("--describe", *entity, "--all")
+    configs("--alter", *entity, "--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=7000")
+    assert "  consumer.session.timeout.ms=50000 sensitive=false" in configs("--describe", *entity)
+    assert f"Dynamic configs for group {topic} are:" in both.diskless.out(
+        "kafka-configs", "--describe", "--entity-type", "groups"
+    )
+    host, _, port = both.diskless.bootstrap.rpartition(":")
+    with WireClient(host, int(port)) as wire:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=topic, member_id="m", rebalance_timeout_ms=1, subscribed_topic_names=[], topic_partitions=[]
+        )
+        assert wire.call(request, 1).heartbeat_interval_ms == 7_000
+    for done in both.run("kafka-configs", "--alter", *entity, "--add-config", "consumer.session.timeout.ms=1"):
+        assert "must be greater than or equal to group.consumer.min.session.timeout.ms" in done.err
+        assert done.code == 1
+    configs("--alter", *entity, "--delete-config", "consumer.session.timeout.ms,consumer.heartbeat.interval.ms")
+    assert both.diskless.out("kafka-configs", "--describe", *entity) == f"Dynamic configs for group {topic} are:\n"

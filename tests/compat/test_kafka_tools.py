@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from tests.compat.clients import compressed_again
+
 TOPIC_LINE = re.compile(
     r"^Topic: (\S+)\tTopicId: ([\w-]{22})\tPartitionCount: (\d+)\tReplicationFactor: 1\tConfigs: (.*)$"
 )
@@ -137,6 +139,13 @@ def test_lines_with_keys_and_headers_go_through_the_console_tools(both, topic):
     assert tools.out("kafka-console-consumer", "--topic", topic, *tail).splitlines() == ["world", "again"]
 
 
+def test_kafkas_consumer_reads_what_a_topic_compresses_again(tools, topic, wire):
+    sent = compressed_again(wire, topic)
+
+    read = ("--topic", topic, "--partition", "0", "--offset", "0", "--max-messages", str(len(sent)))
+    assert tools.out("kafka-console-consumer", *read).splitlines() == [value.decode() for value in sent]
+
+
 def test_offsets_of_all_kinds_and_the_deletion_of_records(both, topic, tmp_path):
     both.same("kafka-topics", "--create", "--topic", topic, "--partitions", "2")
     records = "".join(f"key\tvalue {number}\n" for number in range(10))
@@ -222,5 +231,7 @@ def test_the_log_directory_shows_how_big_partitions_are(both, topic):
 def test_the_cluster_tool_knows_the_cluster(both):
     assert re.fullmatch(r"Cluster ID: [\w-]{22}\n", both.diskless.out("kafka-cluster", "cluster-id"))
     both.same("kafka-cluster", "list-endpoints")
-    said = both.diskless.out("kafka-cluster", "unregister", "--id", "1")
-    assert said == "The target cluster does not support the broker unregistration API.\n"
+    for done in both.run("kafka-cluster", "unregister", "--id", "77"):
+        assert ("BrokerIdNotRegisteredException" in done.err, done.code) == (True, 1)
+    done = both.diskless.run("kafka-cluster", "unregister", "--id", "1")
+    assert ("InvalidRequestException: Broker 1 is running." in done.err, done.code) == (True, 1)

@@ -13,11 +13,12 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from typer.testing import CliRunner
 
-from diskless_core.cli import kafka_cluster, kafka_log_dir
+from diskless_core.cli import kafka_cluster, kafka_log_dir, log_positions
 from diskless_core.cli.kafka_cluster import KafkaCluster, KafkaClusterError, Leader, Topic
 from diskless_core.cli.kafka_exporter import Exporter
 from diskless_core.cli.kafka_importer import Importer, PartitionReport
 from diskless_core.cli.kafka_log_dir import LogDirError
+from diskless_core.cli.log_positions import Address
 from diskless_core.cli.main import main
 from diskless_core.cli.remote_storages import RemoteStorages
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
@@ -32,6 +33,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("tiered-kafka")
 
+LEADER = Leader(broker_id=0, address=Address("localhost", 9092))
 TOPIC = "exported"
 REAL = "real"
 NATIVE = "native"
@@ -60,7 +62,7 @@ class BuiltTopics:
         return self.topics[topic]
 
     def ensure_topic(self, name, partitions, config):
-        return Topic(name=name, topic_id=uuid.UUID(int=99), leaders=dict.fromkeys(range(partitions), Leader(0, 0)))
+        return Topic(name=name, topic_id=uuid.UUID(int=99), leaders=dict.fromkeys(range(partitions), LEADER))
 
     def segments(self, topic):
         return {partition: segments for partition, (_, segments) in self.adopted.items()}
@@ -339,7 +341,7 @@ def make_importer(target, storages, kafka):
 async def test_what_kafka_has_tiered_is_imported_with_its_offsets_and_epochs(exported, storages, cluster):
     values = native_values(0) + native_values(1)
     native = cluster.topic(NATIVE)
-    wait_until(lambda: cluster.offsets(native, kafka_cluster.LATEST_TIERED)[0] == len(values) - 1, "all is tiered")
+    wait_until(lambda: cluster.offsets(native, log_positions.LATEST_TIERED)[0] == len(values) - 1, "all is tiered")
     target = BuiltTopics()
     importer = make_importer(target, storages, exported.kafka)
 
@@ -359,7 +361,7 @@ async def test_what_kafka_has_tiered_is_imported_with_its_offsets_and_epochs(exp
 def test_diskless_serves_what_it_imported_and_goes_on(exported, cluster, diskless):
     native = cluster.topic(NATIVE)
     wait_until(
-        lambda: cluster.offsets(native, kafka_cluster.LATEST_TIERED)[0] == 2 * NATIVE_RECORDS - 1, "all is tiered"
+        lambda: cluster.offsets(native, log_positions.LATEST_TIERED)[0] == 2 * NATIVE_RECORDS - 1, "all is tiered"
     )
     from_kafka = ("import", "kafka", f"--topic={NATIVE}", f"--bootstrap={exported.kafka.bootstrap}")
     for _ in range(2):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -31,14 +30,6 @@ LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     f'username="kafka" password="{PASSWORD}" user_kafka="{PASSWORD}" user_diskless="{PASSWORD}";'
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_connection_is_kept_by_what_was_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    yield
-    for when in ("setup", "call"):
-        caplog.get_records(when).clear()
-    gc.collect()
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +79,7 @@ async def test_while_kafka_is_away_segments_are_found_and_changes_fail_and_can_b
     impatient = json.dumps({"delivery.timeout.ms": 1_000, "request.timeout.ms": 1_000})
     metadata = node(settings_of(guarded_kafka, producer_options=impatient), tmp_path / "node")
     await metadata.start(SERVICES)
-    quickly = json.dumps({"bootstrap.timeout.ms": 500})
-    late = node(settings_of(guarded_kafka, admin_options=quickly), tmp_path / "late")
+    late = node(settings_of(guarded_kafka, initialization_attempt_timeout_ms=500), tmp_path / "late")
     try:
         begun, other = segment(1, 0, 9), segment(2, 10, 19)
         await metadata.add(begun)

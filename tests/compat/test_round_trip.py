@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError as KafkaPythonError
 
-from tests.compat.clients import CLIENTS, CODECS, Sent
+from tests.compat.clients import CLIENTS, CODECS, Sent, compressed_again
 from tests.support.requests import create_topic
 
 NOW_MS = 1_700_000_000_000
@@ -43,6 +43,12 @@ def test_records_of_every_codec_come_back_in_order(client, wire, topic, codec, i
     assert offsets == list(range(200))
     got = client.read(topic, 200)
     assert [(record.offset, record.value) for record in got] == list(enumerate(values(sent)))
+
+
+def test_what_a_topic_compresses_again_comes_back_in_order(client, wire, topic):
+    sent = compressed_again(wire, topic)
+
+    assert values(client.read(topic, len(sent))) == sent
 
 
 @pytest.mark.parametrize("reader", CLIENTS.values(), ids=CLIENTS)

@@ -50,7 +50,7 @@ ALLOWED = (
         what="A Fetch that asks for a session (KIP-227)",
         kafka="gets one, if the cache has room",
         diskless="gets session id 0, which is: none",
-        why="any broker serves any partition, and none remembers clients: [ADR 2](adr/0002-fetch-without-sessions.md)",
+        why="a broker keeps nothing of a client between requests: [ADR 2](adr/0002-fetch-without-sessions.md)",
     ),
     Allowed(
         name="no transactions",
@@ -62,7 +62,7 @@ ALLOWED = (
         ),
         what="Transactions",
         kafka="has them",
-        diskless="answers TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error after which clients do not try again",
+        diskless="TRANSACTIONAL_ID_AUTHORIZATION_FAILED, after which most clients do not try again; sarama does",
         why="they are not there yet",
     ),
     Allowed(
@@ -82,11 +82,57 @@ ALLOWED = (
     ),
     Allowed(
         name="no share groups and streams groups",
-        places=(("ApiVersions", "*", ANY, ANY),),
+        places=(
+            ("ShareGroupDescribe", "groups.*.error_code", ANY, 35),
+            ("StreamsGroupDescribe", "groups.*.error_code", ANY, 35),
+        ),
         what="Share groups (KIP-932) and streams groups (KIP-1071)",
-        kafka="has them",
-        diskless="does not serve their APIs; groups are of the classic or the consumer protocol",
+        kafka="has them, unless `share.version` and `streams.version` are 0",
+        diskless="UNSUPPORTED_VERSION, as Kafka where they are 0; groups are of the classic or the consumer protocol",
         why="they are not there yet",
+    ),
+    Allowed(
+        name="no loggers and client metrics",
+        places=(
+            ("DescribeConfigs", "results.*.error_code", 0, 42),
+            ("DescribeConfigs", "results.*.configs.<*>", ANY, ABSENT),
+            ("IncrementalAlterConfigs", "responses.*.error_code", 0, 42),
+        ),
+        what="Settings of loggers, and of the metrics of clients (KIP-714)",
+        kafka="shows and takes them",
+        diskless="INVALID_REQUEST; `log.level` needs a restart",
+        why="no client's metrics are asked for, and the broker's log has one level",
+    ),
+    Allowed(
+        name="no passwords",
+        places=(("AlterUserScramCredentials", "results.*.error_code", 91, 35),),
+        what="AlterUserScramCredentials",
+        kafka="keeps passwords of users for SCRAM",
+        diskless="UNSUPPORTED_VERSION",
+        why="nobody is asked who he is yet",
+    ),
+    Allowed(
+        name="no internal topics",
+        places=(("Metadata", "topics.*", ANY, ANY),),
+        what="Internal topics such as `__consumer_offsets`, in Metadata, ListConfigResources and elsewhere",
+        kafka="has them, as topics with settings of their own",
+        diskless="has none: UNKNOWN_TOPIC_OR_PARTITION, and no list names them",
+        why="what its coordinators write are logs of their own, with the settings of the broker",
+    ),
+    Allowed(
+        name="the log of the quorum",
+        places=(
+            ("DescribeQuorum", "*.leader_epoch", ANY, ANY),
+            ("DescribeQuorum", "*.high_watermark", ANY, ANY),
+            ("DescribeQuorum", "*.log_end_offset", ANY, ANY),
+            ("DescribeQuorum", "*.last_fetch_timestamp", ANY, ANY),
+            ("DescribeQuorum", "*.last_caught_up_timestamp", ANY, ANY),
+            ("DescribeQuorum", "nodes.*", ANY, ANY),
+        ),
+        what="Offsets, epochs and listeners in DescribeQuorum",
+        kafka="those of KRaft's log and of its controllers",
+        diskless="those of the cluster shard's log, and the listener that was asked",
+        why="the cluster shard does what KRaft's log does in Kafka; there are no controllers",
     ),
     Allowed(
         name="a group without offsets",
@@ -102,21 +148,10 @@ ALLOWED = (
             ("IncrementalAlterConfigs", "responses.*.error_code", 0, 40),
             ("CreateTopics", "topics.*", ANY, ANY),
         ),
-        what="`cleanup.policy` other than `delete`",
-        kafka="compacts, or keeps everything",
+        what="`cleanup.policy` with `compact`",
+        kafka="compacts",
         diskless="refuses it with INVALID_CONFIG",
         why="what a broker does not do it must not promise",
-    ),
-    Allowed(
-        name="batches are not compressed again",
-        places=(
-            ("IncrementalAlterConfigs", "responses.*.error_code", 0, 40),
-            ("CreateTopics", "topics.*", ANY, ANY),
-        ),
-        what="The topic setting `compression.type` other than `producer`",
-        kafka="compresses each batch again with that codec, or stores it uncompressed",
-        diskless="refuses it with INVALID_CONFIG: `compression.type` is a setting of the producer only",
-        why="batches are stored as the producer sent them, so a broker spends no time on it",
     ),
     Allowed(
         name="the controller's min.insync.replicas",
@@ -132,13 +167,25 @@ ALLOWED = (
         everywhere=True,
     ),
     Allowed(
-        name="configs that do not exist",
-        places=(("*", "*.configs.<*>", ANY, ABSENT),),
-        what="Settings of topics that are about local log files, replicas or compaction",
-        kafka="shows and takes them",
-        diskless="does not have them",
-        why="there is nothing that they could change",
-        everywhere=True,
+        name="min.insync.replicas of one broker",
+        places=(("IncrementalAlterConfigs", "responses.*.error_code", 40, 0),),
+        what="`min.insync.replicas` for one broker",
+        kafka="refuses it in a new cluster (KIP-966)",
+        diskless="keeps it, without an effect",
+        why="no replica has to be in sync",
+    ),
+    Allowed(
+        name="settings of brokers that need a restart",
+        places=(
+            ("IncrementalAlterConfigs", "responses.*.error_code", 0, 40),
+            ("IncrementalAlterConfigs", "responses.*.error_code", 0, 42),
+            ("IncrementalAlterConfigs", "responses.*.error_code", 42, 40),
+        ),
+        what="Altering a running broker's `producer.id.expiration.ms`, its settings of remote storage that have an "
+        "effect here, of listeners, security and the coordinators of groups, and settings that Kafka does not have",
+        kafka="takes them, those of listeners and security for one broker only, and keeps what it does not know",
+        diskless="refuses them with INVALID_REQUEST, or INVALID_CONFIG where it has no such setting",
+        why="they are read when the broker starts, and a misspelt name should not look like a success",
     ),
     Allowed(
         name="where settings come from",
@@ -151,9 +198,12 @@ ALLOWED = (
     Allowed(
         name="other apis",
         places=(("ApiVersions", "*", ANY, ANY),),
-        what="The APIs and versions in ApiVersions",
+        what="The APIs and features in ApiVersions",
         kafka="all of its own",
-        diskless="those of them that it serves; see [protocol support](protocol_support.md)",
+        diskless=(
+            "all but WriteTxnMarkers, see [protocol support](protocol_support.md); of the features `group.version` "
+            "and the `metadata.version` of Kafka 4.2"
+        ),
         why="a client uses what both know",
     ),
     Allowed(
@@ -165,7 +215,7 @@ ALLOWED = (
         ),
         what="Metadata that creates a topic",
         kafka="answers UNKNOWN_TOPIC_OR_PARTITION, and the client asks again",
-        diskless="answers when the topic is there",
+        diskless="answers when the topic is there; as Kafka does, with `diskless.auto.create.topics.wait=false`",
         why="a client need not ask twice",
     ),
     Allowed(
@@ -253,6 +303,30 @@ ALLOWED = (
         kafka="refuses the batch with INVALID_TIMESTAMP",
         diskless="looks at the batch's first and latest timestamps only",
         why="batches are judged by their header and are not decompressed",
+    ),
+    Allowed(
+        name="damaged compressed records",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", -1, 87),
+            ("Produce", "responses.*.partition_responses.*.error_code", -1, 0),
+            ("Produce", "responses.*.partition_responses.*.base_offset", -1, 0),
+        ),
+        what="A batch whose compressed records are damaged, with a checksum that fits",
+        kafka="UNKNOWN_SERVER_ERROR, from an exception that nobody caught",
+        diskless="INVALID_RECORD where the topic wants another codec, else it is appended as it comes",
+        why="batches are judged by their header and decompressed only to be compressed again",
+    ),
+    Allowed(
+        name="records that become very large",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 0, 10),
+            ("Produce", "responses.*.partition_responses.*.base_offset", 0, -1),
+            ("Produce", "responses.*.partition_responses.*.log_start_offset", 0, -1),
+        ),
+        what="A batch for a topic that wants another codec, whose records are larger than 64 MiB without one",
+        kafka="compresses it again, whatever memory that takes",
+        diskless="MESSAGE_TOO_LARGE, after which producers send it in smaller batches",
+        why="a few bytes must not take all of a broker's memory",
     ),
     Allowed(
         name="the latest timestamp that a client writes",
@@ -346,6 +420,10 @@ def rendered_page() -> str:
         "",
         "A Produce request with null records gets no answer from Apache Kafka at all, so there is nothing to compare;",
         "Diskless answers INVALID_RECORD.",
+        "",
+        "Two requests would change the real one for all tests: UnregisterBroker of the broker that is asked, which",
+        "is not forgotten while it runs (INVALID_REQUEST), and UpdateFeatures to a lower level, which no feature gets",
+        "(INVALID_UPDATE_VERSION).",
     ]
     return "\n".join(lines) + "\n"
 

@@ -79,7 +79,7 @@ class Symbols:
         return [item for item in value if not isinstance(item, dict) or self._name_of(item).startswith(self._prefix)]
 
     def _name_of(self, item: Mapping[str, Any]) -> str:
-        names = (item[key] for key in ("name", "group_id", "resource_name") if key in item)
+        names = (item[key] for key in ("name", "topic", "group_id", "resource_name") if key in item)
         return next(names, None) or self._prefix
 
     def _plain(self, name: str, value: Any) -> Any:

@@ -249,6 +249,20 @@ def test_a_partition_that_is_too_large_loses_its_oldest_batches(
         assert [value[0] for value in values_from(wire, topic, 7)] == [7, 8, 9]
 
 
+@guarantee("Deletion and retention", "With an empty `cleanup.policy` retention removes nothing.")
+def test_a_topic_whose_cleanup_policy_is_empty_keeps_everything(retaining_broker: BrokerProcess, topic: str) -> None:
+    kept = f"{topic}-kept"
+    with retaining_broker.connect() as wire:
+        create_topic(wire, kept, cleanup_policy="", retention_ms="1", retention_bytes="0")
+        create_topic(wire, topic, retention_ms="1")
+        append(wire, kept, batch_of(b"a"))
+        append(wire, topic, batch_of(b"b"))
+        wait_until(lambda: list_offset(wire, topic, EARLIEST).offset == 1, "the other topic is emptied")
+        assert list_offset(wire, kept, EARLIEST).offset == 0
+        assert alter(wire, TOPIC, kept, ("cleanup.policy", SET, "delete")) == (0, None)
+        wait_until(lambda: list_offset(wire, kept, EARLIEST).offset == 1, "the new policy holds")
+
+
 @guarantee("Deletion and retention", "A limit that is altered holds from the next check on.")
 def test_a_limit_that_is_set_later_holds_from_the_next_check_on(
     retaining_broker: BrokerProcess, objects: Callable[[], int], topic: str

@@ -202,9 +202,12 @@ def test_repetitions_are_known_after_a_restart(new_broker, topic, how):
         assert read_values(fetch(wire, topic, 0).records) == [b"%d" % n for n in range(6)]
 
 
-@guarantee("Idempotence", "A producer that was silent for longer than producer.id.expiration.ms is forgotten.")
+@guarantee(
+    "Idempotence",
+    "A producer that was silent for producer.id.expiration.ms is forgotten at the next check, and may start anew.",
+)
 def test_a_producer_that_was_silent_for_too_long_is_forgotten(new_broker, topic):
-    broker = new_broker({"producer.id.expiration.ms": "1"})
+    broker = new_broker({"producer.id.expiration.ms": "1", "producer.id.expiration.check.interval.ms": "1"})
     with broker.connect() as wire:
         create_topic(wire, topic)
         batch = batch_of(b"v", producer_id=new_producer_id(wire), producer_epoch=0, base_sequence=0)

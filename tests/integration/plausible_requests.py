@@ -25,6 +25,7 @@ from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
+from diskless_core.protocol import messages
 from diskless_core.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from tests.support.admin_requests import (
     CLIENT_ID,
@@ -33,24 +34,35 @@ from tests.support.admin_requests import (
     TOPIC,
     alter_configs_request,
     alter_quotas_request,
+    alter_reassignments_request,
+    alter_replica_log_dirs_request,
+    alter_scram_request,
+    create_acls_request,
     create_partitions_request,
+    delete_acls_request,
     delete_groups_request,
+    describe_acls_request,
     describe_cluster_request,
     describe_configs_request,
     describe_groups_request,
     describe_log_dirs_request,
     describe_producers_request,
+    describe_quorum_request,
     describe_quotas_request,
     describe_scram_request,
+    elect_leaders_request,
     grown,
     incremental_request,
     list_config_resources_request,
     list_groups_request,
     list_reassignments_request,
     offset_delete_request,
+    update_features_request,
 )
 from tests.support.batches import batch_of
 from tests.support.requests import fetch_request, new_topic, produce_request
+
+_FOLDER_ID = uuid.UUID(int=7)
 
 
 class Place:
@@ -199,6 +211,39 @@ def _delete_records(place: Place, version: int) -> Any:
     return DeleteRecordsRequest(topics=[topic_class(name=place.topic, partitions=[partition])], timeout_ms=1000)
 
 
+def _add_partitions_to_txn(place: Place, version: int) -> Any:
+    request = messages.AddPartitionsToTxnRequest
+    transaction = request.AddPartitionsToTxnTransaction
+    return request(
+        v3_and_below_transactional_id="t",
+        v3_and_below_topics=[request.AddPartitionsToTxnTopic(name=place.topic, partitions=[0])],
+        transactions=[
+            transaction(
+                transactional_id="t",
+                topics=[transaction.AddPartitionsToTxnTopic(name=place.topic, partitions=[0])],
+            )
+        ],
+    )
+
+
+def _txn_offset_commit(place: Place, version: int) -> Any:
+    topic = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    partition = topic.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata=None)
+    return messages.TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id=place.group,
+        producer_id=1,
+        producer_epoch=0,
+        topics=[topic(name=place.topic, partitions=[partition])],
+    )
+
+
+def _share_state(request: Any, data: str, place: Place) -> Any:
+    topic = getattr(request, data)
+    partition = topic.PartitionData(partition=0)
+    return request(group_id=place.group, topics=[topic(topic_id=place.topic_id, partitions=[partition])])
+
+
 REQUESTS: dict[int, Callable[[Place, int], Any]] = {
     0: _produce,
     1: _fetch,
@@ -213,28 +258,76 @@ REQUESTS: dict[int, Callable[[Place, int], Any]] = {
     14: _sync_group,
     15: lambda place, _: describe_groups_request(place.group, operations=True),
     16: lambda place, _: list_groups_request(["Empty"], ["classic"]),
+    17: lambda *_: messages.SaslHandshakeRequest(mechanism="PLAIN"),
     18: _api_versions,
     19: _create_topics,
     20: _delete_topics,
     21: _delete_records,
     22: _init_producer_id,
     23: _offset_for_leader_epoch,
+    24: _add_partitions_to_txn,
+    25: lambda place, _: messages.AddOffsetsToTxnRequest(
+        transactional_id="t", producer_id=1, producer_epoch=0, group_id=place.group
+    ),
+    26: lambda *_: messages.EndTxnRequest(transactional_id="t", producer_id=1, producer_epoch=0, committed=True),
+    28: _txn_offset_commit,
+    29: lambda *_: describe_acls_request(),
+    30: lambda place, _: create_acls_request(place.topic),
+    31: lambda place, _: delete_acls_request(place.topic),
     32: lambda place, _: describe_configs_request(TOPIC, place.topic),
     33: lambda place, _: alter_configs_request(TOPIC, place.topic, {"retention.ms": "5"}),
+    34: lambda place, _: alter_replica_log_dirs_request("/elsewhere", {place.topic: [0]}),
     35: lambda place, _: describe_log_dirs_request({place.topic: [0]}),
+    36: lambda *_: messages.SaslAuthenticateRequest(auth_bytes=b"secret"),
     37: lambda place, version: create_partitions_request(grown(place.topic, 2 + version)),
+    38: lambda *_: messages.CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
+    39: lambda *_: messages.RenewDelegationTokenRequest(hmac=b"h", renew_period_ms=-1),
+    40: lambda *_: messages.ExpireDelegationTokenRequest(hmac=b"h", expiry_time_period_ms=-1),
+    41: lambda *_: messages.DescribeDelegationTokenRequest(owners=None),
     42: lambda place, _: delete_groups_request(place.group),
+    43: lambda place, _: elect_leaders_request({place.topic: [0]}),
     44: lambda place, _: incremental_request(TOPIC, place.topic, ("retention.ms", SET, "5")),
+    45: lambda place, _: alter_reassignments_request({place.topic: {0: [1]}}),
     46: lambda place, _: list_reassignments_request({place.topic: [0]}),
     47: lambda place, _: offset_delete_request(place.group, {place.topic: [0]}),
     48: lambda place, _: describe_quotas_request((CLIENT_ID, EXACT, place.topic)),
     49: lambda place, _: alter_quotas_request(({CLIENT_ID: place.topic}, {"producer_byte_rate": 1e9})),
     50: lambda place, _: describe_scram_request("somebody"),
+    51: lambda *_: alter_scram_request("somebody"),
+    55: lambda *_: describe_quorum_request(),
+    57: lambda *_: update_features_request(("group.version", 1)),
     60: lambda place, _: describe_cluster_request(operations=True),
     61: lambda place, _: describe_producers_request(place.topic, 0),
+    64: lambda *_: messages.UnregisterBrokerRequest(broker_id=77),
+    65: lambda *_: messages.DescribeTransactionsRequest(transactional_ids=["t"]),
+    66: lambda *_: messages.ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=-1),
     68: _consumer_group_heartbeat,
     69: _consumer_group_describe,
     74: lambda place, _: list_config_resources_request(),
     75: _describe_topic_partitions,
+    76: lambda place, _: messages.ShareGroupHeartbeatRequest(group_id=place.group, member_id="m"),
+    77: lambda place, _: messages.ShareGroupDescribeRequest(group_ids=[place.group]),
+    78: lambda place, _: messages.ShareFetchRequest(group_id=place.group, member_id="m"),
+    79: lambda place, _: messages.ShareAcknowledgeRequest(group_id=place.group, member_id="m"),
+    80: lambda *_: messages.AddRaftVoterRequest(
+        cluster_id=None, voter_id=2, voter_directory_id=_FOLDER_ID, listeners=[]
+    ),
+    81: lambda *_: messages.RemoveRaftVoterRequest(cluster_id=None, voter_id=1, voter_directory_id=_FOLDER_ID),
+    83: lambda place, _: _share_state(messages.InitializeShareGroupStateRequest, "InitializeStateData", place),
+    84: lambda place, _: _share_state(messages.ReadShareGroupStateRequest, "ReadStateData", place),
+    85: lambda place, _: _share_state(messages.WriteShareGroupStateRequest, "WriteStateData", place),
+    86: lambda place, _: _share_state(messages.DeleteShareGroupStateRequest, "DeleteStateData", place),
+    87: lambda place, _: _share_state(messages.ReadShareGroupStateSummaryRequest, "ReadStateSummaryData", place),
+    88: lambda place, _: messages.StreamsGroupHeartbeatRequest(group_id=place.group, member_id="m"),
+    89: lambda place, _: messages.StreamsGroupDescribeRequest(group_ids=[place.group]),
+    90: lambda place, _: messages.DescribeShareGroupOffsetsRequest(
+        groups=[
+            messages.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(
+                group_id=place.group, topics=None
+            )
+        ]
+    ),
+    91: lambda place, _: messages.AlterShareGroupOffsetsRequest(group_id=place.group, topics=[]),
+    92: lambda place, _: messages.DeleteShareGroupOffsetsRequest(group_id=place.group, topics=[]),
 }
 """By api key; each makes a request for any version."""

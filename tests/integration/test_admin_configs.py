@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from diskless_core.cluster.config_model import ConfigSource, ConfigType
+from diskless_core.cluster.topic_configs import CONFIGS
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import ConsumerGroupHeartbeatRequest
 from tests.support.admin_requests import (
     APPEND,
     BROKER,
     DELETE,
+    GROUP,
     SET,
     TOPIC,
     alter,
@@ -21,25 +24,7 @@ from tests.support.admin_requests import (
 )
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic, produce
-
-TOPIC_CONFIGS = {
-    "cleanup.policy",
-    "compression.type",
-    "index.interval.bytes",
-    "local.retention.bytes",
-    "local.retention.ms",
-    "max.message.bytes",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.type",
-    "min.insync.replicas",
-    "remote.log.copy.disable",
-    "remote.storage.enable",
-    "retention.bytes",
-    "retention.ms",
-    "segment.bytes",
-    "segment.ms",
-}
+from tests.support.waiting import wait_until
 
 
 def values(configs):
@@ -55,7 +40,7 @@ def test_a_topics_settings_are_described_with_their_defaults(wire, topic, versio
 
     configs = describe_configs(wire, TOPIC, topic, version=version)
 
-    assert set(configs) == TOPIC_CONFIGS
+    assert set(configs) == set(CONFIGS)
     own, inherited = configs["retention.ms"], configs["max.message.bytes"]
     assert (own.value, own.config_source, own.read_only) == ("1000", ConfigSource.DYNAMIC_TOPIC, False)
     assert (inherited.value, inherited.config_source) == ("1048588", ConfigSource.DEFAULT)
@@ -87,7 +72,7 @@ def test_only_what_is_asked_for_is_described(wire, topic):
     create_topic(wire, topic)
 
     assert set(describe_configs(wire, TOPIC, topic, ["retention.ms", "absent"])) == {"retention.ms"}
-    assert set(describe_configs(wire, TOPIC, topic, [])) == TOPIC_CONFIGS
+    assert set(describe_configs(wire, TOPIC, topic, [])) == set(CONFIGS)
     [result] = wire.call(describe_configs_request(TOPIC, topic, synonyms=False, documentation=False), 4).results
     assert all(config.synonyms == [] and config.documentation is None for config in result.configs)
 
@@ -99,6 +84,7 @@ def test_only_what_is_asked_for_is_described(wire, topic):
         (TOPIC, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (8, "1", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
@@ -247,6 +233,58 @@ def test_the_greatest_number_of_connections_is_altered_for_the_next_one(new_brok
         assert alter(wire, BROKER, "1", ("max.connections", SET, "2")) == (0, None)
         with broker.connect() as accepted:
             assert describe_configs(accepted, BROKER, "1")["max.connections"].value == "2"
+
+
+# --- altering groups -------------------------------------------------------------------------------------------------
+
+SESSION_TIMEOUT, HEARTBEAT_INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+def beat(wire, group, epoch=0):
+    """A heartbeat of the group's only member, which joins first."""
+    joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="m", member_epoch=epoch, **({} if epoch else joins)
+    )
+    return wire.call(request, 1)
+
+
+def test_a_groups_own_times_hold_for_its_members_from_now_on_and_after_a_restart(new_broker, topic):
+    broker = new_broker(
+        {
+            "group.consumer.min.session.timeout.ms": "30",
+            "group.consumer.min.heartbeat.interval.ms": "10",
+        }
+    )
+    group = f"{topic}-group"
+    with broker.connect() as wire:
+        joined = beat(wire, group)
+
+        changes = (SESSION_TIMEOUT, SET, "30"), (HEARTBEAT_INTERVAL, SET, "20"), ("share.isolation.level", SET, "x")
+        assert alter(wire, GROUP, group, *changes)[0] == ErrorCode.INVALID_CONFIG
+        assert beat(wire, group, joined.member_epoch).heartbeat_interval_ms == 5_000
+        idle = ("consumer.assignment.interval.ms", SET, "5")
+        assert alter(wire, GROUP, group, *changes[:2], idle) == (0, None)
+
+        beaten = beat(wire, group, joined.member_epoch)
+        assert (beaten.error_code, beaten.heartbeat_interval_ms) == (0, 20)
+        wait_until(lambda: "member fenced" in broker.log_text(), "the end of the session")
+        assert beat(wire, group, joined.member_epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert beat(wire, f"{group}-other").heartbeat_interval_ms == 5_000
+        assert listed(wire, GROUP) == (0, {(GROUP, group)})
+    broker.kill()
+    broker.start({"group.consumer.min.heartbeat.interval.ms": "25"})
+    with broker.connect() as wire:
+        shown = describe_configs(wire, GROUP, group)[SESSION_TIMEOUT]
+        assert (shown.value, shown.config_source) == ("30", ConfigSource.DYNAMIC_GROUP)
+        assert beat(wire, group).heartbeat_interval_ms == 25
+        gone = SESSION_TIMEOUT, HEARTBEAT_INTERVAL, "consumer.assignment.interval.ms"
+        assert alter(wire, GROUP, group, *((name, DELETE, None) for name in gone)) == (0, None)
+        assert beat(wire, group).heartbeat_interval_ms == 5_000
+        assert listed(wire, GROUP) == (0, set())
+    warnings = [line for line in broker.log_text().splitlines() if "settings were set that have no effect" in line]
+    assert len(warnings) == 1
+    assert "consumer.assignment.interval.ms" in warnings[0]
 
 
 # --- ListConfigResources ---------------------------------------------------------------------------------------------

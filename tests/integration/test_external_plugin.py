@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 import site
 import sqlite3
 import subprocess
-import sys
-import venv
 from pathlib import Path
 
 import pytest
 
 from tests.support.batches import batch_of, batch_ranges, read_values
 from tests.support.broker import BrokerProcess
+from tests.support.environments import PROJECT, environment_with, run, site_packages
 from tests.support.requests import append, create_topic, fetch, list_offset, produce_request
 
-PROJECT = Path(__file__).parents[2]
 PLUGIN = Path(__file__).parent / "external_plugin"
 SELECTED = {"wal_object_store": "sqlite_objects", "offset_assignment": "even"}
-
-
-def run(*command):
-    result = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-def build_wheel(source, folder):
-    """Build from a copy: building leaves nothing behind in the project."""
-    copy = folder / source.name
-    unwanted = shutil.ignore_patterns(".*", "tests", "docs", "__pycache__", "diskless-data")
-    shutil.copytree(source, copy, ignore=unwanted)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    run(*pip, "--wheel-dir", folder / "wheels", copy)
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +26,9 @@ def python(tmp_path_factory):
     Third-party packages come from the environment that runs the tests; its own installation of Diskless does not,
     as a path that a .pth file names is searched for packages but not for .pth files.
     """
-    folder = tmp_path_factory.mktemp("external")
-    for distribution in (PROJECT, PROJECT / "spark", PLUGIN):
-        build_wheel(distribution, folder)
-    venv.create(folder / "venv", symlinks=True, with_pip=False)
-    [own_packages] = (folder / "venv" / "lib").glob("python*/site-packages")
-    install = [sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python", "install"]
-    run(*install, "--quiet", "--no-deps", "--no-index", *(folder / "wheels").iterdir())
-    (own_packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
-    return folder / "venv" / "bin" / "python"
+    python = environment_with(tmp_path_factory.mktemp("external"), [PROJECT, PROJECT / "spark", PLUGIN])
+    (site_packages(python) / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    return python
 
 
 def test_diskless_comes_from_the_wheel(python):

@@ -252,9 +252,9 @@ def test_objects_are_described_and_the_oldest_is_told(peer, topic_id):
 
     response = described(peer, key, unknown, shard=0, include_oldest=True)
 
-    assert [(file.object_key, file.error_code, file.has_live_batches) for file in response.files] == [
-        (key, 0, True),
-        (unknown, 0, False),
+    assert [(file.object_key, file.error_code, file.has_live_batches, file.is_known) for file in response.files] == [
+        (key, 0, True, True),
+        (unknown, 0, False, False),
     ]
     assert response.error_code == 0
     assert response.oldest_file > 0

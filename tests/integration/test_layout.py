@@ -32,7 +32,7 @@ SETTINGS = {
     "admin.listener": "http://127.0.0.1:0",
     "diskless.append.commit.interval.ms": "5",
     "diskless.metadata.topic.num.partitions": "2",
-    "metadata.log.max.record.bytes.between.snapshots": "1",
+    "metadata.log.max.snapshot.interval.ms": "1",
 }
 
 

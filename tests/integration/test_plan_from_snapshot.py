@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 SETTINGS = {
     "admin.listener": "http://127.0.0.1:0",
     "diskless.append.commit.interval.ms": "5",
-    "metadata.log.max.record.bytes.between.snapshots": "1",
+    "metadata.log.max.snapshot.interval.ms": "1",
 }
 
 

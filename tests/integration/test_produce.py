@@ -96,6 +96,25 @@ def test_an_error_with_acks_0_closes_the_connection(broker, wire, topic, records
     assert append(wire, topic, GOOD) == [0]
 
 
+def test_the_log_says_what_was_wrong_with_acks_0_and_the_partitions_that_are_well_are_appended(broker, wire, topic):
+    create_topic(wire, topic, partitions=3)
+    told = broker.log.stat().st_size
+    with broker.connect() as other:
+        records = {0: with_header(GOOD, crc=1), 1: GOOD, 2: None, 7: GOOD}
+        other.send(produce_request(topic, records, acks=0), 9, is_answered=False)
+
+        assert other.is_closed()
+    fetched = fetch(wire, topic, 0, partition=1, max_wait_ms=10_000)
+    assert read_values(fetched.records) == [b"one", b"two"]
+    [line] = [line for line in broker.log_text(told).splitlines() if "acks=0" in line]
+    assert "[info" in line
+    assert "client_id=" in line
+    assert "correlation_id=" in line
+    for error in (f"'{topic}-0': 'CORRUPT_MESSAGE'", f"'{topic}-7': 'UNKNOWN_TOPIC_OR_PARTITION'"):
+        assert error in line
+    assert f"'{topic}-1'" not in line
+
+
 def test_a_request_with_a_transactional_id_is_refused(wire, topic):
     create_topic(wire, topic)
 

@@ -136,8 +136,8 @@ def test_memory_keeps_the_newest_runs_without_holes_and_all_that_the_store_lacks
         state.commit(writes)
         unflushed += 1
         if number in flushed:
-            state.begin_flush()
-            state.end_flush()
+            state.close_page(0)
+            state.page_stored()
             unflushed = 0
         recent.note(writes)
         kept = {name: recent.after(PartitionKey(TOPIC, name), 0) for name in noted}

@@ -155,8 +155,8 @@ def by_the_scanning_brokers_clock_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_asking_what_is_known(patch: pytest.MonkeyPatch) -> None:
-    async def describe_files(_shard: DisklessShard, _object_keys: object) -> list[str]:
-        return []
+    async def describe_files(_shard: DisklessShard, _object_keys: object) -> dict[str, bool]:
+        return {}
 
     patch.setattr(DisklessShard, "describe_files", describe_files)
 

@@ -74,13 +74,15 @@ def random_value(field: dict[str, Any], version: int, rnd: random.Random) -> Any
 
 def random_scalar(field: dict[str, Any], rnd: random.Random) -> Any:
     kind, name = field["type"], field["name"]
-    if name == "ErrorCode":
+    if name.endswith("ErrorCode"):
         return rnd.randrange(-1, 100)
-    if re.search(r"Time(Ms)?$|^Timeout", name):
+    if re.search(r"Time(Ms)?$|^Timeout|(Lifetime|Period)Ms$|^(Issue|Expiry|Max)Timestamp(Ms)?$", name):
         return rnd.randrange(2**30)
     if kind in INT_BITS:
         return rnd.randrange(-(2 ** INT_BITS[kind]), 2 ** INT_BITS[kind])
     match kind:
+        case "uint16":
+            return rnd.randrange(2**16)
         case "bool":
             return rnd.random() < 0.5
         case "float64":

@@ -43,7 +43,7 @@ from tests.simulation.checker import OBJECT_PREFIX
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import WEEK_MS, Scenario
 from tests.simulation.segments import BucketSegments
 from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock
@@ -51,7 +51,6 @@ from tests.support.virtual_time import VirtualClock
 ANSWER_S = 4.0
 CACHE_BYTES = 2_000
 PORT = 9093
-WEEK_MS = 7 * 86_400_000
 
 
 @cache
@@ -65,7 +64,8 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
     """The settings of all brokers of a world."""
     config = BrokerConfig(
         diskless_metadata_topic_num_partitions=scenario.shards,
-        producer_id_expiration_ms=WEEK_MS,
+        producer_id_expiration_ms=scenario.producer_expiration_ms,
+        producer_id_expiration_check_interval_ms=1_000 if scenario.producers_expire else 20_000,
         diskless_append_commit_interval_ms=max(250, scenario.linger_ms),
         diskless_append_linger_ms=scenario.linger_ms,
         diskless_append_buffer_max_bytes=1_000,
@@ -312,7 +312,7 @@ class Broker:
     async def take_snapshot(self, shard_id: ShardId) -> None:
         """Take one of a shard that it leads, and prune its log."""
         snapshots = Snapshots.of(self._config, self._objects, self.clock)
-        rules = SnapshotRules(max_bytes=1, max_age_ms=0)
+        rules = SnapshotRules(least_bytes=1, max_age_ms=0)
         await Snapshotter(self.shard(shard_id), self._log, snapshots, rules, self.clock).take()
 
 

@@ -61,8 +61,10 @@ class _Seen:
 class Checker:
     """The promises. It sees the truth, so a promise is broken when it is, not when somebody notices."""
 
-    def __init__(self, history: History, now_s: Callable[[], float], now_ms: Callable[[], int]) -> None:
-        self.truth = Truth(history.violated, now_s)
+    def __init__(
+        self, history: History, now_s: Callable[[], float], now_ms: Callable[[], int], expiration_ms: int
+    ) -> None:
+        self.truth = Truth(history.violated, now_s, expiration_ms)
         self.allowances = Allowances(skew_ms=0, delete_delay_ms=0, retention_ms=-1)
         self.acknowledged = 0
         self.read = 0
@@ -307,14 +309,18 @@ class Checker:
     # --- all that was ever seen ----------------------------------------------------------------------------------
 
     def order_and_uniqueness(self) -> None:
-        """Each producer's records are in the order in which it sent them; an idempotent one's are there once."""
+        """Each producer's records are in the order in which it sent them.
+
+        An idempotent one's are there once, unless it was forgotten.
+        """
         for key, seen in self._seen.items():
             newest: dict[int, int] = {}
             counts: Counter[Sent] = Counter()
             for offset in sorted(seen.at):
                 sent = seen.at[offset]
                 counts[sent] += 1
-                if sent.is_idempotent and counts[sent] != 1:
+                is_known = sent.is_idempotent and (key, sent.producer) not in self.truth.forgotten
+                if is_known and counts[sent] != 1:
                     self.broken(f"{name_of(key)}@{offset} repeats {sent}")
                 if counts[sent] == 1:
                     before = newest.get(sent.producer, -1)

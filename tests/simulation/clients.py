@@ -61,20 +61,31 @@ class Producer:
     Like Kafka's clients it has several requests in flight only to one broker, and sends what failed again in order. One
     that is not idempotent has one in flight. Of one that is, the first is sent alone: of a producer that it does not
     know, a coordinator takes any batch for the first, as Apache Kafka does, also one behind an object that it refused.
+    So one that may be forgotten has one in flight, too.
     """
 
-    def __init__(self, town: Town, source: random.Random, producer_id: int, key: PartitionKey, *, idempotent: bool):
+    def __init__(
+        self,
+        town: Town,
+        source: random.Random,
+        producer_id: int,
+        key: PartitionKey,
+        *,
+        idempotent: bool,
+        in_flight: int,
+    ) -> None:
         self._town = town
         self._random = source
         self._id = producer_id
         self._key = key
         self._idempotent = idempotent
+        self._most_in_flight = in_flight
         self._next = 0
         self._sticky: Broker | None = None
 
     async def run(self) -> None:
         while self._town.active and not self._town.is_deleted(self._key):
-            in_flight = self._random.randint(1, MAX_IN_FLIGHT) if self._idempotent and self._next else 1
+            in_flight = self._random.randint(1, self._most_in_flight) if self._most_in_flight > 1 and self._next else 1
             batches = [self._new_batch() for _ in range(in_flight)]
             await self._send_until_acknowledged(batches)
             await asyncio.sleep(self._random.choice([0.0, 0.05, 0.4, 2.0]))

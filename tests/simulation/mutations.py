@@ -14,11 +14,14 @@ from diskless_core.coordinator.entries import Acceptance
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.pipeline import Pipeline
+from diskless_core.coordinator.replica import Replica
 from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.coordinator.snapshotter import Snapshotter
+from diskless_core.coordinator.tables import Page
 from diskless_core.diskless import operations, producer_state
 from diskless_core.diskless.file_stages import Stage
 from diskless_core.diskless.shard import DisklessShard
+from diskless_core.diskless.tables import PRODUCERS
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.files import deletion_plan as ending
 from diskless_core.files.orphans import OrphanScanner
@@ -103,6 +106,28 @@ def no_idempotence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(producer_state, "check", lambda *_: producer_state.ACCEPTED)
 
 
+def forgets_producers_too_soon(patch: pytest.MonkeyPatch) -> None:
+    """Producers are forgotten at the next check, however lately they wrote."""
+    patch.setattr(producer_state, "is_expired", lambda *_: True)
+
+
+def never_forgets_producers(patch: pytest.MonkeyPatch) -> None:
+    """What is known of producers stays."""
+    patch.setattr(operations, "has_expired", lambda *_: False)
+
+
+def replicas_keep_producers(patch: pytest.MonkeyPatch) -> None:
+    """Only the leader forgets what it has found expired."""
+    replayed = Replica.replayed
+
+    def replay(self: Any, entry: Any) -> Any:
+        writes = replayed(self, entry)
+        gone = {key for key, window in writes.get(PRODUCERS, {}).items() if window is None}
+        return {**writes, PRODUCERS: {key: one for key, one in writes.get(PRODUCERS, {}).items() if key not in gone}}
+
+    patch.setattr(Replica, "replayed", replay)
+
+
 def no_horizon(patch: pytest.MonkeyPatch) -> None:
     """What a scan for orphans has looked at can still be committed."""
     patch.setattr(operations, "_is_beyond_horizon", lambda *_: False)
@@ -170,8 +195,9 @@ def store_claims_too_much(patch: pytest.MonkeyPatch) -> None:
     """The store notes an offset that it has not reached."""
     write = StoreThread.write
 
-    async def boast(self: StoreThread, state: Any, applied_offset: int) -> int:
-        return await write(self, state, applied_offset + 2)
+    async def boast(self: StoreThread, page: Page) -> None:
+        page.applied_offset += 2
+        await write(self, page)
 
     patch.setattr(StoreThread, "write", boast)
 
@@ -278,6 +304,9 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(no_turns, lambda scenario: scenario.linger_ms == 0 and scenario.bucket_slow_rate),
     Mutation(forgets_answers, lambda scenario: scenario.log_error_rate or scenario.loss_rate),
     Mutation(no_idempotence, lambda scenario: scenario.loss_rate or scenario.bucket_slow_rate),
+    Mutation(forgets_producers_too_soon, lambda scenario: scenario.producers_expire),
+    Mutation(never_forgets_producers, lambda scenario: scenario.producers_expire),
+    Mutation(replicas_keep_producers, lambda scenario: scenario.producers_expire),
     Mutation(no_horizon, lambda scenario: scenario.scan_every_s and scenario.orphan_grace_ms < WEAK_GRACE_MS),
     Mutation(orphans_by_age, lambda scenario: scenario.scan_every_s),
     Mutation(no_grace),

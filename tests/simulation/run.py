@@ -7,7 +7,7 @@ import gc
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from unittest import mock
 
@@ -15,7 +15,8 @@ import structlog
 
 from diskless_core.broker import shard_watch
 from diskless_core.cluster import records as cluster_records
-from diskless_core.coordinator import entries, snapshotter
+from diskless_core.coordinator import entries, shard_store, slices, snapshotter
+from diskless_core.coordinator.entries import Claim, Entry
 from diskless_core.diskless import operations, records
 from diskless_core.files import deletion_plan as ending
 from diskless_core.groups import records as groups_records
@@ -97,14 +98,29 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
         patches.enter_context(mock.patch.object(removal_rules, "GRACE_MS", scenario.copy_grace_ms))
         patches.enter_context(mock.patch.object(planning, "FIRST_PAUSE_MS", 1_000))
         patches.enter_context(mock.patch.object(planning, "MAX_PAUSE_MS", 4_000))
+        patches.enter_context(mock.patch.object(slices, "SLICE_UNITS", 2))
+        patches.enter_context(mock.patch.object(shard_store, "PAGE_ROWS", 30))
+        patches.enter_context(mock.patch.object(shard_store, "MAX_UNSTORED_ROWS", 300))
         yield
 
 
 @contextmanager
 def _decoded_once() -> Iterator[None]:
     """Let the replicas share what they decode: it is the same bytes for all of them, and most of a world's time."""
+    decode_in_slices = entries.decode_in_slices
+
+    @cache
+    def decode_entry(batch: bytes) -> Claim | Entry:
+        return slices.at_once(decode_in_slices(batch))
+
+    def entry_in_slices(batch: bytes) -> slices.Slices[Claim | Entry]:
+        yield from ()
+        return decode_entry(batch)
+
     with ExitStack() as patches:
-        for module in (entries, records, cluster_records, groups_records):
+        patches.enter_context(mock.patch.object(entries, "decode", decode_entry))
+        patches.enter_context(mock.patch.object(entries, "decode_in_slices", entry_in_slices))
+        for module in (records, cluster_records, groups_records):
             patches.enter_context(mock.patch.object(module, "decode", lru_cache(maxsize=None)(module.decode)))
         yield
 

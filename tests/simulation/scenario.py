@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+WEEK_MS = 7 * 86_400_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
@@ -50,6 +52,12 @@ class Scenario:
     compact_every_s: float
     segment_bytes: int
     copy_grace_ms: int
+    producer_expiration_ms: int
+
+    @property
+    def producers_expire(self) -> bool:
+        """Whether producers that are kept from writing may be forgotten meanwhile."""
+        return self.producer_expiration_ms < WEEK_MS
 
 
 def draw(seed: int, steps: float = 1.0) -> Scenario:
@@ -95,4 +103,5 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         compact_every_s=maybe(3, 8),
         segment_bytes=source.choice([200, 1_000]),
         copy_grace_ms=source.choice([2_000, 60_000]),
+        producer_expiration_ms=source.choice([1_000, 4_000, 30_000, WEEK_MS, WEEK_MS, WEEK_MS]),
     )

@@ -185,7 +185,10 @@ class Settlement:
         """Nothing is left in any store of what came and went."""
         for broker in self._world.brokers.values():
             for shard in broker.shards.values():
-                for name, rows in (await self._rows(broker, shard.id, PASSING_TABLES)).items():
+                found = await self._rows(broker, shard.id, (*PASSING_TABLES, PRODUCERS))
+                for name, rows in found.items():
+                    if name == PRODUCERS.name and not self._world.scenario.producers_expire:
+                        rows = [row for row in rows if self._world.is_deleted(PartitionKey(*row[:2]))]
                     if rows:
                         keeps = f"{name} of {short_name(shard.id)}: {rows[:3]}"
                         self._world.history.violated(f"{broker.process.name} keeps {keeps}")

@@ -17,12 +17,12 @@ from tests.simulation.processes import ProcessLoop
 from tests.simulation.run import simulate
 from tests.simulation.scenario import draw
 
-CHUNKS = 32
-KNOWN_SEEDS = 64
-UNSEEN_SEEDS = 4
-"""In each chunk."""
+CHUNKS = 16
+KNOWN_SEEDS = 12
+UNSEEN_SEEDS = 8
+"""In each chunk: as many as show each broken rule several times over. `make simulate` lives through more."""
 
-MUTANT_WORLDS = 40
+MUTANT_WORLDS = 120
 TAIL_LINES = 40
 
 

@@ -16,6 +16,7 @@ from diskless_core.diskless import records
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.records import (
     PartitionCreated,
+    ProducersExpired,
     RecordsDeleted,
     RecordsTiered,
     RemoteLogMetadataChanged,
@@ -26,6 +27,7 @@ from diskless_core.groups.model import CommittedOffset
 from diskless_core.groups.records import OffsetRecord
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol import record_batch
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log import records as remote_log_records
@@ -86,9 +88,13 @@ class _Log:
 
 
 class Truth:
-    """All shards. `violated` is called when the log itself breaks a promise."""
+    """All shards. `violated` is called when the log itself breaks a promise.
 
-    def __init__(self, violated: Callable[[str], None], now_s: Callable[[], float]) -> None:
+    Args:
+        expiration_ms: how long producers have to be silent to be `forgotten`, which are those that were at any time.
+    """
+
+    def __init__(self, violated: Callable[[str], None], now_s: Callable[[], float], expiration_ms: int) -> None:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.committed_objects: dict[str, set[ShardId]] = {}
         self.owners: dict[str, set[int]] = {}
@@ -98,10 +104,13 @@ class Truth:
         self.entries = 0
         self.terms = 0
         self.segments_taken = 0
+        self.forgotten: set[tuple[PartitionKey, int]] = set()
+        self._last_append_ms: dict[tuple[PartitionKey, int], int] = {}
         self._segment_states: dict[bytes, RemoteLogSegmentState] = {}
         self._referenced: set[bytes] = set()
         self._logs: dict[ShardId, _Log] = {}
         self._violated = violated
+        self._expiration_ms = expiration_ms
         self._now_s = now_s
         self._on_commit: list[Callable[[FileCommitted], None]] = []
         self._on_tiered: list[Callable[[PartitionKey, TieredSegment], None]] = []
@@ -135,7 +144,7 @@ class Truth:
             self.entries += 1
             for data in entry.records:
                 if data != entries.NO_OP:
-                    self._replay(shard, data)
+                    self._replay(shard, data, record_batch.read_header(batch.data).max_timestamp)
 
     def is_live(self, object_key: str) -> bool:
         return self.live_runs[object_key] > 0
@@ -148,7 +157,7 @@ class Truth:
         shards = self.committed_objects.get(object_key)
         return shards is not None and {shard.index for shard in shards} == self.owners[object_key]
 
-    def _replay(self, shard: ShardId, data: RecordData) -> None:
+    def _replay(self, shard: ShardId, data: RecordData, written_ms: int) -> None:
         if shard.topic == GROUPS.topic:
             record = groups_records.decode(data)
             if isinstance(record, OffsetRecord):
@@ -157,9 +166,9 @@ class Truth:
                 for listener in self._on_offset:
                     listener(place, record.value)
         elif shard.topic == DISKLESS.topic:
-            self._replay_diskless(shard, records.decode(data))
+            self._replay_diskless(shard, records.decode(data), written_ms)
 
-    def _replay_diskless(self, shard: ShardId, record: object) -> None:
+    def _replay_diskless(self, shard: ShardId, record: object, written_ms: int) -> None:
         match record:
             case PartitionCreated():
                 self._created(shard, record)
@@ -182,6 +191,16 @@ class Truth:
                 self._segment_changed(remote_log_records.decode(record.event))
             case FileCommitted():
                 self._file_committed(shard, record)
+            case ProducersExpired():
+                self._producers_expired(record, written_ms)
+
+    def _producers_expired(self, record: ProducersExpired, written_ms: int) -> None:
+        for key, producer_ids in record.partitions:
+            for producer_id in producer_ids:
+                silent_ms = written_ms - self._last_append_ms.pop((key, producer_id))
+                if silent_ms < self._expiration_ms and not self.partitions[key].deleted:
+                    self._violated(f"producer {producer_id} of {name_of(key)} is forgotten after {silent_ms} ms")
+                self.forgotten.add((key, producer_id))
 
     def _created(self, shard: ShardId, record: PartitionCreated) -> None:
         key = PartitionKey(record.topic_id, record.partition)
@@ -275,6 +294,8 @@ class Truth:
                     partition.batches[one.base_offset] = batch
                     partition.live.append(batch)
                     self.live_runs[record.object_key] += 1
+                    if one.producer_id >= 0:
+                        self._last_append_ms[key, one.producer_id] = one.log_append_timestamp
         for listener in self._on_commit:
             listener(record)
 

@@ -19,7 +19,7 @@ from tests.simulation import scenario as scenarios
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket, BucketFaults
 from tests.simulation.checker import Allowances, Checker
-from tests.simulation.clients import Consumer, Producer, RecordDeleter, ask
+from tests.simulation.clients import MAX_IN_FLIGHT, Consumer, Producer, RecordDeleter, ask
 from tests.simulation.faults import Troubles
 from tests.simulation.history import History
 from tests.simulation.members import Member
@@ -31,6 +31,9 @@ from tests.support.virtual_time import START_MS
 
 STEP_S = 0.5
 SETTLED_WITHIN_S = 600.0
+
+_COMPRESSION_TYPES = ("producer", "zstd", "uncompressed")
+"""Of the topics, in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class World:
         self.scenario = scenarios.draw(seed, steps)
         self._sources: list[random.Random] = []
         self.history = History(loop.time)
-        self.checker = Checker(self.history, loop.time, self.now_ms)
+        self.checker = Checker(self.history, loop.time, self.now_ms, self.scenario.producer_expiration_ms)
         self.network = Network(self._source("network"))
         self.log = MetadataLog(self._source("log"), self.checker.truth.take)
         self.bucket = Bucket(self._source("bucket"), self.history, self.checker, self.now_ms)
@@ -187,7 +190,8 @@ class World:
             for is_idempotent in kinds:
                 if self._ids.random() < 0.7:
                     name, source = self._new_client()
-                    yield Producer(self, source, name, key, idempotent=is_idempotent).run()
+                    in_flight = MAX_IN_FLIGHT if is_idempotent and not scenario.producers_expire else 1
+                    yield Producer(self, source, name, key, idempotent=is_idempotent, in_flight=in_flight).run()
             if not self.scenario.members or key.topic_id != self._topics[0] or self._ids.random() < 0.3:
                 name, source = self._new_client()
                 yield Consumer(self, source, name, key).run()
@@ -212,6 +216,7 @@ class World:
             "segment.bytes": str(self.scenario.segment_bytes),
             "index.interval.bytes": "100",
             "remote.storage.enable": str(self.scenario.compaction_interval_ms > 0).lower(),
+            "compression.type": _COMPRESSION_TYPES[len(self._topics) % len(_COMPRESSION_TYPES)],
         }
         topic_id: uuid.UUID = await self.command(lambda broker: broker.create_topic(name, count, configs))
         keys = [PartitionKey(topic_id.bytes, index) for index in range(count)]

@@ -1,22 +1,19 @@
-"""One Spark for all tests of this folder, which one worker runs: a process can have one only."""
+"""One Spark for those tests of this folder that need none of their own; one worker runs them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.spark import start_spark
 
-HERE = Path(__file__).parent
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

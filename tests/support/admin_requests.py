@@ -24,9 +24,10 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer.group import OffsetDeleteRequest
 
+from diskless_core.protocol import messages
 from tests.support.wire import WireClient
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 EXACT, DEFAULT, SPECIFIED = range(3)
 USER, CLIENT_ID = "user", "client-id"
@@ -176,6 +177,137 @@ def describe_scram_request(*users: str) -> Any:
     """DescribeUserScramCredentials of some users; without one, of all."""
     names = [DescribeUserScramCredentialsRequest.UserName(name=user) for user in users]
     return DescribeUserScramCredentialsRequest(users=names or None)
+
+
+def alter_scram_request(*users: str) -> Any:
+    """AlterUserScramCredentials that gives each user the same password, and takes it from them first."""
+    request = messages.AlterUserScramCredentialsRequest
+    return request(
+        deletions=[request.ScramCredentialDeletion(name=user, mechanism=1) for user in users],
+        upsertions=[
+            request.ScramCredentialUpsertion(
+                name=user, mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted"
+            )
+            for user in users
+        ],
+    )
+
+
+_ANY_ACL = {"operation": 1, "permission_type": 1}
+
+
+def describe_acls_request() -> Any:
+    """DescribeAcls of all."""
+    return messages.DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        **_ANY_ACL,
+    )
+
+
+def create_acls_request(*topics: str) -> Any:
+    """CreateAcls that lets somebody read each topic."""
+    creation = messages.CreateAclsRequest.AclCreation
+    return messages.CreateAclsRequest(
+        creations=[
+            creation(
+                resource_type=TOPIC,
+                resource_name=topic,
+                resource_pattern_type=3,
+                principal="User:somebody",
+                host="*",
+                operation=3,
+                permission_type=3,
+            )
+            for topic in topics
+        ]
+    )
+
+
+def delete_acls_request(*topics: str) -> Any:
+    """DeleteAcls of all that each topic has."""
+    filter_class = messages.DeleteAclsRequest.DeleteAclsFilter
+    return messages.DeleteAclsRequest(
+        filters=[
+            filter_class(
+                resource_type_filter=TOPIC,
+                resource_name_filter=topic,
+                pattern_type_filter=3,
+                principal_filter=None,
+                host_filter=None,
+                **_ANY_ACL,
+            )
+            for topic in topics
+        ]
+    )
+
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def elect_leaders_request(partitions: Mapping[str, Sequence[int]] | None, election_type: int = PREFERRED) -> Any:
+    """ElectLeaders of partitions by topic; None for all."""
+    asked = None
+    if partitions is not None:
+        asked = [
+            messages.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=list(indexes))
+            for topic, indexes in partitions.items()
+        ]
+    return messages.ElectLeadersRequest(election_type=election_type, topic_partitions=asked, timeout_ms=10_000)
+
+
+def alter_reassignments_request(replicas: Mapping[str, Mapping[int, Sequence[int] | None]]) -> Any:
+    """AlterPartitionReassignments to replicas by topic and partition; None cancels."""
+    topic_class = messages.AlterPartitionReassignmentsRequest.ReassignableTopic
+    return messages.AlterPartitionReassignmentsRequest(
+        timeout_ms=10_000,
+        topics=[
+            topic_class(
+                name=topic,
+                partitions=[
+                    topic_class.ReassignablePartition(partition_index=index, replicas=wanted)
+                    for index, wanted in partitions.items()
+                ],
+            )
+            for topic, partitions in replicas.items()
+        ],
+    )
+
+
+def alter_replica_log_dirs_request(path: str, partitions: Mapping[str, Sequence[int]]) -> Any:
+    """AlterReplicaLogDirs of partitions by topic to one folder."""
+    folder = messages.AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    topics = [
+        folder.AlterReplicaLogDirTopic(name=topic, partitions=list(indexes)) for topic, indexes in partitions.items()
+    ]
+    return messages.AlterReplicaLogDirsRequest(dirs=[folder(path=path, topics=topics)])
+
+
+def describe_quorum_request(*partitions: tuple[str, int]) -> Any:
+    """DescribeQuorum of partitions, by default of the metadata's."""
+    topic_class = messages.DescribeQuorumRequest.TopicData
+    return messages.DescribeQuorumRequest(
+        topics=[
+            topic_class(topic_name=topic, partitions=[topic_class.PartitionData(partition_index=index)])
+            for topic, index in partitions or [("__cluster_metadata", 0)]
+        ]
+    )
+
+
+def update_features_request(*levels: tuple[str, int], upgrade_type: int = 1) -> Any:
+    """UpdateFeatures to levels by feature."""
+    update = messages.UpdateFeaturesRequest.FeatureUpdateKey
+    return messages.UpdateFeaturesRequest(
+        timeout_ms=10_000,
+        feature_updates=[
+            update(feature=feature, max_version_level=level, allow_downgrade=False, upgrade_type=upgrade_type)
+            for feature, level in levels
+        ],
+        validate_only=False,
+    )
 
 
 def list_reassignments_request(partitions: Mapping[str, Sequence[int]] | None = None) -> Any:

@@ -41,6 +41,7 @@ class BrokerProcess:
             "log.dirs": str(folder / "data"),
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "admin.listener": "",
+            "group.initial.rebalance.delay.ms": "0",
             **(properties or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -76,6 +76,7 @@ class CommitModel:
         received: all objects that were handed over, but those that began their life here.
         gone: objects that this shard is through with.
         owner: what stands for this shard in lists of owners.
+        left_producers: those of deleted partitions, by their keys, that are still remembered.
     """
 
     expiration_ms: int
@@ -86,6 +87,7 @@ class CommitModel:
     received: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     owner: int = 0
+    left_producers: set[tuple[bytes, int, int]] = field(default_factory=set)
 
     def create_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> None:
         partitions = self.topics.setdefault(topic_id, {})
@@ -93,6 +95,7 @@ class CommitModel:
             partitions.setdefault(index, PartitionModel())
 
     def delete_topic(self, topic_id: bytes) -> ErrorCode:
+        self.left_producers |= {key for key in self.producers if key[0] == topic_id}
         return ErrorCode.UNKNOWN_TOPIC_ID if self.topics.pop(topic_id, None) is None else ErrorCode.NONE
 
     def delete_records(self, key: PartitionKey, offset: int) -> DeletedRecords:
@@ -119,14 +122,7 @@ class CommitModel:
         too_old = created_ms is not None and created_ms < self.horizon_ms
         if too_old or request.object_key in self.tombstones:
             return [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(request.batches)
-        expired = {
-            (key, producer)
-            for key, partition in self.partitions().items()
-            for producer, window in partition.producers.items()
-            if now_ms - window[-1].append_time > self.expiration_ms
-        }
-        fresh: dict[tuple[PartitionKey, int], list[Appended]] = {}
-        results = [self._commit_one(request.object_key, batch, now_ms, expired, fresh) for batch in request.batches]
+        results = [self._commit_one(request.object_key, batch, now_ms) for batch in request.batches]
         self.files[request.object_key] = (request, results)
         return results
 
@@ -136,6 +132,34 @@ class CommitModel:
             for topic, partitions in self.topics.items()
             for index, partition in partitions.items()
         }
+
+    # --- producers -----------------------------------------------------------------------------------------------
+
+    @property
+    def producers(self) -> dict[tuple[bytes, int, int], list[Appended]]:
+        """The batches that are remembered of each producer of a partition, by the key of its row."""
+        return {
+            (*key, producer): window[-5:]
+            for key, partition in self.partitions().items()
+            for producer, window in partition.producers.items()
+        }
+
+    def producers_are_left(self, left: set[tuple[bytes, int, int]], asked_ms: int, answered_ms: int) -> None:
+        """So many are left after the shard was asked to forget those that have expired.
+
+        Args:
+            asked_ms: when the leader that answered was asked, by its own clock.
+            answered_ms: when the answer came, by the clock that is furthest ahead: any node may have led meanwhile.
+        """
+        assert left <= self.producers.keys()
+        for key, window in self.producers.items():
+            silent_since_ms = window[-1].append_time
+            if key in left:
+                assert asked_ms - silent_since_ms < self.expiration_ms, f"{key} is not forgotten"
+            else:
+                assert answered_ms - silent_since_ms >= self.expiration_ms, f"{key} is forgotten too soon"
+                del self.topics[key[0]][key[1]].producers[key[2]]
+        self.left_producers.clear()
 
     # --- objects -------------------------------------------------------------------------------------------------
 
@@ -167,23 +191,14 @@ class CommitModel:
 
     # --- batches -------------------------------------------------------------------------------------------------
 
-    def _commit_one(
-        self,
-        object_key: str,
-        batch: CommitBatch,
-        now_ms: int,
-        expired: set[tuple[PartitionKey, int]],
-        fresh: dict[tuple[PartitionKey, int], list[Appended]],
-    ) -> BatchResult:
+    def _commit_one(self, object_key: str, batch: CommitBatch, now_ms: int) -> BatchResult:
         if batch.topic_id not in self.topics:
             return BatchResult(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = self.topics[batch.topic_id].get(batch.partition)
         if partition is None:
             return BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        name = (PartitionKey(batch.topic_id, batch.partition), batch.producer_id)
-        seen = fresh.get(name, []) if name in expired else partition.producers.get(batch.producer_id, [])
         if batch.producer_id >= 0:
-            error, original = judge(seen, batch)
+            error, original = judge(partition.producers.get(batch.producer_id, []), batch)
             if error is not ErrorCode.NONE:
                 return BatchResult(error)
             if original is not None:
@@ -191,7 +206,6 @@ class CommitModel:
         appended = Appended(object_key, batch, partition.next_offset, now_ms)
         partition.batches.append(appended)
         if batch.producer_id >= 0:
-            fresh.setdefault(name, []).append(appended)
             window = partition.producers.setdefault(batch.producer_id, [])
             if window and not follows(window[-1].batch, batch):
                 window.clear()

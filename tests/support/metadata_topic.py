@@ -21,8 +21,7 @@ _numbers = itertools.count(1)
 def topic_settings(bootstrap: str, topic: str, **further: Any) -> RemoteLogMetadataSettings:
     """Settings for a topic of few partitions on a Kafka of one broker, as patient as a busy machine needs it."""
     options = {
-        "bootstrap.timeout.ms": 60_000,
-        "request.timeout.ms": 20_000,
+        "socket.timeout.ms": 20_000,
         "retry.backoff.ms": 10,
         "reconnect.backoff.max.ms": 200,
     }
@@ -33,6 +32,7 @@ def topic_settings(bootstrap: str, topic: str, **further: Any) -> RemoteLogMetad
         "topic_replication_factor": 1,
         "topic_min_isr": 1,
         "consume_wait_ms": 60_000,
+        "initialization_attempt_timeout_ms": 60_000,
         "common_client_options": json.dumps(options),
         "producer_options": json.dumps({"delivery.timeout.ms": 30_000}),
     }

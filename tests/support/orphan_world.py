@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
@@ -56,6 +56,7 @@ PRODUCE = ProduceSettings(
         commit_interval_ms=250, linger_ms=0, buffer_max_bytes=1 << 20, inflight_max_bytes=1 << 30, object_prefix="wal"
     ),
     upload_parallelism=4,
+    shutdown_timeout_ms=5_000,
 )
 FILES = FilesSettings(
     retention=RetentionSchedule(initial_delay_ms=0, interval_ms=GRACE_MS),
@@ -100,7 +101,7 @@ class Line:
             self._world.note_refusal(request.object_key)
         return results
 
-    async def describe_files(self, object_keys: Sequence[str]) -> list[str]:
+    async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         return await self._ask(lambda shard: shard.describe_files(object_keys))
 
     async def oldest_file_ms(self) -> int | None:
@@ -156,6 +157,7 @@ class Broker:
             objects=world.bucket,
             coordinators=coordinators,
             shard_of=shard_of,
+            is_awaited=lambda _: False,
             on_uploaded=lambda *_: None,
             clock=self.clock,
             metrics=metrics,

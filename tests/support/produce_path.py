@@ -73,6 +73,7 @@ class ProducePath:
         self.objects = UnevenStore(self.clock)
         self.purgatory = Purgatory()
         self.released = 0
+        self.awaited = set[PartitionKey]()
         self.settings = WriterSettings(
             commit_interval_ms=250,
             linger_ms=linger_ms,
@@ -89,12 +90,13 @@ class ProducePath:
         self._fetch.start()
         self.reader, self.lookup, self.fetcher = self._fetch.reader, self._fetch.lookup, self._fetch.fetcher
         self.writer = Produce(
-            ProduceSettings(writer=self.settings, upload_parallelism=4),
+            ProduceSettings(writer=self.settings, upload_parallelism=4, shutdown_timeout_ms=5_000),
             ProduceNeighbours(
                 node_id=1,
                 objects=self.objects,
                 coordinators={0: shard},
                 shard_of=lambda key: 0 if key.topic_id == TOPIC else None,
+                is_awaited=self.awaited.__contains__,
                 on_uploaded=self.reader.uploaded,
                 clock=self.clock,
                 metrics=self.metrics,

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from diskless_core.coordinator.entries import ACCEPTANCE
+from diskless_core.diskless import producer_state
 from diskless_core.diskless.commands import FoundRuns, PartitionKey
+from diskless_core.diskless.producer_state import ProducerWindow
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import (
     BATCHES,
@@ -16,6 +18,7 @@ from diskless_core.diskless.tables import (
     GONE_FILES,
     HORIZON,
     LIVE_FILES,
+    PRODUCERS,
     RECEIVED_FILES,
     THE_HORIZON,
     TRIMS,
@@ -111,3 +114,14 @@ def assert_rows_are(rows: Mapping[str, list[Any]], model: CommitModel, read: Rea
     assert {row[0] for row in rows[DEAD_FILES.name]} == model.dead_files
     assert {row[0] for row in rows[RECEIVED_FILES.name]} == model.received
     assert {row[0] for row in rows[GONE_FILES.name]} == model.gone
+    assert_producers_are(dict(map(PRODUCERS.entity, rows[PRODUCERS.name])), model)
+
+
+def assert_producers_are(windows: Mapping[Any, ProducerWindow], model: CommitModel) -> None:
+    """Just these producers are remembered, with their last batches."""
+    assert windows.keys() == model.producers.keys() | model.left_producers
+    for key, expected in model.producers.items():
+        assert producer_state.epoch_of(windows[key]) == expected[-1].batch.producer_epoch
+        assert producer_state.batches_of(windows[key]) == tuple(
+            (one.batch.base_sequence, one.batch.last_sequence, one.base_offset, one.append_time) for one in expected
+        )

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, NotCoordinatorError
+from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.shard import DisklessShard
@@ -52,18 +53,24 @@ class Witness:
 
     def __init__(self, shard: DisklessShard) -> None:
         self.judged: list[str] = []
+        self._is_judging = False
         self._judgements = 0
         self._last_answered = 0
-        self._submit = shard.submit
-        shard.submit = self.submit
+        self._submit = shard.submit_in_slices
+        shard.submit_in_slices = self.submit
 
-    async def submit(self, operation: Callable[[Any], T], prefetch: Sequence[Any] = ()) -> T:
+    async def submit(self, operation: Callable[[Any], Slices[T]], prefetch: Sequence[Any] = ()) -> T:
         judgement = changes = 0
 
-        def judge(command: Any) -> T:
+        def judge(command: Any) -> Slices[T]:
             nonlocal judgement, changes
             assert not judgement, "a command was judged twice"
-            answer = operation(command)
+            assert not self._is_judging, "a command was judged while another one was"
+            self._is_judging = True
+            try:
+                answer = yield from operation(command)
+            finally:
+                self._is_judging = False
             self._judgements += 1
             judgement, changes = self._judgements, len(command.records)
             self.judged.append(_task_name())
@@ -162,7 +169,7 @@ class ReplicaNode(ShardNode):
     # --- work that nodes do by themselves --------------------------------------------------------------------------
 
     async def take_snapshot(self, *, prune: bool) -> None:
-        rules = SnapshotRules(max_bytes=0, max_age_ms=0)
+        rules = SnapshotRules(least_bytes=0, max_age_ms=0)
         if prune:
             await Snapshotter(self.shard, self.log, self._taken_snapshots, rules, self.clock).take()
         else:
@@ -279,7 +286,7 @@ class ShardCluster:
         while True:
             leader = await self.leading()
             for node in self.nodes.values():
-                if node.is_up and node.shard._replica.restoring:
+                if node.is_up and (node.shard._replica.restoring or node.shard.held_back):
                     node.store.failing = False
             if all(node.is_up and node.shard.next_offset == end.end for node in self.nodes.values()):
                 return leader

@@ -13,8 +13,9 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from diskless_core.diskless.commands import BatchResult, CommitFile, HandOver, PartitionKey
 from diskless_core.diskless.operations import HORIZON_AGE_MS
+from diskless_core.diskless.producer_expiry import ExpirationRules, ProducerExpiry
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.diskless.tables import FILES, GONE_FILES
+from diskless_core.diskless.tables import FILES, GONE_FILES, PRODUCERS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.testing.fakes.log import AppendFault
@@ -105,10 +106,21 @@ class ShardCommands(ShardMachine):
             request = replace(request, file_size=request.file_size + 1)
         self.expect(request, self.ask(lambda shard: shard.commit_file(request), doom))
 
-    @rule(wanted=some_batches)
-    def commit_after_a_long_silence(self, wanted: list[Wanted]) -> None:
-        """What was remembered of producers is forgotten then."""
-        self.do(asyncio.sleep(2 * EXPIRATION_MS / 1000))
+    @rule(wanted=some_batches, silence=st.sampled_from([0.0, 0.6, 2.0]), doom=dooms)
+    def producers_are_forgotten(self, wanted: list[Wanted], silence: float, doom: Doom | None) -> None:
+        """Those that were silent for too long, and those of deleted topics; then some write again."""
+        self.do(asyncio.sleep(silence * EXPIRATION_MS / 1000))
+        asked_ms = {node_id: node.clock.now_ms() for node_id, node in self.cluster.nodes.items()}
+
+        async def forget(shard: DisklessShard) -> set[Any]:
+            rules = ExpirationRules(expiration_ms=EXPIRATION_MS, check_interval_ms=EXPIRATION_MS)
+            await ProducerExpiry(shard, rules, shard._services.clock).look()
+            await shard.barrier()
+            return {key for key, _ in shard.state.rows(PRODUCERS)}
+
+        answered = self.ask(forget, doom)
+        latest_ms = max(node.clock.now_ms() for node in self.cluster.nodes.values())
+        self.model.producers_are_left(answered.value, asked_ms[answered.node.node_id], latest_ms)
         self.commit(wanted, (0,), 0, [], None)
 
     @rule(wanted=some_batches, apart_s=st.lists(st.sampled_from([0.0, 0.1, 0.7]), min_size=1, max_size=3))
@@ -133,6 +145,8 @@ class ShardCommands(ShardMachine):
 
         async def all_at_once() -> tuple[list[Any], list[str]]:
             leader = await self.cluster.quiet_down()
+            leader.store.failing = False
+            await leader.shard.flush()  # there is room for all of them
             before = len(leader.witness.judged)
             asks = [leader.ask(commit_of_this(request), request.object_key) for request in requests]
             return await asyncio.gather(*asks, return_exceptions=True), leader.witness.judged[before:]
@@ -243,7 +257,7 @@ class ShardCommands(ShardMachine):
     def describe_files(self, which: list[int]) -> None:
         keys = [*self.some_keys(which, set(self.requests.created_ms)), "never"]
         found = self.ask(lambda shard: shard.describe_files(keys)).value
-        assert found == [key for key in keys if key in self.model.known_files]
+        assert list(found) == [key for key in keys if key in self.model.known_files]
 
     @rule()
     def ask_for_the_oldest_file(self) -> None:

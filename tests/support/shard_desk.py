@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from diskless_core.coordinator.slices import at_once
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import State, Transaction
 from diskless_core.diskless import operations, records
@@ -9,7 +10,7 @@ from diskless_core.diskless.commands import BatchResult, CommitFile, PartitionKe
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.records import DisklessRecord
 from diskless_core.diskless.state_machine import DisklessMachine
-from diskless_core.diskless.tables import PARTITIONS
+from diskless_core.diskless.tables import PARTITIONS, PRODUCERS
 from tests.support.shards import TOPIC, Sequential, commit_of
 
 NOW_MS = 1000
@@ -45,9 +46,14 @@ class Desk:
         return self.send(commit_of(key or f"object-{self._objects}", *batches))
 
     def send(self, request: CommitFile) -> list[BatchResult]:
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        answer: list[BatchResult] = self.run(lambda command: operations.commit_file(command, request, rules))
+        rules = CommitRules(assignment=Sequential())
+        answer: list[BatchResult] = self.run(lambda command: at_once(operations.commit_file(command, request, rules)))
         return answer
+
+    def expire_producers(self) -> None:
+        """Forget those that have been silent for `EXPIRATION_MS`, and those of deleted topics."""
+        keys = [key for key, _ in self.state.rows(PRODUCERS)]
+        self.run(lambda command: operations.expire_producers(command, keys, EXPIRATION_MS))
 
     def next_offset(self, partition: int = 0) -> int:
         head = self.state.get(PARTITIONS, PartitionKey(TOPIC, partition))

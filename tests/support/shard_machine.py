@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
-from diskless_core.diskless import trimming
+from diskless_core.coordinator import shard, shard_store, slices
+from diskless_core.diskless import producer_expiry, trimming
 from diskless_core.diskless.shard import DisklessShard
 from tests.simulation.processes import ProcessLoop
 from tests.support.commit_model import CommitModel
@@ -27,7 +30,17 @@ PATIENCE_S = 1000
 """Of virtual time: nothing that clients ask may take longer, whatever goes wrong meanwhile."""
 
 NODES = (1, 2)
-PAGE_ROWS = 3
+
+SMALL_LIMITS: Sequence[tuple[ModuleType, str, int]] = (
+    (trimming, "PAGE_ROWS", 3),
+    (producer_expiry, "ENTRY_PRODUCERS", 3),
+    (producer_expiry, "LOOK_PRODUCERS", 3),
+    (slices, "SLICE_UNITS", 1),
+    (shard, "SLICE_LOG_BYTES", 1),
+    (shard_store, "PAGE_ROWS", 5),
+    (shard_store, "MAX_UNSTORED_ROWS", 150),
+)
+"""So that a few batches are many pages and slices."""
 
 
 class Doom(NamedTuple):
@@ -57,8 +70,9 @@ class ShardMachine(RuleBasedStateMachine):
         self.requests = Requests()
         self.unreadable = False
         self.is_well = True
-        self.small_pages = mock.patch.object(trimming, "PAGE_ROWS", PAGE_ROWS)
-        self.small_pages.start()
+        self.small_pages = ExitStack()
+        for module, limit, value in SMALL_LIMITS:
+            self.small_pages.enter_context(mock.patch.object(module, limit, value))
 
     def new_disk(self) -> Disk:
         return MemoryDisk()
@@ -98,7 +112,7 @@ class ShardMachine(RuleBasedStateMachine):
         finally:
             self.loop.thaw_all()
             self.runner.close()
-            self.small_pages.stop()
+            self.small_pages.close()
             self.folder.cleanup()
 
     def converge(self) -> None:

@@ -54,7 +54,6 @@ class ShardNode:
         *,
         shard_id: ShardId = SHARD_ID,
         assignment: OffsetAssignment | None = None,
-        expiration_ms: int = EXPIRATION_MS,
         snapshots: SnapshotSource | None = None,
         disk: Disk | None = None,
         candidate: bool = True,
@@ -67,7 +66,7 @@ class ShardNode:
         self.snapshots = snapshots or NoSnapshots()
         self.candidate = candidate
         self.metrics = Metrics()
-        self.rules = CommitRules(assignment=assignment or Sequential(), producer_id_expiration_ms=expiration_ms)
+        self.rules = CommitRules(assignment=assignment or Sequential())
         self.log: FakeCoordinatorLog
         self.shard: DisklessShard
 

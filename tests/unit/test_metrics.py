@@ -26,7 +26,9 @@ class StubShard:
     pending_commands: int = 0
     stored_offset: int = 0
     unflushed_rows: int = 0
+    held_back: bool = False
     bytes_since_snapshot: int = 0
+    snapshot_bytes: int = 0
     snapshot_taken_at: int = 0
 
 
@@ -47,7 +49,7 @@ def test_a_shard_is_read_afresh_by_each_scrape():
     before = samples(metrics)
     shard.leading, shard.next_offset, shard.pending_commands = True, 42, 3
     shard.stored_offset, shard.unflushed_rows = 40, 5
-    shard.bytes_since_snapshot, shard.snapshot_taken_at = 1000, 1_700_000_000_500
+    shard.bytes_since_snapshot, shard.snapshot_bytes, shard.snapshot_taken_at = 1000, 900, 1_700_000_000_500
     after = samples(metrics)
 
     assert before["diskless_coordinator_leading", "__diskless_metadata-0"] == 0
@@ -57,6 +59,7 @@ def test_a_shard_is_read_afresh_by_each_scrape():
     assert after["diskless_coordinator_stored_offset", "__diskless_metadata-0"] == 40
     assert after["diskless_coordinator_unflushed_rows", "__diskless_metadata-0"] == 5
     assert after["diskless_coordinator_log_bytes_since_snapshot", "__diskless_metadata-0"] == 1000
+    assert after["diskless_coordinator_snapshot_bytes", "__diskless_metadata-0"] == 900
     assert after["diskless_coordinator_snapshot_timestamp_seconds", "__diskless_metadata-0"] == 1_700_000_000.5
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 
 from diskless_core.broker.dispatch import Api, RequestContext
+from diskless_core.broker.features import FEATURES
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-_FEATURES = {"group.version": (0, 1)}
-"""Features that clients may ask for, each with the levels that are supported; the highest one is in force."""
-
 _FINALIZED_FEATURES = [
     ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=newest, max_version_level=newest)
-    for name, (_, newest) in _FEATURES.items()
+    for name, (_, newest) in FEATURES.items()
 ]
 
 _SUPPORT_FROM_LEVEL_0_SINCE = 4
@@ -56,6 +54,6 @@ def _is_fit(request: ApiVersionsRequest) -> bool:
 def _supported_features(version: int) -> list[ApiVersionsResponse.SupportedFeatureKey]:
     return [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=oldest, max_version=newest)
-        for name, (oldest, newest) in _FEATURES.items()
+        for name, (oldest, newest) in FEATURES.items()
         if oldest > 0 or version >= _SUPPORT_FROM_LEVEL_0_SINCE
     ]

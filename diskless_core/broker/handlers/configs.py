@@ -33,7 +33,7 @@ DescribedConfig = DescribedResource.DescribeConfigsResourceResult
 
 
 class _Resource(IntEnum):
-    """Kafka's ConfigResource.Type, of which only topics and brokers have settings here."""
+    """Kafka's ConfigResource.Type, of which only topics, brokers and groups have settings here."""
 
     TOPIC = 2
     BROKER = 4
@@ -81,6 +81,8 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> Sequence
         if refusal is None and services.topics.by_name(name) is None:
             refusal = Refusal(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=f"The topic '{name}' does not exist.")
         return refusal or services.configs.of_topic(name)
+    if resource_type == _Resource.GROUP:
+        return services.configs.of_group(name) if name else _invalid("Group name must not be empty")
     if resource_type != _Resource.BROKER:
         return _invalid(f"Unsupported resource type: {resource_type}")
     if name == ALL_BROKERS:
@@ -178,6 +180,8 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
         found += [(_Resource.TOPIC, info.name) for info in context.services.topics.all()]
     if _Resource.BROKER in asked:
         found.append((_Resource.BROKER, str(context.services.config.node_id)))
+    if _Resource.GROUP in asked:
+        found += [(_Resource.GROUP, group_id) for group_id in context.services.configs.groups()]
     return _listed(ErrorCode.NONE, found)
 
 

@@ -15,6 +15,8 @@ from diskless_core.protocol.messages import FindCoordinatorRequest, FindCoordina
 _GROUP_KEY = 0
 _TRANSACTION_KEY = 1
 _SEVERAL_KEYS_SINCE = 4
+_SUCCESS_IN_WORDS = "NONE"
+"""What Apache Kafka says of a key that it has a coordinator for; nothing where a request has several keys."""
 
 
 async def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -23,7 +25,7 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
         leader = _leader(context, request.key_type, request.key)
         return FindCoordinatorResponse(
             error_code=leader.error,
-            error_message=leader.message,
+            error_message=leader.message if leader.error is not ErrorCode.NONE else _SUCCESS_IN_WORDS,
             node_id=leader.node_id,
             host=leader.host,
             port=leader.port,
@@ -35,7 +37,7 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
             FindCoordinatorResponse.Coordinator(
                 key=key,
                 error_code=leader.error,
-                error_message=leader.message,
+                error_message=leader.message or "",
                 node_id=leader.node_id,
                 host=leader.host,
                 port=leader.port,

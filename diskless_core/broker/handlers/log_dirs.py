@@ -1,4 +1,7 @@
-"""DescribeLogDirs: the one folder of this broker, with the sizes that partitions have in the object store."""
+"""DescribeLogDirs and AlterReplicaLogDirs: the one folder of this broker, where all partitions are said to be.
+
+Their sizes are those that they have in the object store.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,19 @@ from typing import NamedTuple
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from diskless_core.protocol.messages import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 AskedTopic = DescribeLogDirsRequest.DescribableLogDirTopic
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
 LogDirTopic = LogDir.DescribeLogDirsTopic
 LogDirPartition = LogDirTopic.DescribeLogDirsPartition
+MovedTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+MovedPartition = MovedTopic.AlterReplicaLogDirPartitionResult
 
 
 class _Volume(NamedTuple):
@@ -81,3 +91,33 @@ def _partitions(context: RequestContext, info: TopicInfo, partitions: Iterable[i
             yield LogDirPartition(
                 partition_index=partition, partition_size=head.size_bytes, offset_lag=0, is_future_key=False
             )
+
+
+def alter_replica_log_dirs(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """Handle AlterReplicaLogDirs: partitions are where they are; any other folder is unknown."""
+    results: dict[str, dict[int, ErrorCode]] = {}
+    for folder in request.dirs:
+        for topic in folder.topics:
+            moved = {partition: _moved(context, folder.path, topic.name, partition) for partition in topic.partitions}
+            results.setdefault(topic.name, {}).update(moved)
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[
+            MovedTopic(
+                topic_name=topic,
+                partitions=[
+                    MovedPartition(partition_index=partition, error_code=int(error))
+                    for partition, error in partitions.items()
+                ],
+            )
+            for topic, partitions in results.items()
+        ],
+    )
+
+
+def _moved(context: RequestContext, path: str, topic: str, partition: int) -> ErrorCode:
+    if Path(path).absolute() != context.services.config.data_dir.absolute():
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    info = context.services.topics.by_name(topic)
+    is_there = info is not None and info.key(partition) is not None
+    return ErrorCode.NONE if is_there else ErrorCode.REPLICA_NOT_AVAILABLE

@@ -100,6 +100,9 @@ async def _find_by_name(context: RequestContext, name: str | None, allow_creatio
         return _Found(refusal.code, name, None, None)
     if not (context.services.config.auto_create_topics_enable and allow_creation):
         return _Found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None, None)
+    if not context.services.config.diskless_auto_create_topics_wait:
+        topics.create_soon(name, context.services.config.num_partitions)
+        return _Found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None, None)
     try:
         created = await topics.ensure(name, context.services.config.num_partitions)
     except CoordinatorError:

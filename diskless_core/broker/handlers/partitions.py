@@ -1,4 +1,4 @@
-"""CreatePartitions, ListPartitionReassignments and DescribeProducers."""
+"""CreatePartitions and DescribeProducers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from diskless_core.protocol.messages import (
     CreatePartitionsResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
 )
 
 _NONE = -1
@@ -66,15 +64,6 @@ async def _create(context: RequestContext, topic: AskedTopic, *, validate_only: 
         return Refusal(code=error.code, message=str(error))
 
 
-def list_partition_reassignments(
-    _context: RequestContext, _request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    """Handle ListPartitionReassignments: there are no replicas, so none of them moves."""
-    return ListPartitionReassignmentsResponse(
-        throttle_time_ms=0, error_code=int(ErrorCode.NONE), error_message=None, topics=[]
-    )
-
-
 def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Handle DescribeProducers: the idempotent producers whose sequence numbers are remembered."""
     topics = context.services.topics
@@ -85,9 +74,7 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
             key = info.key(partition) if info is not None else None
             if key is not None:
                 keys[topic.name, partition] = key
-    found = producers.describe(
-        keys.values(), topics, context.services.clock.now_ms(), context.services.config.producer_id_expiration_ms
-    )
+    found = producers.describe(keys.values(), topics)
     return DescribeProducersResponse(
         throttle_time_ms=0,
         topics=[

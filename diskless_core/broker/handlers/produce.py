@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from diskless_core.broker.connection import CloseConnectionError
+import structlog
+
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers import topic_ids
 from diskless_core.broker.handlers.topic_ids import RequestedTopic
@@ -18,6 +19,7 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     ProduceRequest,
 )
+from diskless_core.protocol.names import partition_name
 from diskless_core.protocol.produce_response import PartitionAnswer, ProduceAnswer, TopicAnswer
 
 TopicData = ProduceRequest.TopicProduceData
@@ -25,6 +27,8 @@ PartitionData = TopicData.PartitionProduceData
 
 _ACKS = {-1, 0, 1}
 _NO_TOPIC_ID = bytes(16)
+
+_log = structlog.get_logger(__name__)
 
 
 class _Refusal(NamedTuple):
@@ -73,16 +77,36 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer |
 
 
 def _submit_without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> None:
-    refused = [outcome for *_, partitions in plan.outcomes for _, outcome in partitions if not isinstance(outcome, int)]
-    if refused:
-        raise CloseConnectionError(f"a Produce request with acks=0 failed: {refused[0].code.name}")
+    """What is wrong with some partitions keeps the others from nothing but their connection."""
 
     def settle(results: Sequence[BatchResult]) -> None:
-        failed = [result.error for result in results if result.error is not ErrorCode.NONE]
-        if failed:
-            context.connection.close(f"a Produce request with acks=0 failed: {failed[0].name}")
+        errors = _errors(plan, results)
+        if errors and not context.connection.is_closing:
+            _log.info(
+                "a connection is closed: a Produce request with acks=0 failed, and has no other answer",
+                client=context.connection.peer,
+                client_id=context.client_id,
+                correlation_id=context.header.correlation_id,
+                errors=errors,
+            )
+            context.connection.close()
 
-    _submit(context, plan, timeout_ms, settle)
+    if plan.batches:
+        _submit(context, plan, timeout_ms, settle)
+    else:
+        settle([])
+
+
+def _errors(plan: _Plan, results: Sequence[BatchResult]) -> dict[str, str]:
+    """The error of each partition that has one, by topic and number."""
+    errors = {}
+    for topic, data, partitions in plan.outcomes:
+        name = topic.info.name if topic.info is not None else data.name or str(data.topic_id)
+        for index, outcome in partitions:
+            code = outcome.code if isinstance(outcome, _Refusal) else results[outcome].error
+            if code is not ErrorCode.NONE:
+                errors[partition_name(name, index)] = code.name
+    return errors
 
 
 def _plan(context: RequestContext, request: ProduceRequest) -> _Plan:
@@ -140,7 +164,9 @@ def _submit(
             settle(outcome)
 
     context.frame.hold()
-    context.services.writer.append(Submission(batches=plan.batches, release=context.frame.release, settle=settled))
+    context.services.writer.append(
+        Submission(batches=plan.batches, release=context.frame.release, settle=settled, timeout_ms=max(timeout_ms, 0))
+    )
 
 
 def _response(context: RequestContext, plan: _Plan, results: Sequence[BatchResult]) -> ProduceAnswer:
@@ -172,7 +198,8 @@ def _committed(
     result: BatchResult,
 ) -> PartitionAnswer:
     key, batch = submitted
-    head = _head(context, key)
+    # Kafka finds that a batch is too large where it appends, and does not tell then where its log starts.
+    head = _head(context, key) if result.error is not ErrorCode.MESSAGE_TOO_LARGE else None
     has_append_time = result.error is ErrorCode.NONE and batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     return PartitionAnswer(
         index,

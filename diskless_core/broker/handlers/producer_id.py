@@ -19,8 +19,10 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
         return _response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
         return _response(ErrorCode.NONE, await context.services.producer_ids.next(), 0)
-    except CoordinatorError as error:
-        return _response(error.code)
+    except CoordinatorError:
+        # As Kafka says when it is out of ids. Any other code of a coordinator is about one of transactions: a Java
+        # producer would look for that of the transactional id null.
+        return _response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def _response(error: ErrorCode, producer_id: int = _NONE, epoch: int = _NONE) -> InitProducerIdResponse:

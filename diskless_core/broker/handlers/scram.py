@@ -1,4 +1,7 @@
-"""DescribeUserScramCredentials: there are none, which `kafka-configs` has to know before it shows a user's quotas."""
+"""DescribeUserScramCredentials and AlterUserScramCredentials: there are none, and none can be made yet.
+
+`kafka-configs` has to know it before it shows a user's quotas.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ from collections import Counter
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
+from diskless_core.protocol.messages import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 
+AlteredUser = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 
@@ -34,3 +43,18 @@ def _unknown(name: str, times: int) -> Result:
         error = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {name}"
     return Result(user=name, error_code=int(error), error_message=message, credential_infos=[])
+
+
+def alter_user_scram_credentials(
+    _context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Handle AlterUserScramCredentials: each user is refused, as by a Kafka whose metadata cannot have credentials."""
+    users = dict.fromkeys(one.name for changes in (request.deletions, request.upsertions) for one in changes)
+    message = "This broker does not support SCRAM."
+    return AlterUserScramCredentialsResponse(
+        throttle_time_ms=0,
+        results=[
+            AlteredUser(user=user, error_code=int(ErrorCode.UNSUPPORTED_VERSION), error_message=message)
+            for user in users
+        ],
+    )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.side_by_side import side_by_side
 from diskless_core.cluster import operations, topic_configs
 from diskless_core.cluster.config_model import ConfigEntry
+from diskless_core.cluster.config_values import InvalidTopicConfigError
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.operations import Refusal
-from diskless_core.cluster.topic_configs import InvalidTopicConfigError
 from diskless_core.cluster.topics import TopicInfo, Topics
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
@@ -52,7 +52,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         outcome: TopicInfo | Refusal | None = refuse_in_request(times_named[topic.name], too_many=too_many)
         if outcome is None:
             outcome = await _create(context, topic, validate_only=request.validate_only)
-        return _created(topic.name, outcome, context.services.configs)
+        return _created(topic, outcome, context.services.configs)
 
     distinct = {topic.name: topic for topic in request.topics}
     return CreateTopicsResponse(throttle_time_ms=0, topics=await side_by_side(create, distinct.values()))
@@ -132,10 +132,10 @@ def _check_assignments(topic: AskedTopic, node_id: int) -> Refusal | None:
     return None
 
 
-def _created(name: str, outcome: TopicInfo | Refusal, configs: Configs) -> CreatedTopic:
+def _created(topic: AskedTopic, outcome: TopicInfo | Refusal, configs: Configs) -> CreatedTopic:
     if isinstance(outcome, Refusal):
         return CreatedTopic(
-            name=name,
+            name=topic.name,
             topic_id=None,
             error_code=int(outcome.code),
             error_message=outcome.message,
@@ -144,22 +144,25 @@ def _created(name: str, outcome: TopicInfo | Refusal, configs: Configs) -> Creat
             replication_factor=_UNSET,
             configs=[],
         )
+    asked = {entry.name: entry.value for entry in topic.configs}
     return CreatedTopic(
-        name=name,
+        name=topic.name,
         topic_id=outcome.topic_id,
         error_code=0,
         error_message=None,
         topic_config_error_code=0,
         num_partitions=outcome.partition_count,
         replication_factor=1,
-        configs=[_config(entry) for entry in configs.with_own(outcome.configs)],
+        configs=[_config(entry, asked) for entry in configs.with_own(outcome.configs)],
     )
 
 
-def _config(entry: ConfigEntry) -> CreatedConfig:
+def _config(entry: ConfigEntry, asked: Mapping[str, str | None]) -> CreatedConfig:
     return CreatedConfig(
         name=entry.name,
-        value=entry.value,
+        value=asked.get(
+            entry.name, entry.value
+        ),  # as it was written: only DescribeConfigs leaves out spaces, as in Kafka
         read_only=entry.read_only,
         config_source=int(entry.source),
         is_sensitive=entry.secret,

@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, StoreBehindError
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.consumer import timers, wire
 from diskless_core.groups.consumer.changes import Circumstances, GroupChanges
@@ -24,7 +24,7 @@ from diskless_core.groups.consumer.timers import MemberTimer, Timers
 from diskless_core.groups.effects import GroupState
 from diskless_core.groups.records import GroupRecord, GroupsRecord
 from diskless_core.groups.registry import GroupRegistry
-from diskless_core.groups.settings import GroupSettings
+from diskless_core.groups.settings import ConsumerTimes, ConsumerTimesOf, GroupSettings
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.tables import CONSUMER_GROUPS, GROUPS
 from diskless_core.groups.timers import GroupTimers
@@ -33,17 +33,28 @@ from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.names import uuid_text
 
+FENCED_AGAIN_MS = 1_000
+"""After the shard's store was too far behind for a member to be taken out."""
+
 _logger = structlog.get_logger(__name__)
 
 
 class ConsumerGroups:
     """Answers ConsumerGroupHeartbeat and ConsumerGroupDescribe, and fences members whose time is over."""
 
-    def __init__(self, shard: GroupsShard, registry: GroupRegistry, clock: Clock, settings: GroupSettings) -> None:
+    def __init__(
+        self,
+        shard: GroupsShard,
+        registry: GroupRegistry,
+        clock: Clock,
+        settings: GroupSettings,
+        times_of: ConsumerTimesOf,
+    ) -> None:
         self._shard = shard
         self._registry = registry
         self._clock = clock
         self._settings = settings
+        self._times_of = times_of
         self._timers: Timers = GroupTimers(self._timer_ran_out)
         self._regexes_refreshed_ms: dict[str, int] = {}
         self._fencing: set[asyncio.Task[None]] = set()
@@ -78,14 +89,17 @@ class ConsumerGroups:
         try:
             validate(request, version, self._settings.consumer_assignors)
             await self._registry.require_loaded()
-            answer = await self._shard.submit(partial(self._beat, request, topics))
+            times = self._times_of(request.group_id)
+            answer = await self._shard.submit(partial(self._beat, request, times, topics))
         except HeartbeatRefusedError as error:
             return wire.refused(error)
         except CoordinatorError as error:
             return wire.heartbeat_error(error.code, str(error))
-        return wire.heartbeat_response(answer, self._settings.consumer_heartbeat_interval_ms)
+        return wire.heartbeat_response(answer, times.heartbeat_interval_ms)
 
-    def _beat(self, request: Heartbeat, topics: TopicCatalog, command: Command[GroupsRecord]) -> HeartbeatAnswer:
+    def _beat(
+        self, request: Heartbeat, times: ConsumerTimes, topics: TopicCatalog, command: Command[GroupsRecord]
+    ) -> HeartbeatAnswer:
         group_id = request.group_id
         group = command.get(CONSUMER_GROUPS, (group_id,))
         if group is None:
@@ -94,15 +108,15 @@ class ConsumerGroups:
         if request.leaves:
             answer = leave(changes, request)
         else:
-            answer = heartbeat(changes, request, self._circumstances(changes, topics, command.now_ms))
+            answer = heartbeat(changes, request, self._circumstances(changes, topics, command))
         if group is None and command.get(GROUPS, (group_id,)) is not None:
             command.emit(GroupRecord(group_id=group_id, value=None))
         self._carry_out(changes, command)
         if group is None:
-            self._registry.forget_if_empty(group_id)
+            command.then(partial(self._registry.forget_if_empty, group_id))
         if not request.leaves:
-            timeout_ms = self._settings.consumer_session_timeout_ms
-            timers.start_session(self._timers, group_id, answer.member_id, timeout_ms)
+            timeout_ms = times.session_timeout_ms
+            command.then(partial(timers.start_session, self._timers, group_id, answer.member_id, timeout_ms))
         return answer
 
     def _require_creatable(self, request: Heartbeat) -> None:
@@ -115,12 +129,15 @@ class ConsumerGroups:
             message = f"Consumer group {request.group_id} not found."
             raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
-    def _circumstances(self, changes: GroupChanges, topics: TopicCatalog, now_ms: int) -> Circumstances:
+    def _circumstances(
+        self, changes: GroupChanges, topics: TopicCatalog, command: Command[GroupsRecord]
+    ) -> Circumstances:
+        now_ms = command.now_ms
         refreshed_ms = self._regexes_refreshed_ms.get(changes.group_id)
         is_old = refreshed_ms is None or abs(now_ms - refreshed_ms) >= self._settings.consumer_regex_refresh_ms
         is_due = is_old and bool(changes.group.regexes)
         if is_due:
-            self._regexes_refreshed_ms[changes.group_id] = now_ms
+            command.then(partial(self._regexes_refreshed_ms.__setitem__, changes.group_id, now_ms))
         return Circumstances(
             topics=topics,
             now_ms=now_ms,
@@ -132,7 +149,7 @@ class ConsumerGroups:
     def _carry_out(self, changes: GroupChanges, command: Command[GroupsRecord]) -> None:
         for record in changes.records:
             command.emit(record)
-        timers.follow(self._timers, changes.group_id, changes.group, changes.records)
+        command.then(partial(timers.follow, self._timers, changes.group_id, changes.group, changes.records))
 
     async def describe(
         self, message: messages.ConsumerGroupDescribeRequest, topics: TopicCatalog, operations: Collection[int]
@@ -178,6 +195,10 @@ class ConsumerGroups:
         try:
             if await self._shard.submit(partial(self._remove_failed, group_id, timer)):
                 _logger.info("member fenced", group=group_id, member=timer.member_id, reason=f"{timer.kind} timeout")
+        except StoreBehindError:
+            # The term goes on, and nobody else would look after the member again.
+            if not self._timers.is_running(group_id, timer):
+                self._timers.set(group_id, timer, FENCED_AGAIN_MS)
         except CoordinatorError as error:
             # The term is over; members get their time anew with the next one.
             _logger.warning("a member could not be fenced", group=group_id, error=str(error))
@@ -198,7 +219,7 @@ class ConsumerGroups:
         if term is None:
             return
         for (group_id,), group in self._shard.state.rows(CONSUMER_GROUPS):
-            timers.restart(self._timers, group_id, group, self._settings.consumer_session_timeout_ms)
+            timers.restart(self._timers, group_id, group, self._times_of(group_id).session_timeout_ms)
 
 
 def delete_if_empty(group_id: str, command: Command[GroupsRecord]) -> bool:

@@ -1,8 +1,8 @@
 """All messages and records that Diskless speaks, and which response belongs to which request.
 
-Apache Kafka's own come from kafka-python. Those of KIP-1164, KRaft's and the group coordinator's records and our
-extensions are JSON schemas in this folder. A `uuid` field that holds the zero id decodes to None. Their types are
-generated from the schemas: `make docs` writes a `.pyi` beside each module.
+Apache Kafka's own come from kafka-python. Those that it lacks, those of KIP-1164, KRaft's and the group coordinator's
+records and our extensions are JSON schemas in this folder. A `uuid` field that holds the zero id decodes to None. Their
+types are generated from the schemas: `make docs` writes a `.pyi` beside each module.
 """
 
 # ruff: noqa: F403  the names are those of the modules, and each is listed only there
@@ -13,12 +13,18 @@ from types import ModuleType
 from typing import NamedTuple, cast
 
 from diskless_core.protocol.codec import ApiMessage, ApiRequest, ResponseT_co
+from diskless_core.protocol.messages import administration as _administration
 from diskless_core.protocol.messages import consumer_group as _consumer_group
 from diskless_core.protocol.messages import diskless, kafka
+from diskless_core.protocol.messages import share_group as _share_group
+from diskless_core.protocol.messages import streams_group as _streams_group
+from diskless_core.protocol.messages.administration import *
 from diskless_core.protocol.messages.consumer_group import *
 from diskless_core.protocol.messages.diskless import *
 from diskless_core.protocol.messages.kafka import *
 from diskless_core.protocol.messages.records import *
+from diskless_core.protocol.messages.share_group import *
+from diskless_core.protocol.messages.streams_group import *
 
 
 class MessagePair(NamedTuple):
@@ -41,7 +47,7 @@ def _is_message(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, ApiMessage) and value is not ApiMessage
 
 
-KAFKA_APIS = _pairs(kafka, _consumer_group)
+KAFKA_APIS = _pairs(kafka, _administration, _consumer_group, _share_group, _streams_group)
 """Apache Kafka's APIs by api key, served or not."""
 
 DISKLESS_APIS = _pairs(diskless)

@@ -80,6 +80,10 @@ class DisklessRemoteLogMetadataRecord(CompiledRecord, ApiData, load_json=__packa
     """Extension: what is known of a segment in remote storage has changed."""
 
 
+class DisklessProducersExpiredRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: producers are forgotten."""
+
+
 class CoordinatorEntryRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: term and sequence, first in each entry of a coordinator log."""
 

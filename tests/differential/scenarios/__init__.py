@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tests.differential.scenarios import (
+    administration,
     cluster,
     committing,
     configs,
     consumer_groups,
     fetching,
+    group_configs,
     groups,
     offsets,
     producing,
@@ -20,8 +22,10 @@ SCENARIOS = (
     *offsets.SCENARIOS,
     *topics.SCENARIOS,
     *configs.SCENARIOS,
+    *group_configs.SCENARIOS,
     *groups.SCENARIOS,
     *committing.SCENARIOS,
     *consumer_groups.SCENARIOS,
     *cluster.SCENARIOS,
+    *administration.SCENARIOS,
 )

@@ -31,7 +31,7 @@ SCENARIOS = (
         "the versions of the apis",
         software("wire", "1.0"),
         about="ApiVersions",
-        differs=("other apis", "no share groups and streams groups"),
+        differs=("other apis",),
     ),
     scenario(
         "bad names of a client's software",

@@ -22,6 +22,142 @@ TOPIC_CONFIGS = (
 )
 
 
+LONG_MAX = str(2**63 - 1)
+SETTINGS: Mapping[str, Sequence[str]] = {
+    "cleanup.policy": ("delete", ""),
+    "compression.gzip.level": ("1", "9", "-1"),
+    "compression.lz4.level": ("1", "17"),
+    "compression.type": ("zstd", "uncompressed", "producer", "gzip", "snappy", "lz4", " lz4 "),
+    "compression.zstd.level": ("-131072", "22", "0"),
+    "delete.retention.ms": ("0", LONG_MAX),
+    "file.delete.delay.ms": ("0", " 5 "),
+    "flush.messages": ("1", LONG_MAX),
+    "flush.ms": ("0", "+7"),
+    "follower.replication.throttled.replicas": ("*", "0:1,1:1", ""),
+    "index.interval.bytes": ("0",),
+    "leader.replication.throttled.replicas": ("0:1", "*"),
+    "local.retention.bytes": ("-2", "-1", "5"),
+    "local.retention.ms": ("-2", "-1", "5"),
+    "max.compaction.lag.ms": ("1",),
+    "max.message.bytes": ("0", "2147483647"),
+    "message.timestamp.after.max.ms": ("0",),
+    "message.timestamp.before.max.ms": ("0",),
+    "message.timestamp.type": ("LogAppendTime", " CreateTime"),
+    "min.cleanable.dirty.ratio": ("0.25", "0", "1", "1e-2"),
+    "min.compaction.lag.ms": ("0",),
+    "min.insync.replicas": ("1", "2"),
+    "preallocate": ("true", "FALSE"),
+    "remote.log.copy.disable": ("true",),
+    "remote.log.delete.on.disable": ("true",),
+    "remote.storage.enable": ("false",),
+    "retention.bytes": ("-1", "-7", "0"),
+    "retention.ms": ("-1", "0"),
+    "segment.bytes": ("1048576",),
+    "segment.index.bytes": ("1024", "4"),
+    "segment.jitter.ms": ("0", "9"),
+    "segment.ms": ("1",),
+    "unclean.leader.election.enable": ("true",),
+}
+"""All settings of a topic with values that they take."""
+
+BAD: Mapping[str, Sequence[str]] = {
+    "cleanup.policy": ("keep", "delete,keep"),
+    "compression.gzip.level": ("0", "10", "-2", "x"),
+    "compression.lz4.level": ("0", "18"),
+    "compression.type": ("no codec", "none", "", "ZSTD"),
+    "compression.zstd.level": ("23", "-131073"),
+    "delete.retention.ms": ("-1", "1.5"),
+    "file.delete.delay.ms": ("-1",),
+    "flush.messages": ("0", "9223372036854775808"),
+    "flush.ms": ("-1", ""),
+    "follower.replication.throttled.replicas": ("0", "0:1;1:1", "*,0:1"),
+    "index.interval.bytes": ("-1",),
+    "leader.replication.throttled.replicas": ("a:b", "0:"),
+    "local.retention.bytes": ("-3",),
+    "local.retention.ms": ("-3",),
+    "max.compaction.lag.ms": ("0",),
+    "max.message.bytes": ("-1", "2147483648"),
+    "message.timestamp.after.max.ms": ("-1",),
+    "message.timestamp.before.max.ms": ("-1",),
+    "message.timestamp.type": ("Never", "createtime"),
+    "min.cleanable.dirty.ratio": ("-0.1", "1.1", "x", ""),
+    "min.compaction.lag.ms": ("-1",),
+    "min.insync.replicas": ("0",),
+    "preallocate": ("yes", ""),
+    "remote.log.copy.disable": ("1",),
+    "remote.log.delete.on.disable": ("no",),
+    "remote.storage.enable": ("on",),
+    "retention.bytes": ("many",),
+    "retention.ms": ("-2",),
+    "segment.bytes": ("1048575",),
+    "segment.index.bytes": ("3",),
+    "segment.jitter.ms": ("-1",),
+    "segment.ms": ("0",),
+    "unclean.leader.election.enable": ("maybe",),
+}
+
+OF_BROKERS: Mapping[str, Sequence[str]] = {
+    "background.threads": ("10", "0", "x"),
+    "compression.gzip.level": ("-1", "9", "0"),
+    "compression.lz4.level": ("9", "18"),
+    "compression.type": ("producer", "zstd", "none"),
+    "compression.zstd.level": ("3", "23"),
+    "follower.fetch.last.tiered.offset.enable": ("true", "no"),
+    "follower.replication.throttled.rate": ("0", "-1"),
+    "leader.replication.throttled.rate": ("1000", "x"),
+    "log.cleaner.backoff.ms": ("0", "-1"),
+    "log.cleaner.delete.retention.ms": ("0", "-1"),
+    "log.cleaner.enable": ("false",),
+    "log.cleaner.io.buffer.size": ("524288", "-1"),
+    "log.cleaner.io.max.bytes.per.second": ("1.5", "x"),
+    "log.cleaner.max.compaction.lag.ms": ("9", "0"),
+    "log.cleaner.min.cleanable.ratio": ("0.1", "2"),
+    "log.cleaner.min.compaction.lag.ms": ("9", "-1"),
+    "log.cleaner.threads": ("1", "-1"),
+    "log.cleanup.policy": ("delete", "keep"),
+    "log.flush.interval.messages": ("9", "0"),
+    "log.flush.interval.ms": ("9", "x"),
+    "log.flush.scheduler.interval.ms": ("9",),
+    "log.index.size.max.bytes": ("1024", "3"),
+    "log.preallocate": ("true", "yes"),
+    "log.retention.bytes": ("-5", "x"),
+    "log.roll.jitter.hours": ("1",),
+    "log.roll.jitter.ms": ("1", "x"),
+    "log.segment.delete.delay.ms": ("0", "-1"),
+    "max.connection.creation.rate": ("5", "-1"),
+    "max.connections.per.ip": ("5", "-1"),
+    "max.connections.per.ip.overrides": ("127.0.0.1:500",),
+    "num.io.threads": ("8", "7", "16", "0", "x"),
+    "num.network.threads": ("3", "4", "0"),
+    "num.recovery.threads.per.data.dir": ("2", "3", "0"),
+    "num.replica.fetchers": ("1", "2", "0"),
+    "remote.log.manager.copy.max.bytes.per.second": ("9", "0"),
+    "remote.log.manager.expiration.thread.pool.size": ("10", "11", "0"),
+    "remote.log.manager.fetch.max.bytes.per.second": ("9", "0"),
+    "remote.log.manager.follower.thread.pool.size": ("2", "0"),
+    "replica.alter.log.dirs.io.max.bytes.per.second": ("9", "-1"),
+    "transaction.partition.verification.enable": ("false", "x"),
+    "unclean.leader.election.enable": ("true", "x"),
+    "num.partitions": ("5",),
+    "node.id": ("5",),
+}
+"""Settings of a broker with good values and, in most cases, a bad one last."""
+
+SHOWN = (
+    *("log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.delete.retention.ms"),
+    *("log.cleaner.enable", "log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size"),
+    *("log.cleaner.io.max.bytes.per.second", "log.cleaner.max.compaction.lag.ms", "log.cleaner.min.cleanable.ratio"),
+    *("log.cleaner.min.compaction.lag.ms", "log.cleaner.threads", "log.cleanup.policy", "log.preallocate"),
+    *("log.flush.interval.messages", "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    *("log.index.size.max.bytes", "log.roll.jitter.hours", "log.roll.jitter.ms", "log.segment.delete.delay.ms"),
+    *("compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+    *("num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir"),
+    *("background.threads", "max.connections.per.ip", "max.connections.per.ip.overrides"),
+    *("max.connection.creation.rate", "unclean.leader.election.enable"),
+)
+"""Settings of a broker that tools ask for."""
+
+
 def describe(kind: int = TOPIC, name: str = "$", keys: Sequence[str] | None = TOPIC_CONFIGS, **options: Any) -> Ask:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     return ask(
@@ -102,6 +238,57 @@ SCENARIOS = (
         about="DescribeConfigs ends",
     ),
     scenario(
+        "configs of the broker that mean nothing here",
+        *(describe(BROKER, "1", keys=[key]) for key in SHOWN),
+    ),
+    scenario(
+        "every setting of a broker",
+        *(
+            change((name, SET, value), kind=BROKER, name=broker, validate_only=True)
+            for name, values in OF_BROKERS.items()
+            for value in values
+            for broker in ("1", "")
+        ),
+    ),
+    scenario(
+        "settings of a broker that need a restart",
+        *(
+            change((name, SET, value), kind=BROKER, name="", validate_only=True)
+            for name, value in {
+                "group.consumer.assignment.interval.ms": "1000",
+                "group.coordinator.cached.buffer.max.bytes": "1048588",
+                "no.such.thing": "1",
+                "producer.id.expiration.ms": "86400000",
+                "remote.fetch.max.wait.ms": "500",
+                "remote.list.offsets.request.timeout.ms": "30000",
+                "remote.log.index.file.cache.total.size.bytes": "1073741824",
+                "remote.log.manager.copier.thread.pool.size": "10",
+                "remote.log.reader.threads": "10",
+            }.items()
+        ),
+        differs=("settings of brokers that need a restart",),
+    ),
+    scenario(
+        "listeners of a broker that is running",
+        *(
+            change((name, SET, value), kind=BROKER, name="1", validate_only=True)
+            for name, value in {
+                "listener.name.plaintext.max.connections": "100",
+                "principal.builder.class": "no.such.Class",
+                "ssl.keystore.location": "x",
+                "sasl.jaas.config": "x",
+            }.items()
+        ),
+        differs=("settings of brokers that need a restart",),
+    ),
+    scenario(
+        "the number of replicas in sync, for one broker",
+        change(("min.insync.replicas", SET, "1"), kind=BROKER, name="1", validate_only=True),
+        change(("min.insync.replicas", SET, "1"), kind=BROKER, name="", validate_only=True),
+        change(("min.insync.replicas", SET, "0"), kind=BROKER, name="", validate_only=True),
+        differs=("min.insync.replicas of one broker",),
+    ),
+    scenario(
         "change configs of a topic",
         topic(),
         change(("retention.ms", SET, "5")),
@@ -155,14 +342,76 @@ SCENARIOS = (
         differs=("no compaction",),
     ),
     scenario(
-        "a topic with a codec of its own",
+        "a topic that keeps everything",
+        topic(cleanup_policy=""),
+        describe(keys=["cleanup.policy"]),
+        change(("cleanup.policy", APPEND, "delete")),
+        settled("cleanup.policy", "delete"),
+        change(("cleanup.policy", SUBTRACT, "delete")),
+        settled("cleanup.policy", ""),
+        change(("cleanup.policy", SET, "delete,delete")),
+    ),
+    scenario(
+        "every setting of a topic",
+        topic(**{name.replace(".", "_"): values[0] for name, values in SETTINGS.items()}),
+        describe(keys=None),
+        *(change((name, SET, value), validate_only=True) for name, values in SETTINGS.items() for value in values),
+    ),
+    scenario(
+        "every setting of a topic that has none of its own",
         topic(),
-        change(("compression.type", SET, "zstd")),
-        change(("compression.type", SET, "uncompressed")),
-        change(("compression.type", SET, "no codec")),
-        create_topics(new_topic("$-b", compression_type="lz4"), validate_only=True),
-        create_topics(new_topic("$-c", compression_type="producer"), validate_only=True),
-        differs=("batches are not compressed again",),
+        describe(keys=None),
+    ),
+    scenario(
+        "values that can be written in several ways",
+        topic(),
+        create_topics(
+            new_topic("$-b", flush_ms=" +07 ", preallocate="TRUE", compression_type="lz4 ", cleanup_policy="delete ,"),
+            validate_only=True,
+        ),
+        change(
+            ("flush.ms", SET, " +07 "),
+            ("preallocate", SET, "TRUE"),
+            ("compression.type", SET, " lz4"),
+            ("leader.replication.throttled.replicas", SET, "0:1 , 1:1"),
+            ("min.cleanable.dirty.ratio", SET, " 1e-4"),
+        ),
+        settled("min.cleanable.dirty.ratio", "1.0E-4"),
+        describe(keys=["flush.ms", "preallocate", "compression.type", "leader.replication.throttled.replicas"]),
+        *(
+            replies
+            for text, shown in (("1", "1.0"), (".5", "0.5"), ("0.0012", "0.0012"), ("0.00000012345", "1.2345E-7"))
+            for replies in (
+                change(("min.cleanable.dirty.ratio", SET, text)),
+                settled("min.cleanable.dirty.ratio", shown),
+            )
+        ),
+    ),
+    scenario(
+        "a bad value for every setting of a topic",
+        topic(),
+        *(change((name, SET, value), validate_only=True) for name, values in BAD.items() for value in values),
+        *(create_topics(new_topic("$-b", **{name.replace(".", "_"): BAD[name][0]})) for name in BAD),
+    ),
+    scenario(
+        "settings of a topic that contradict each other",
+        topic(max_compaction_lag_ms="10"),
+        change(("min.compaction.lag.ms", SET, "10")),
+        change(("min.compaction.lag.ms", SET, "11")),
+        change(("min.compaction.lag.ms", SET, "11"), ("max.compaction.lag.ms", SET, "11")),
+        change(("max.compaction.lag.ms", SET, "10")),
+        create_topics(new_topic("$-b", min_compaction_lag_ms="5", max_compaction_lag_ms="4")),
+        create_topics(new_topic("$-b", remote_storage_enable="true")),
+    ),
+    scenario(
+        "replicas that are throttled",
+        topic(),
+        change(("leader.replication.throttled.replicas", APPEND, "0:1")),
+        change(("leader.replication.throttled.replicas", APPEND, "1:1,0:1")),
+        settled("leader.replication.throttled.replicas", "0:1,1:1"),
+        change(("leader.replication.throttled.replicas", SUBTRACT, "0:1")),
+        settled("leader.replication.throttled.replicas", "1:1"),
+        change(("leader.replication.throttled.replicas", SET, "*")),
     ),
     scenario(
         "a number of replicas in sync",

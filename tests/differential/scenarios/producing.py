@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.differential.language import NO_ID, UNKNOWN_ID, Made, The, scenario
 from tests.differential.words import (
+    LATEST,
     batch,
     fetch,
     joined,
@@ -20,10 +21,11 @@ from tests.differential.words import (
     unanswered,
     until,
 )
-from tests.support.batches import NOW_MS
+from tests.support.batches import NOW_MS, batch_of, with_header
 
 HOUR_MS = 3_600_000
-GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+TEXT = b"a text that repeats itself, " * 20
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
 PRODUCE_VERSIONS = "Produce 3 7 8 13"
 
@@ -31,6 +33,11 @@ PRODUCE_VERSIONS = "Produce 3 7 8 13"
 def numbered(sequence: int, *values: bytes, epoch: int = 0, **header: Any) -> Made:
     """A batch of the producer whose id was saved."""
     return batch(*values, producer_id=The("pid"), producer_epoch=epoch, base_sequence=sequence, **header)
+
+
+def damaged(good: Made) -> Made:
+    """A batch whose compressed records end in zeroes."""
+    return Made(lambda whole: with_header(whole[:-9] + bytes(9)), (good,))
 
 
 SCENARIOS = (
@@ -148,6 +155,72 @@ SCENARIOS = (
         *(produce(batch(b"a" * 50, b"b" * 50, compression=codec)) for codec in (GZIP, SNAPPY, LZ4, ZSTD)),
         fetch(0),
         about=PRODUCE_VERSIONS,
+    ),
+    *(
+        scenario(
+            f"produce to a topic that wants {name}",
+            topic(compression_type=name, message_timestamp_type=timestamps),
+            new_producer(),
+            *(
+                produce(numbered(2 * place, TEXT, TEXT, compression=codec))
+                for place, codec in enumerate((NONE, GZIP, SNAPPY, LZ4, ZSTD))
+            ),
+            produce(numbered(8, TEXT, TEXT, compression=ZSTD)),
+            produce(timed(NOW_MS + 5, NOW_MS, NOW_MS + 9)),
+            produce(timed(NOW_MS, NOW_MS + 7, compression=GZIP)),
+            fetch(0),
+            list_offsets(LATEST),
+            differs=("the append time of a duplicate",) if timestamps == "CreateTime" else (),
+        )
+        for name, timestamps in (
+            ("uncompressed", "CreateTime"),
+            ("gzip", "LogAppendTime"),
+            ("snappy", "CreateTime"),
+            ("lz4", "CreateTime"),
+            ("zstd", "LogAppendTime"),
+        )
+    ),
+    scenario(
+        "produce to a topic that wants a codec at a level",
+        topic(compression_type="zstd", compression_zstd_level="19"),
+        topic("$-gzip", save="gzip", compression_type="gzip", compression_gzip_level="1"),
+        topic("$-lz4", save="lz4", compression_type="lz4", compression_lz4_level="17"),
+        produce(batch(TEXT)),
+        produce(batch(TEXT), topic="$-gzip", topic_id=The("gzip")),
+        produce(batch(TEXT), topic="$-lz4", topic_id=The("lz4")),
+        fetch(0),
+        fetch(0, topic="$-gzip", topic_id=The("gzip")),
+        fetch(0, topic="$-lz4", topic_id=The("lz4")),
+    ),
+    scenario(
+        "produce what is too large once it has its topic's codec",
+        topic(compression_type="uncompressed", max_message_bytes="2000"),
+        produce(batch(b"x" * 1932, compression=GZIP)),
+        produce(batch(b"x" * 1933, compression=GZIP)),
+        produce(batch(b"x" * 100_000, compression=ZSTD)),
+        fetch(0),
+    ),
+    scenario(
+        "produce damaged records",
+        topic(compression_type="lz4"),
+        topic("$-as-it-comes", save="as it comes"),
+        *(produce(damaged(batch(TEXT, compression=codec))) for codec in (GZIP, SNAPPY, ZSTD)),
+        fetch(0),
+        produce(damaged(batch(TEXT, compression=GZIP)), topic="$-as-it-comes", topic_id=The("as it comes")),
+        differs=("damaged compressed records",),
+    ),
+    scenario(
+        "produce records that become very large to a topic that wants another codec",
+        topic(compression_type="lz4"),
+        produce(Made(batch_of, (Made(bytes, ((64 << 20) + 1,)),), {"compression": ZSTD})),
+        differs=("records that become very large",),
+    ),
+    scenario(
+        "fetch from a topic that wants zstd",
+        topic(compression_type="zstd"),
+        produce(batch(TEXT)),
+        fetch(0),
+        about="Fetch",
     ),
     scenario(
         "produce with codecs that do not exist",

@@ -70,7 +70,7 @@ BROKEN = QuarantinedPlugin(entry_point=entry_point("broken"), reason="it raised"
 
 class StubPlugins:
     def catalogue(self):
-        return Catalogue(loaded=[BUCKET], quarantined=[BROKEN])
+        return Catalogue(loaded=[BUCKET], commands=[], quarantined=[BROKEN])
 
     def get(self, noun, name):
         if name == "broken":

@@ -16,7 +16,7 @@ from diskless_core.diskless.operations import CommitRules
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS_SHARD, short_name
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
-from tests.support.shards import EXPIRATION_MS, Sequential
+from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock, run
 
 PATIENCE_S = 600
@@ -43,7 +43,7 @@ class Broker:
             store=MemoryCoordinatorStore(),
             may_lead=lambda shard: may_lead(placements, shard, node_id),  # type: ignore[arg-type]  # it was text
         )
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
+        rules = CommitRules(assignment=Sequential())
         self.coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: shards}, commit_rules=rules))
 
     async def start(self) -> None:

@@ -20,7 +20,7 @@ async def start(backends: Mock) -> None:
     around = Mock()
     stack = AsyncExitStack()
     try:
-        await start_parts(BrokerConfig(), cast("Any", backends), around, stack)
+        await start_parts(BrokerConfig(diskless_startup_timeout_ms=0), cast("Any", backends), around, stack)
     except BaseException:
         await stack.aclose()
         raise

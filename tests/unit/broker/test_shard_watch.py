@@ -17,7 +17,7 @@ from diskless_core.metrics import Metrics
 from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
-from tests.support.shards import EXPIRATION_MS, TOPIC, Sequential, batch, commit_of
+from tests.support.shards import TOPIC, Sequential, batch, commit_of
 from tests.support.virtual_time import VirtualClock, run
 
 
@@ -34,7 +34,7 @@ async def served_shards() -> AsyncIterator[tuple[Coordinators, Metrics]]:
         store=MemoryCoordinatorStore(),
         metrics=metrics,
     )
-    rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
+    rules = CommitRules(assignment=Sequential())
     coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: 2}, commit_rules=rules))
     await coordinators.start()
     for shard in coordinators.all():

@@ -29,6 +29,11 @@ def test_the_help_lists_every_command():
         assert name in listed
 
 
+def test_what_can_be_given_many_times_is_shown_with_dots_once():
+    shown = CliRunner().invoke(main, ["topics", "create", "--help"], prog_name="diskless").stdout
+    assert "diskless topics create [OPTIONS] {TOPIC}... " in shown
+
+
 def test_an_unknown_command_is_a_usage_error():
     assert CliRunner().invoke(main, ["sevre"]).exit_code == 2
 
@@ -40,12 +45,21 @@ def test_the_version_can_be_asked_for():
     assert result.stdout.startswith("diskless ")
 
 
+def test_completion_can_be_installed_for_the_shell(monkeypatch):
+    # otherwise the shell is looked for among the processes above this one
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    script = CliRunner().invoke(main, ["--show-completion", "bash"], prog_name="diskless").stdout
+
+    assert "complete -o default -F _diskless_completion diskless" in script
+
+
 def test_a_command_does_not_import_the_others():
     program = (
         "import sys; from diskless_core.cli.main import main; main(['plugins', '--help'], standalone_mode=False);"
-        "print('imported:', 'diskless_core.cli.serve' in sys.modules, 'diskless_core.broker.server' in sys.modules)"
+        "print('imported:', 'diskless_core.cli.serve' in sys.modules, 'diskless_core.broker.server' in sys.modules,"
+        "'confluent_kafka' in sys.modules)"
     )
 
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert "imported: False False" in finished.stdout
+    assert "imported: False False False" in finished.stdout

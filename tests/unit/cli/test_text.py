@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+from diskless_core.cli import text
+from diskless_core.cli.client import tables
 from diskless_core.cli.text import counted, iso_time, table
 
 
@@ -24,3 +28,16 @@ def test_times_are_iso_8601_in_utc_with_milliseconds():
 
 def test_one_thing_is_not_many():
     assert [counted(number, "segment") for number in (0, 1, 2)] == ["0 segments", "1 segment", "2 segments"]
+
+
+def test_a_table_is_plain_lines_unless_it_is_shown_at_a_terminal(capsys, monkeypatch):
+    header, rows = ("topic", "lag"), [("orders", 7), ("[bold]", None)]
+    tables.echo_table(header, rows)
+    plain = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    tables.echo_table(header, rows)
+    shown = capsys.readouterr().out
+
+    assert plain.splitlines() == text.table(header, rows)
+    assert "───" in shown
+    assert all(cell in shown for cell in ("topic", "lag", "orders", "7", "[bold]", "-"))

@@ -15,6 +15,7 @@ from diskless_core.admin.models import RemoteSegment
 from diskless_core.cli import kafka_cluster, tiering_client
 from diskless_core.cli.admin_client import AdminClientError
 from diskless_core.cli.kafka_cluster import KafkaClusterError, Leader, Topic
+from diskless_core.cli.log_positions import Address
 from diskless_core.cli.tiering_client import TieringClient
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
@@ -24,7 +25,8 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition
 
-TOPIC = Topic(name="t", topic_id=uuid.UUID(int=7), leaders={0: Leader(0, 0), 1: Leader(0, 0)})
+LEADER = Leader(broker_id=0, address=Address("localhost", 9092))
+TOPIC = Topic(name="t", topic_id=uuid.UUID(int=7), leaders=dict.fromkeys((0, 1), LEADER))
 
 
 def segment(partition, start, end, topic_id=TOPIC.topic_id, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED):

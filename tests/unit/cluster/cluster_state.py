@@ -10,6 +10,7 @@ from diskless_core.cluster.operations import ClusterCommand, NewTopic
 from diskless_core.cluster.records import ResourceType
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.cluster.tables import CONFIGS, PLACEMENTS
+from diskless_core.coordinator.slices import at_once
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import State, Transaction
 
@@ -37,7 +38,7 @@ class ClusterState:
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         new = NewTopic(topic_id=TOPIC_ID, name=name, partition_count=partitions, shard_count=1, configs=configs or {})
-        assert self.run(lambda command: operations.create_topic(command, new)) is None
+        assert self.run(lambda command: at_once(operations.create_topic(command, new))) is None
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         return self.state.committed(CONFIGS, (int(resource_type), name)) or {}

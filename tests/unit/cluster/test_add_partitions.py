@@ -6,6 +6,7 @@ import pytest
 
 from diskless_core.cluster import operations
 from diskless_core.cluster.operations import Growth
+from diskless_core.coordinator.slices import at_once
 from diskless_core.protocol.errors import ErrorCode
 from tests.unit.cluster.cluster_state import ClusterState
 
@@ -19,7 +20,7 @@ def cluster():
 
 def grow(cluster, count, assignments=None, *, name="t", validate_only=False):
     growth = Growth(name=name, count=count, assignments=assignments, node_id=1, shard_count=2)
-    return cluster.run(lambda command: operations.add_partitions(command, growth, validate_only=validate_only))
+    return cluster.run(lambda command: at_once(operations.add_partitions(command, growth, validate_only=validate_only)))
 
 
 def test_new_partitions_go_where_the_topic_has_fewest_and_old_ones_stay(cluster):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from diskless_core.cluster import config_changes
+from diskless_core.cluster import broker_configs, config_changes, group_configs, topic_configs
 from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, AlterOperation, BrokerSide, ConfigChange
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings, topic_defaults
+from diskless_core.cluster.config_values import MAX_VALUE_CHARS, InvalidTopicConfigError, double_as_text
 from diskless_core.cluster.records import ResourceType
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.protocol.errors import ErrorCode
@@ -16,12 +18,13 @@ from tests.unit.cluster.cluster_state import ClusterState
 
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 NODE_ID = 1
+STARTED_WITH = BrokerSettings.of(BrokerConfig())
 BROKER = BrokerSide(
-    properties=("log.retention.ms", "message.max.bytes", "listeners", "log.retention.hours"),
-    topic_defaults=topic_defaults(
-        BrokerLayers(settings=BrokerSettings.of(BrokerConfig()), dynamic={}, dynamic_default={})
-    ),
+    properties=STARTED_WITH.described,
+    defaults=STARTED_WITH.values(),
+    topic_defaults=topic_defaults(BrokerLayers(settings=STARTED_WITH, dynamic={}, dynamic_default={})),
     tiering_is_enabled=True,
+    group_value=group_configs.BROKER_DEFAULTS.__getitem__,
 )
 
 
@@ -70,12 +73,79 @@ def test_lists_are_appended_to_and_subtracted_from(cluster):
     assert alter(cluster, ("cleanup.policy", SUBTRACT, "compact")) is None
     assert cluster.configs(ResourceType.TOPIC, "t")["cleanup.policy"] == "delete"
 
+    assert alter(cluster, ("cleanup.policy", SUBTRACT, "delete")) is None
+    assert cluster.configs(ResourceType.TOPIC, "t")["cleanup.policy"] == ""
+
+
+def test_a_list_of_which_nothing_was_said_is_appended_to_as_the_broker_has_it(cluster):
+    broker = replace(BROKER, topic_defaults={**BROKER.topic_defaults, "leader.replication.throttled.replicas": "0:1"})
+
+    assert alter(cluster, ("leader.replication.throttled.replicas", APPEND, "1:1"), broker=broker) is None
+    assert alter(cluster, ("log.cleanup.policy", APPEND, "delete"), kind=ResourceType.BROKER, name="1") is None
+
+    assert cluster.configs(ResourceType.TOPIC, "t")["leader.replication.throttled.replicas"] == "0:1,1:1"
+    assert cluster.configs(ResourceType.BROKER, "1")["log.cleanup.policy"] == "delete"
+
+
+def test_a_value_is_kept_as_apache_kafka_shows_it(cluster):
+    changes = {"preallocate": " TRUE", "flush.ms": " +07 ", "compression.type": "lz4 "}
+
+    assert alter(cluster, *((name, SET, value) for name, value in changes.items())) is None
+
+    kept = cluster.configs(ResourceType.TOPIC, "t")
+    assert (kept["preallocate"], kept["flush.ms"], kept["compression.type"]) == ("true", "7", "lz4")
+
+
+@pytest.mark.parametrize("known", [topic_configs.CONFIGS, broker_configs.ALTERABLE, group_configs.CONFIGS])
+@pytest.mark.parametrize(
+    "value",
+    ["9" * 5_000, f"1e{'9' * 5_000}", "1e999", f"by_duration:PT{'9' * 5_000}S", "x" * MAX_VALUE_CHARS, "0:1," * 9_000],
+)
+def test_no_value_is_more_than_a_check_can_take(known, value):
+    for name, config in known.items():
+        with suppress(InvalidTopicConfigError):
+            assert len(topic_configs.check_value(name, config, value)) <= MAX_VALUE_CHARS
+
+
+def test_a_list_does_not_grow_beyond_what_a_value_can_have(cluster):
+    name = "leader.replication.throttled.replicas"
+    assert alter(cluster, (name, SET, ",".join(["0:1"] * 8_000))) is None
+
+    refusal = alter(cluster, (name, APPEND, ",".join(f"1:{number}" for number in range(1_000))))
+
+    assert refusal.code is ErrorCode.INVALID_CONFIG
+    assert len(cluster.configs(ResourceType.TOPIC, "t")[name]) < MAX_VALUE_CHARS
+
+
+def test_a_refusal_shows_no_more_than_the_beginning_of_a_long_value(cluster):
+    refusal = alter(cluster, ("retention.ms", SET, "x" * 30_000))
+
+    assert refusal.code is ErrorCode.INVALID_CONFIG
+    assert len(refusal.message) < 1_000
+
+
+def test_the_id_of_a_group_has_a_greatest_length(cluster):
+    change = ("consumer.session.timeout.ms", SET, "50000")
+
+    assert alter(cluster, change, kind=ResourceType.GROUP, name="g" * MAX_VALUE_CHARS) is None
+    refusal = alter(cluster, change, kind=ResourceType.GROUP, name="g" * (MAX_VALUE_CHARS + 1))
+
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+
+
+def test_what_compaction_would_go_by_has_to_go_together_though_nothing_is_compacted(cluster):
+    assert alter(cluster, ("max.compaction.lag.ms", SET, "5")) is None
+
+    refusal = alter(cluster, ("min.compaction.lag.ms", SET, "6"))
+
+    assert refusal.code is ErrorCode.INVALID_CONFIG
+    assert refusal.message == ("conflict topic config setting min.compaction.lag.ms (6) > max.compaction.lag.ms (5)")
+
 
 @pytest.mark.parametrize(
     ("change", "hint"),
     [
         (("cleanup.policy", APPEND, "compact"), "delete,compact"),
-        (("cleanup.policy", SUBTRACT, "delete"), "cleanup.policy"),
         (("retention.ms", APPEND, "1"), "Can't APPEND to key retention.ms because its type is not LIST."),
         (("retention.ms", SUBTRACT, "1"), "Can't SUBTRACT"),
         (("retention.ms", SET, "soon"), "soon"),
@@ -84,10 +154,16 @@ def test_lists_are_appended_to_and_subtracted_from(cluster):
         (("retention.ms", SET, ""), "Not a number of type LONG"),
         (("segment.bytes", SET, str(2**31)), "Not a number of type INT"),
         (("message.timestamp.type", SET, "x"), "String must be one of: CreateTime, LogAppendTime"),
-        (("cleanup.policy", SET, "compact"), "only 'delete' is supported"),
-        (("compression.type", SET, "zstd"), "only 'producer' is supported"),
+        (("cleanup.policy", SET, "compact"), "there are no compacted topics"),
+        (("cleanup.policy", SET, "keep"), "String must be one of: compact, delete"),
+        (("compression.type", SET, "none"), "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
+        (("compression.gzip.level", SET, "0"), "Value must be between 1 and 9 or equal to -1"),
+        (("compression.zstd.level", SET, "23"), "Value must be no more than 22"),
+        (("min.cleanable.dirty.ratio", SET, "1.5"), "Value must be no more than 1"),
+        (("min.cleanable.dirty.ratio", SET, "NaN"), "Not a number of type DOUBLE"),
+        (("follower.replication.throttled.replicas", SET, "0-1"), "[partitionId]:[brokerId]"),
         (("min.insync.replicas", SET, "0"), "Value must be at least 1"),
-        (("flush.messages", SET, "1"), "not supported, because it would have no effect: flush.messages"),
+        (("flush.messages", SET, "0"), "Value must be at least 1"),
         (("retention.mss", SET, "1"), "Unknown topic config name: retention.mss"),
         (("log.retention.ms", SET, "1"), "log.retention.ms"),
     ],
@@ -216,3 +292,20 @@ def test_tiered_storage_needs_the_brokers_consent_and_cannot_be_taken_back(clust
     assert alter(cluster, ("remote.storage.enable", SET, "true")) is None
     for change in (("remote.storage.enable", SET, "false"), ("remote.storage.enable", DELETE, None)):
         assert "invalid to disable remote storage" in alter(cluster, change).message
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (1.0, "1.0"),
+        (0.001, "0.001"),
+        (9e-4, "9.0E-4"),
+        (9_999_999.5, "9999999.5"),
+        (1.25e7, "1.25E7"),
+        (-1e-5, "-1.0E-5"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_a_double_is_shown_as_java_writes_it(number, text):
+    assert double_as_text(number) == text

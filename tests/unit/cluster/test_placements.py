@@ -35,7 +35,7 @@ def test_the_shards_of_all_topics_are_in_use_and_only_the_leader_says_so() -> No
         await leader.until_leading()
         assert await leader.shards_in_use() == set()
         topic = NewTopic(topic_id=b"t" * 16, name="t", partition_count=12, shard_count=4, configs={})
-        await leader.submit(lambda command: operations.create_topic(command, topic))
+        await leader.submit_in_slices(lambda command: operations.create_topic(command, topic))
         assert await leader.shards_in_use() == {0, 1, 2, 3}
         with pytest.raises(NotCoordinatorError):
             await follower.shards_in_use()
@@ -61,7 +61,7 @@ def test_topics_that_are_created_at_once_are_spread_as_evenly_as_one_after_the_o
         await shard.until_leading()
 
         async def create(number: int) -> None:
-            await shard.submit(lambda command: operations.create_topic(command, new(number)))
+            await shard.submit_in_slices(lambda command: operations.create_topic(command, new(number)))
 
         if at_once:
             await asyncio.gather(*map(create, range(20)))

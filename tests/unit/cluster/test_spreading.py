@@ -12,6 +12,7 @@ from diskless_core.cluster import operations
 from diskless_core.cluster.operations import Growth, NewTopic
 from diskless_core.cluster.spreading import shards_of_new_partitions
 from diskless_core.cluster.tables import PLACEMENTS
+from diskless_core.coordinator.slices import at_once
 from tests.unit.cluster.cluster_state import ClusterState
 
 COUNTS = st.integers(0, 50)
@@ -31,12 +32,12 @@ def create(cluster, number, partitions=1, *, shards):
         shard_count=shards,
         configs={},
     )
-    assert cluster.run(lambda command: operations.create_topic(command, new)) is None
+    assert cluster.run(lambda command: at_once(operations.create_topic(command, new))) is None
 
 
 def grow(cluster, number, count, *, shards):
     growth = Growth(name=f"topic-{number}", count=count, assignments=None, node_id=1, shard_count=shards)
-    assert cluster.run(lambda command: operations.add_partitions(command, growth, validate_only=False)) is None
+    assert cluster.run(lambda command: at_once(operations.add_partitions(command, growth, validate_only=False))) is None
 
 
 def loads(cluster):

@@ -9,11 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from diskless_core import shards
+from diskless_core.cluster.config_changes import Alteration, AlterOperation, ConfigChange
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
+from diskless_core.cluster.records import ResourceType
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.config.broker import BrokerConfig
@@ -26,7 +29,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import AppendFault, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
-from tests.support.shards import EXPIRATION_MS, Sequential
+from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock, run
 
 CLUSTER = shards.CLUSTER_SHARD
@@ -42,7 +45,7 @@ class ClusterNode:
         log = shared.node(node_id)
         self.log = log
         services = ShardServices(node_id=node_id, clock=self.clock, log=log, store=MemoryCoordinatorStore())
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
+        rules = CommitRules(assignment=Sequential())
         self.cluster: ClusterShard = ClusterShard(CLUSTER, services)
         self.diskless = DisklessShard(DISKLESS, services, rules)
         self._part = Cluster(
@@ -56,6 +59,7 @@ class ClusterNode:
                 clock=self.clock,
             ),
         )
+        self.configs = self._part.configs
         self.topics, self.producer_ids = self._part.topics, self._part.producer_ids
         self.topics.on_deletion(self._hear)
         self.heard: list[tuple[uuid.UUID, str]] = []
@@ -124,6 +128,64 @@ def test_a_topic_can_be_found_by_name_and_id_as_soon_as_it_was_created_and_not_a
             assert node.topics.by_id(info.topic_id) is None
             assert not await node.topics.delete(info)
             node.assert_consistent()
+
+    run(main)
+
+
+def test_settings_without_an_effect_are_warned_of_once_for_each_topic_and_broker_that_they_are_set_for() -> None:
+    async def main() -> None:
+        async with started() as node:
+            with capture_logs() as logs:
+                await node.topics.create("t", 1, {"flush.ms": "5", "retention.ms": "7", "preallocate": "true"})
+                await node.topics.create("u", 1, {"retention.ms": "7"})
+                await node.topics.create("v", 1, {"flush.ms": "5"}, validate_only=True)
+                for kind, name, setting, operation in (
+                    (ResourceType.TOPIC, "t", "segment.jitter.ms", AlterOperation.SET),
+                    (ResourceType.TOPIC, "t", "flush.ms", AlterOperation.DELETE),
+                    (ResourceType.BROKER, "", "num.io.threads", AlterOperation.SET),
+                    (ResourceType.BROKER, "1", "log.retention.ms", AlterOperation.SET),
+                ):
+                    change = ConfigChange(setting, "9", operation)
+                    alteration = Alteration(resource_type=int(kind), resource_name=name, changes=[change])
+                    assert await node.configs.alter(alteration, validate_only=True) is None
+                    assert await node.configs.alter(alteration, validate_only=False) is None
+            warned = [
+                (one["resource_type"], one["resource"], one["settings"])
+                for one in logs
+                if one["log_level"] == "warning"
+            ]
+            assert warned == [
+                ("TOPIC", "t", ["flush.ms", "preallocate"]),
+                ("TOPIC", "t", ["segment.jitter.ms"]),
+                ("BROKER", "", ["num.io.threads"]),
+            ]
+
+    run(main)
+
+
+def test_a_partition_is_awaited_from_its_creation_in_the_cluster_until_its_coordinator_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with started() as node:
+            create_partitions, may_go_on = node.diskless.create_partitions, asyncio.Event()
+
+            async def slowly(*arguments: Any) -> None:
+                await may_go_on.wait()
+                await create_partitions(*arguments)
+
+            monkeypatch.setattr(node.diskless, "create_partitions", slowly)
+            creating = asyncio.create_task(node.topics.create("t", 1, {}))
+            await asyncio.sleep(1)
+            info = node.topics.by_name("t")
+            assert info is not None, "clients see it already"
+            key = PartitionKey(info.topic_id.bytes, 0)
+            assert node.topics.is_awaited(key)
+            may_go_on.set()
+            await creating
+            assert not node.topics.is_awaited(key)
+            await node.topics.delete(info)
+            assert not node.topics.is_awaited(key)
 
     run(main)
 

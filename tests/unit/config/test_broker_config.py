@@ -11,6 +11,9 @@ from pydantic import ValidationError
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener
 from diskless_core.config.types import LogLevel, TimestampType
+from diskless_core.groups.settings import GroupSettings
+
+BOTH_PLAIN = "PLAINTEXT:PLAINTEXT,SSL:PLAINTEXT"
 
 
 def config(**texts):
@@ -106,6 +109,31 @@ def test_the_linger_time_follows_the_object_store_unless_it_is_set():
     assert config(diskless_append_linger_ms="7").append_linger_ms(requests_are_billed=True) == 7
 
 
+@pytest.mark.parametrize(
+    ("texts", "delay_ms"),
+    [
+        ({}, 100),
+        ({"listeners": "PLAINTEXT://localhost:1,SSL://[::1]:2", "listener_security_protocol_map": BOTH_PLAIN}, 100),
+        ({"listeners": "PLAINTEXT://:9092", "advertised_listeners": "PLAINTEXT://localhost:9092"}, 100),
+        ({"listeners": "PLAINTEXT://127.0.0.1:9092", "advertised_listeners": "PLAINTEXT://broker:9092"}, 3_000),
+        ({"listeners": "PLAINTEXT://10.0.0.1:9092"}, 3_000),
+        ({"listeners": "PLAINTEXT://localhost:1,SSL://broker:2", "listener_security_protocol_map": BOTH_PLAIN}, 3_000),
+        (
+            {
+                "listeners": "PLAINTEXT://localhost:1,SSL://broker:2",
+                "listener_security_protocol_map": BOTH_PLAIN,
+                "inter_broker_listener_name": "SSL",
+            },
+            100,
+        ),
+        ({"group_initial_rebalance_delay_ms": "0"}, 0),
+        ({"group_initial_rebalance_delay_ms": "7", "listeners": "PLAINTEXT://10.0.0.1:9092"}, 7),
+    ],
+)
+def test_a_new_group_waits_as_in_kafka_but_on_loopback_unless_it_is_set(texts, delay_ms):
+    assert GroupSettings.of(config(**texts)).initial_rebalance_delay_ms == delay_ms
+
+
 def test_of_several_log_dirs_the_first_is_used():
     assert config(log_dirs="/a, /b").data_dir == Path("/a")
 
@@ -156,7 +184,7 @@ def test_every_setting_says_what_it_means_and_a_number_in_its_unit():
 
 def test_every_property_is_named_as_in_kafka_with_dots():
     for field in BrokerConfig.model_fields.values():
-        assert re.fullmatch(r"[a-z]+(\.[a-z]+)*", field.alias)
+        assert re.fullmatch(r"[a-z]+[0-9]?(\.[a-z]+[0-9]?)*", field.alias)
 
 
 def test_assignors_of_the_consumer_protocol_are_a_list_of_known_ones():

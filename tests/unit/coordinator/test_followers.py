@@ -27,7 +27,7 @@ from tests.support.virtual_time import VirtualClock, run
 
 P0 = PartitionKey(TOPIC, 0)
 OTHER = PartitionKey(OTHER_TOPIC, 0)
-ALWAYS = SnapshotRules(max_bytes=1, max_age_ms=1)
+ALWAYS = SnapshotRules(least_bytes=1, max_age_ms=1)
 PATIENCE_S = 600
 
 

@@ -22,8 +22,8 @@ from tests.support.stores import FailingStore
 from tests.support.virtual_time import VirtualClock, run
 
 P0 = PartitionKey(TOPIC, 0)
-SMALL = SnapshotRules(max_bytes=2_000, max_age_ms=3_600_000)
-LARGE = SnapshotRules(max_bytes=1 << 30, max_age_ms=3_600_000)
+SMALL = SnapshotRules(least_bytes=2_000, max_age_ms=3_600_000)
+LARGE = SnapshotRules(least_bytes=1 << 30, max_age_ms=3_600_000)
 
 
 class Place:
@@ -122,10 +122,58 @@ def test_one_snapshot_is_kept():
 
 
 def test_a_snapshot_is_due_by_size_and_by_age():
-    assert SMALL.is_due(2_000, 0)
-    assert not SMALL.is_due(1_999, 3_599_999)
-    assert SMALL.is_due(1, 3_600_000)
-    assert not SMALL.is_due(0, 10**9), "nothing new"
+    assert SMALL.is_due(2_000, 0, 1_000)
+    assert not SMALL.is_due(1_999, 3_599_999, 1_000)
+    assert SMALL.is_due(1, 3_600_000, 1_000)
+    assert not SMALL.is_due(0, 10**9, 1_000), "nothing new"
+
+
+def test_the_distance_to_the_next_one_grows_with_the_state():
+    assert not SMALL.is_due(4_999, 0, 5_000)
+    assert SMALL.is_due(5_000, 0, 5_000)
+    assert SMALL.is_due(1, 3_600_000, 5_000)
+
+
+def test_what_snapshots_write_stays_in_proportion_to_the_log():
+    """The log brings more and more rows, and each snapshot has all of them."""
+
+    async def story(place: Place) -> None:
+        snapshotter, written, parts = place.snapshotter(), 0, set()
+        for _ in range(40):
+            await place.commit(10)
+            await snapshotter.look()
+            newest = await place.snapshots.newest(SHARD_ID)
+            if newest is not None and newest.parts[0].key not in parts:
+                parts.add(newest.parts[0].key)
+                written += newest.size_bytes
+                assert place.node.shard.snapshot_bytes == newest.size_bytes
+        assert len(parts) > 3
+        assert written < 2 * place.node.shard.applied_bytes
+
+    on_a_place(story)
+
+
+def test_a_leader_that_comes_into_office_knows_how_large_the_last_one_is():
+    async def story(place: Place) -> None:
+        await place.commit(200)
+        await place.snapshotter().take()
+        first = set(place.objects.objects)
+        newest = await place.snapshots.newest(SHARD_ID)
+        assert newest is not None
+        assert newest.size_bytes > SMALL.least_bytes + 1_000
+        await place.node.stop()
+        await place.start()
+        snapshotter, before = place.snapshotter(), place.node.shard.applied_bytes
+        while place.node.shard.applied_bytes - before < SMALL.least_bytes:
+            await place.commit(1)
+        await snapshotter.look()
+        assert set(place.objects.objects) == first
+        while place.node.shard.applied_bytes - before < newest.size_bytes:
+            await place.commit(1)
+        await snapshotter.look()
+        assert set(place.objects.objects) != first
+
+    on_a_place(story)
 
 
 def test_it_is_taken_when_the_log_has_grown_enough():
@@ -278,7 +326,7 @@ def test_a_damaged_manifest_does_not_keep_new_snapshots_from_being_taken():
             if key.endswith(MANIFEST_SUFFIX):
                 place.objects.objects[key] = b"?"
         await place.commit(1)
-        await place.snapshotter(SnapshotRules(max_bytes=1, max_age_ms=1)).look()
+        await place.snapshotter(SnapshotRules(least_bytes=1, max_age_ms=1)).look()
         await place.restart_without_store()
         assert len(await place.keys_read()) == 31
 

@@ -63,7 +63,9 @@ async def test_counting_includes_what_was_committed_a_moment_ago_and_objects_by_
 
 async def test_the_newest_snapshot_is_shown(node):
     shard = node.shard
-    shard.note_snapshot(SnapshotMark(applied_offset=2, taken_at=1_700_000_000_000, applied_bytes=shard.applied_bytes))
+    shard.note_snapshot(
+        SnapshotMark(applied_offset=2, taken_at=1_700_000_000_000, applied_bytes=shard.applied_bytes, size_bytes=9)
+    )
     await node.commit(commit_of("later", batch(0)))
 
     status = await shard_status(shard, node.log, count=False)

@@ -71,33 +71,39 @@ def test_keys_are_found_by_their_beginning(state: State) -> None:
 
 def test_what_is_flushed_stays_in_memory_until_the_store_has_it(state: State) -> None:
     state.commit({AWAY: {A: 1}, HOME: {B: 2}})
-    assert state.unflushed_rows == 2
-    assert state.begin_flush() == {"home": TableChanges(put=[(*B, 2)]), "away": TableChanges(put=[(*A, 1)])}
-    assert state.unflushed_rows == 0
+    assert state.oldest_page() is None
+    page = state.close_page(7)
+    assert state.oldest_page() is page
+    assert page.applied_offset == 7
+    assert page.changes() == {"home": TableChanges(put=[(*B, 2)]), "away": TableChanges(put=[(*A, 1)])}
+    assert state.unstored_rows == 2
     assert state.in_memory(AWAY, A) == (True, 1)
-    state.end_flush()
+    state.page_stored()
+    assert state.unstored_rows == 0
     assert state.in_memory(AWAY, A) == (False, None)
     assert state.committed(HOME, B) == 2
-    assert state.begin_flush() == {}
+    assert state.close_page(7).changes() == {}
 
 
-def test_a_failed_flush_is_made_up_for_by_the_next_with_the_newest_values(state: State) -> None:
-    state.commit({AWAY: {A: 1, B: 1}})
-    state.begin_flush()
-    state.commit({AWAY: {A: None, ("c", 1): 3}})
+def test_pages_are_handed_out_one_after_the_other_and_again_until_the_store_has_them(state: State) -> None:
+    state.commit({AWAY: {A: 1, B: 1}}, size_bytes=10)
+    first = state.close_page(1)
+    state.commit({AWAY: {A: None, ("c", 1): 3}}, size_bytes=5)
+    second = state.close_page(2)
+    state.commit({AWAY: {B: 4}}, size_bytes=1)
+    assert (state.unstored_rows, state.unstored_bytes) == (5, 16)
     assert state.in_memory(AWAY, A) == (True, None)
-    assert state.begin_flush() == {"away": TableChanges(put=[(*B, 1), ("c", 1, 3)], delete=[A])}
-    state.end_flush()
-    assert state.begin_flush() == {}
-
-
-def test_what_comes_during_a_flush_is_for_the_next_one(state: State) -> None:
-    state.commit({AWAY: {A: 1}})
-    state.begin_flush()
-    state.commit({AWAY: {A: 2}})
-    state.end_flush()
-    assert state.in_memory(AWAY, A) == (True, 2)
-    assert state.begin_flush() == {"away": TableChanges(put=[(*A, 2)])}
+    assert state.in_memory(AWAY, B) == (True, 4)
+    assert state.oldest_page() is state.oldest_page() is first
+    assert first.changes() == {"away": TableChanges(put=[(*A, 1), (*B, 1)])}
+    state.page_stored()
+    assert state.oldest_page() is second
+    assert second.changes() == {"away": TableChanges(put=[("c", 1, 3)], delete=[A])}
+    state.page_stored()
+    assert state.in_memory(AWAY, A) == (False, None)
+    assert state.in_memory(AWAY, B) == (True, 4)
+    assert (state.unstored_rows, state.unstored_bytes) == (1, 1)
+    assert state.oldest_page() is None
 
 
 def test_memory_knows_of_a_row_what_the_store_may_not(state: State) -> None:
@@ -107,12 +113,12 @@ def test_memory_knows_of_a_row_what_the_store_may_not(state: State) -> None:
     state.forget_pending()
     state.commit({AWAY: {A: None}})
     assert state.knows(AWAY, A)
-    state.begin_flush()
-    state.end_flush()
+    state.close_page(1)
+    state.page_stored()
     assert not state.knows(AWAY, A)
 
 
 def test_rows_are_counted_once_however_often_they_change(state: State) -> None:
     for value in range(3):
         state.commit({HOME: {A: value}})
-    assert state.unflushed_rows == 1
+    assert state.unstored_rows == 1

@@ -21,6 +21,7 @@ from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, FoundRuns, HandOver, ListedOffset, PartitionKey
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.diskless.remote import RemoteCoordinator
+from diskless_core.files.trimmer import Trimmer
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     DISKLESS_APIS,
@@ -99,9 +100,11 @@ def test_every_operation_is_answered_as_by_the_shard_itself() -> None:
         )
         assert await coordinator.find(KEY, 9, 1) == FoundRuns(ErrorCode.OFFSET_OUT_OF_RANGE, 0, 4, [], 0)
         assert await coordinator.list_offsets(KEY, 77) == ListedOffset(timestamp=77, offset=4)
-        assert await coordinator.describe_files([key, "unknown"]) == [key]
+        assert await coordinator.describe_files([key, "unknown"]) == {key: True}
         assert await coordinator.oldest_file_ms() == await shard.oldest_file_ms() is not None
         assert await coordinator.delete_records(KEY, 4) == (ErrorCode.NONE, 4)
+        await Trimmer(shard, clock, on_dead_files=lambda: None).trim()
+        assert await coordinator.describe_files([key, "unknown"]) == {key: False}
         assert await coordinator.delete_records(KEY, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         await coordinator.hand_over([HandOver("late", (1, 0), 1, 2)])
         [late] = await coordinator.commit_file(commit_of("late", batch()))

@@ -90,7 +90,7 @@ def test_an_object_that_was_handed_over_before_its_commit_is_known_and_refused(s
     async def scenario(node: Node) -> None:
         await node.shard.hand_over([FILE])
         assert await node.commit_one() is ErrorCode.KAFKA_STORAGE_ERROR
-        assert await node.shard.describe_files(["a", "b"]) == ["a"]
+        assert await node.shard.describe_files(["a", "b"]) == {"a": False}
 
     scene(scenario)
 

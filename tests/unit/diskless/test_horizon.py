@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from diskless_core.coordinator.errors import ClockSkewError
+from diskless_core.coordinator.slices import at_once
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import State, Transaction
 from diskless_core.diskless import operations
@@ -18,7 +19,7 @@ from diskless_core.diskless.records import DisklessRecord, HorizonRaised
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal.format import object_key
-from tests.support.shards import EXPIRATION_MS, TOPIC, Sequential, batch, commit_of
+from tests.support.shards import TOPIC, Sequential, batch, commit_of
 
 R = TypeVar("R")
 
@@ -45,8 +46,8 @@ class Leader:
 
     def commit(self, created_ms: int, number: int = 0) -> BatchResult:
         request = commit_of(object_key("wal", created_ms, uuid.UUID(int=number)), batch())
-        rules = CommitRules(assignment=Sequential(), producer_id_expiration_ms=EXPIRATION_MS)
-        ((result,), _) = self.run(lambda command: operations.commit_file(command, request, rules))
+        rules = CommitRules(assignment=Sequential())
+        ((result,), _) = self.run(lambda command: at_once(operations.commit_file(command, request, rules)))
         return result
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from diskless_core.diskless import operations
+from diskless_core.diskless import operations, producer_state
 from diskless_core.diskless.commands import BatchResult, PartitionKey
 from diskless_core.diskless.tables import FILES, PARTITIONS, PRODUCERS, TOPICS
 from diskless_core.protocol.errors import ErrorCode
@@ -161,19 +161,37 @@ def test_producers_are_known_for_each_partition_apart(desk: Desk) -> None:
     assert answers(desk.commit(batch(1, producer=(7, 0, 0)))) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
-@guarantee("Idempotence", "A producer that was silent for longer than producer.id.expiration.ms is forgotten.")
+@guarantee(
+    "Idempotence",
+    "A producer that was silent for producer.id.expiration.ms is forgotten at the next check, and may start anew.",
+)
 def test_the_state_of_a_silent_producer_expires(desk: Desk) -> None:
     desk.commit(batch(producer=(7, 3, 0)))
     desk.now_ms += EXPIRATION_MS
     assert answers(desk.commit(batch(producer=(7, 3, 9)))) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    desk.now_ms -= 1
+    desk.expire_producers()
+    assert (len(dict(desk.state.rows(PRODUCERS))), desk.records) == (1, [])
     desk.now_ms += 1
+    desk.expire_producers()
+    assert dict(desk.state.rows(PRODUCERS)) == {}
     assert answers(desk.commit(batch(producer=(7, 2, 9)))) == [(OK, 1)]
+
+
+def test_a_producer_that_wrote_again_meanwhile_is_not_forgotten(desk: Desk) -> None:
+    desk.commit(batch(producer=(7, 0, 0)), batch(producer=(8, 0, 0)))
+    desk.now_ms += EXPIRATION_MS
+    desk.commit(batch(producer=(8, 0, 1)))
+    desk.expire_producers()
+    [(key, window)] = desk.state.rows(PRODUCERS)
+    assert (key, len(producer_state.batches_of(window))) == ((TOPIC, 0, 8), 2)
 
 
 def test_the_state_of_producers_goes_with_their_topic(desk: Desk) -> None:
     desk.run(lambda command: operations.create_partitions(command, OTHER_TOPIC, "u", [0]))
     desk.commit(batch(producer=(7, 0, 0)), batch(0, topic=OTHER_TOPIC, producer=(7, 0, 0)))
     assert desk.run(lambda command: operations.delete_topic(command, TOPIC)) is OK
+    desk.expire_producers()
     assert [key[0] for key, _ in desk.state.rows(PRODUCERS)] == [OTHER_TOPIC]
     assert [key for key, _ in desk.state.rows(TOPICS)] == [(OTHER_TOPIC,)]
     assert desk.run(lambda command: operations.delete_topic(command, TOPIC)) is ErrorCode.UNKNOWN_TOPIC_ID

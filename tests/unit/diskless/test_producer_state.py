@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +27,10 @@ def window_of(*ranges: tuple[int, int], epoch: int = 1, time_ms: int = 0) -> Pro
         window = producer_state.extend(window, epoch, WindowBatch(first, last, number * 100, time_ms))
     assert window is not None
     return window
+
+
+def parts(window: ProducerWindow) -> tuple[int, tuple[WindowBatch, ...], int]:
+    return producer_state.epoch_of(window), producer_state.batches_of(window), producer_state.last_append_time(window)
 
 
 def judged(window: ProducerWindow | None, epoch: int, first: int, last: int) -> tuple[ErrorCode, int | None]:
@@ -68,7 +75,7 @@ def test_a_higher_epoch_begins_at_sequence_0_whatever_was_before() -> None:
     assert judged(window, 2, 0, 4) == (NONE, None)
     assert judged(window, 2, 5, 5) == (OUT_OF_ORDER, None)
     renewed = producer_state.extend(window, 2, WindowBatch(0, 0, 900, 0))
-    assert renewed.batches == (WindowBatch(0, 0, 900, 0),)
+    assert producer_state.batches_of(renewed) == (WindowBatch(0, 0, 900, 0),)
     assert judged(renewed, 1, 5, 5) == (FENCED, None)
 
 
@@ -83,15 +90,20 @@ def test_sequences_wrap_between_batches_and_inside_one() -> None:
 
 def test_a_window_lives_as_long_as_the_expiration_says_and_not_longer() -> None:
     window = window_of((0, 0), time_ms=1000)
-    assert producer_state.unless_expired(window, 1500, 500) == window
-    assert producer_state.unless_expired(window, 1501, 500) is None
-    assert producer_state.unless_expired(window, 0, 500) == window
-    assert producer_state.unless_expired(None, 1500, 500) is None
+    assert not producer_state.is_expired(window, 1499, 500)
+    assert producer_state.is_expired(window, 1500, 500)
+    assert not producer_state.is_expired(window, 0, 500)
+
+
+def test_a_window_is_small_and_none_of_the_garbage_collectors_business() -> None:
+    windows = [window_of(*((number, number) for number in range(count))) for count in (1, 5, 9)]
+    assert [sys.getsizeof(window) for window in windows] == [59, 155, 155]
+    assert not any(map(gc.is_tracked, windows))
 
 
 def test_after_a_gap_the_window_remembers_nothing_of_before() -> None:
     window = producer_state.extend(window_of((0, 4)), 1, WindowBatch(50, 59, 900, 7))
-    assert window == ProducerWindow(1, (WindowBatch(50, 59, 900, 7),), 7)
+    assert parts(window) == (1, (WindowBatch(50, 59, 900, 7),), 7)
 
 
 @given(counts=st.lists(st.integers(1, 1000), min_size=1, max_size=20), first=st.integers(0, MAX_SEQUENCE))
@@ -110,4 +122,5 @@ def test_an_unbroken_producer_is_accepted_batch_by_batch_and_every_recent_retry_
         for one in sent[-5:]:
             assert judged(window, 0, one.base_sequence, one.last_sequence) == (NONE, one.base_offset)
     assert window is not None
-    assert producer_state.unpack(*producer_state.pack(window)) == window
+    epoch, _, batches = producer_state.pack(window)
+    assert producer_state.unpack(epoch, batches) == window

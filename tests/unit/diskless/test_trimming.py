@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskless_core.coordinator.readers import Prefetched
+from diskless_core.coordinator.slices import at_once
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import State, Table, Transaction
 from diskless_core.diskless import file_operations, operations, trimming
@@ -36,7 +37,7 @@ from tests.support.shards import OTHER_TOPIC, SHARD_ID, TOPIC, Sequential, batch
 
 TOPICS = (TOPIC, OTHER_TOPIC)
 PARTITIONS_EACH = 2
-RULES = CommitRules(assignment=Sequential(), producer_id_expiration_ms=1)
+RULES = CommitRules(assignment=Sequential())
 PAGE = 3
 
 MACHINE = DisklessMachine()
@@ -67,8 +68,10 @@ class Replica:
         self.state.commit(tx.writes)
 
     def flush(self) -> None:
-        self.store.write(self.state.begin_flush(), self.store.applied_offset() + 1)
-        self.state.end_flush()
+        self.state.close_page(0)
+        while (page := self.state.oldest_page()) is not None:
+            self.store.write(page.changes(), self.store.applied_offset() + 1)
+            self.state.page_stored()
 
     def trim_page(self) -> Trimmed:
         self.now_ms += 1
@@ -122,7 +125,7 @@ class Shard:
         request = commit_of(key, *(batch(place.partition, topic=place.topic_id, count=2) for place in places))
         apart = [one._replace(byte_offset=one.byte_offset + 7 * index) for index, one in enumerate(request.batches)]
         request = replace(request, batches=apart)
-        if not self.do(lambda command: operations.commit_file(command, request, RULES), (FILES, (key,))):
+        if not self.do(lambda command: at_once(operations.commit_file(command, request, RULES)), (FILES, (key,))):
             return  # it was handed over before
         for place in places:
             runs = self.appended.get(place)
@@ -244,7 +247,7 @@ def test_a_write_that_took_effect_and_is_repeated_after_trimming_is_trimmed_agai
     """The store took a flush, but nobody learned of it, so memory gives it the same rows once more."""
     shard = Shard()
     play(shard, script[:refused])
-    shard.leader.store.write(shard.leader.state.begin_flush(), shard.leader.store.applied_offset() + 1)
+    shard.leader.store.write(shard.leader.state.close_page(0).changes(), shard.leader.store.applied_offset() + 1)
     while shard.leader.trim_page().more:
         pass
     for name, *arguments in script[refused:]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.commands import FoundRuns, PartitionKey
+from diskless_core.fetch.query import FetchQuery
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.guarantees import guarantee
@@ -120,6 +122,50 @@ def test_a_fetch_at_the_end_waits_for_a_commit_and_not_longer() -> None:
             [empty] = await path.fetch((3, 0), max_wait_ms=5000)
             assert (empty.error, records_of(empty)) == (ErrorCode.NONE, [])
             assert 4.9 < loop.time() - begun < 5.1
+
+    run(main)
+
+
+def test_a_fetch_that_has_to_wait_looks_once_before_it_waits_and_once_for_each_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            find, looked = path.node.shard.find_recent, 0
+
+            def counted(*arguments: Any) -> FoundRuns | None:
+                nonlocal looked
+                looked += 1
+                return find(*arguments)
+
+            monkeypatch.setattr(path.node.shard, "find_recent", counted)
+            waiting = asyncio.create_task(path.fetch((0, 0), max_wait_ms=5000))
+            await asyncio.sleep(1)
+            assert looked == 1
+            await path.produce((0, batch_of(b"here")))
+            [answer] = await waiting
+            assert (records_of(answer), looked) == ([(0, b"here")], 2)
+
+    run(main)
+
+
+def test_what_is_committed_while_a_fetch_looks_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            find = path.fetcher._find  # the moment between a search and the wait
+
+            async def slowly(query: FetchQuery) -> list[FoundRuns]:
+                found = await find(query)
+                await asyncio.sleep(1)
+                return found
+
+            monkeypatch.setattr(path.fetcher, "_find", slowly)
+            waiting = asyncio.create_task(path.fetch((0, 0), max_wait_ms=60_000))
+            await asyncio.sleep(0.5)
+            await path.produce((0, batch_of(b"meanwhile")))
+            async with asyncio.timeout(5):
+                [answer] = await waiting
+            assert records_of(answer) == [(0, b"meanwhile")]
 
     run(main)
 

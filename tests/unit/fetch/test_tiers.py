@@ -165,23 +165,53 @@ def test_what_is_missing_or_damaged_in_one_tier_takes_nothing_from_others() -> N
     run(main)
 
 
-@pytest.mark.parametrize("what", ["storage", "denied", "index", "metadata"])
-def test_a_storage_that_fails_is_an_error_that_consumers_retry(what: str) -> None:
+@guarantee("Reads", "Remote storage that fails for a moment is asked again within the Fetch: consumers notice nothing.")
+def test_what_fails_for_a_moment_is_read_again_within_the_same_fetch() -> None:
     async def main() -> None:
         async with TieredPath() as path:
             await fill(path, 0, 3)
             await path.tier(through=1)
-            match what:
-                case "storage":
-                    path.storage.fail_next(Operation.FETCH)
-                case "denied":
-                    path.storage.fail_next(Operation.FETCH, error=access_denied)
-                case "index":
-                    path.storage.fail_next(Operation.FETCH_INDEX)
-                case "metadata":
-                    path.metadata.fail_next(MetadataOperation.FIND)
+            path.metadata.fail_next(MetadataOperation.FIND)
+            path.storage.fail_next(Operation.FETCH_INDEX)
+            path.storage.fail_next(Operation.FETCH)
+            [answer] = await path.fetch((0, 0))
+            assert offsets_of(answer) == [0, 1]
+            assert 0 < path.clock.monotonic() < WAIT_MS / 1000
+            assert await consume(path, 0) == [0, 1, 2]
+
+    run(main)
+
+
+@pytest.mark.parametrize("what", ["storage", "index", "metadata"])
+def test_a_storage_that_keeps_failing_is_an_error_that_consumers_retry(what: str) -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            for partition in (0, 1):
+                await fill(path, partition, 3)
+            await path.tier(through=1)
+            with {
+                "storage": path.storage.failing(Operation.FETCH),
+                "index": path.storage.failing(Operation.FETCH_INDEX),
+                "metadata": path.metadata.failing(MetadataOperation.FIND),
+            }[what]:
+                begun = path.clock.monotonic()
+                failed, other = await path.fetch((0, 0), (1, 0), max_wait_ms=10_000)
+                assert path.clock.monotonic() - begun == pytest.approx(WAIT_MS / 1000)
+            assert (failed.error, offsets_of(other)) == (ErrorCode.KAFKA_STORAGE_ERROR, [0, 1, 2])
+            assert await consume(path, 0) == [0, 1, 2]
+
+    run(main)
+
+
+def test_a_storage_that_refuses_for_good_is_asked_once() -> None:
+    async def main() -> None:
+        async with TieredPath() as path:
+            await fill(path, 0, 3)
+            await path.tier(through=1)
+            begun = path.clock.monotonic()
+            path.storage.fail_next(Operation.FETCH, error=access_denied)
             [answer] = await path.fetch((0, 0), max_wait_ms=10_000)
-            assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
+            assert (answer.error, path.clock.monotonic()) == (ErrorCode.KAFKA_STORAGE_ERROR, begun)
             assert await consume(path, 0) == [0, 1, 2]
 
     run(main)
@@ -385,6 +415,7 @@ def test_a_missing_segment_is_out_of_range_only_if_its_records_are_surely_delete
                 path.reader,
                 Knowing(is_deleted=by_coordinator),
                 max_wait_ms=WAIT_MS,
+                clock=path.clock,
                 metrics=path.metrics,
             )
             wanted = FetchPartition(key=key_of(0), offset=0, max_bytes=100)

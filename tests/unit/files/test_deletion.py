@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.diskless.producer_expiry import ExpirationRules, ProducerExpiry
 from diskless_core.files import deletion
 from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
@@ -20,6 +21,7 @@ from tests.support.virtual_time import VirtualTimeLoop, run
 
 DELAY_S = DELAY_MS / 1000
 KEPT_S = ANSWERS_KEPT_MS / 1000
+EXPIRATION = ExpirationRules(expiration_ms=86_400_000, check_interval_ms=600_000)
 
 
 async def passes(seconds: float) -> None:
@@ -74,6 +76,7 @@ def test_of_a_deleted_topic_nothing_is_left() -> None:
             await life.put("both", batch(0), batch(0, topic=OTHER_TOPIC))
             life.run_in_background()
             await life.delete_topic()
+            await ProducerExpiry(life.nodes[0].shard, EXPIRATION, life.clock).look()
             await passes(KEPT_S + 10 * DELAY_S)
             assert life.stored == {"both"}
             assert await life.known_files() == {"live": {"both"}, "dead": set(), "known": {"both"}}

@@ -9,7 +9,7 @@ import pytest
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.file_stages import EndingFile, Stage, stage_of
 from diskless_core.diskless.tables import DELETED, DeadFile, GoneFile, ReceivedFile
-from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS, Moment, can_be_forgotten, plan
+from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS, Moment, can_be_forgotten, horizon_over, plan
 
 COMMITTED, DIED, DELAY = 1_000_000, 2_000_000, 60_000
 KEY = f"wal/ab/{COMMITTED:013d}-x"
@@ -63,13 +63,23 @@ def test_the_last_owner_deletes_after_the_grace_period_since_the_latest_death() 
 
 @pytest.mark.parametrize(("committed", "elected"), [(COMMITTED, 0), (COMMITTED, 3_000_000)])
 def test_the_answer_is_kept_for_a_while_after_commit_and_election(committed: int, elected: int) -> None:
-    due = max(committed, elected) + ANSWERS_KEPT_MS
+    due = max(committed + 1, elected) + ANSWERS_KEPT_MS
     file = dead(1, 0, gone=GoneFile(0))
     early = replace(MOMENT, now_ms=due - 1, led_since_ms=elected)
     assert (plan([file], early).forget, plan([file], early).next_due_ms) == ([], due)
     assert plan([file], replace(early, now_ms=due)).forget == [KEY]
     assert not can_be_forgotten(file, early)
     assert can_be_forgotten(file, replace(early, now_ms=due))
+
+
+def test_forgetting_never_raises_the_horizon_beyond_ten_minutes_ago_whatever_the_clock_of_the_uploader() -> None:
+    """Else objects that other brokers have just made are refused."""
+    ahead_ms = COMMITTED + ANSWERS_KEPT_MS - 60_000
+    file = dead(1, 0, gone=GoneFile(0))._replace(object_key=f"wal/ab/{ahead_ms:013d}-x")
+    due = horizon_over([file.object_key]) + ANSWERS_KEPT_MS
+    early = replace(MOMENT, now_ms=due - 1)
+    assert (plan([file], early).forget, plan([file], early).next_due_ms) == ([], due)
+    assert plan([file], replace(early, now_ms=due)).forget == [file.object_key]
 
 
 def test_a_tombstone_stays_until_the_horizon_has_passed_its_object() -> None:

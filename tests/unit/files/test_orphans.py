@@ -331,7 +331,7 @@ def test_a_leader_that_was_deposed_and_does_not_know_it_is_not_believed():
         cluster.shared.resume_reads(deposed.node_id)
         with pytest.raises(CoordinatorError):
             await asked
-        assert await successor.shard.describe_files([key]) == [key]
+        assert await successor.shard.describe_files([key]) == {key: True}
         await successor.stop()
 
     on_a_cluster(story)

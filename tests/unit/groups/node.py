@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from diskless_core.broker.handlers import group_administration as administration
 from diskless_core.broker.handlers import groups as handlers
 from diskless_core.broker.handlers.find_coordinator import find_coordinator
 from diskless_core.clock import SystemClock
+from diskless_core.coordinator import shard_store
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.service import GroupCoordinator
-from diskless_core.groups.settings import GroupSettings
+from diskless_core.groups.settings import ConsumerTimes, GroupSettings
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.protocol import messages
 from diskless_core.shards import GROUPS_SHARD as SHARD
@@ -24,6 +27,7 @@ from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 
 SETTINGS = GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
+DEFAULT_TIMES = ConsumerTimes()
 
 HANDLERS = {
     messages.FindCoordinatorRequest: (find_coordinator, messages.FindCoordinatorResponse),
@@ -96,6 +100,7 @@ class Node:
         settings: GroupSettings,
         clock: AdjustableClock,
         store: MemoryCoordinatorStore,
+        times: dict[str, ConsumerTimes],
     ) -> None:
         self.shared_log = log
         self.topics = topics
@@ -103,7 +108,17 @@ class Node:
         self.log = log.node(1)
         services = ShardServices(node_id=1, clock=clock, log=self.log, store=store)
         self.shard = GroupsShard(SHARD, services)
-        self.groups = GroupCoordinator(self.shard, clock, settings)
+        self.groups = GroupCoordinator(self.shard, clock, settings, lambda group: times.get(group, DEFAULT_TIMES))
+
+    @contextmanager
+    def store_behind(self) -> Iterator[None]:
+        """As long as it lasts the shard takes no records: its store lacks too much."""
+        flusher = self.shard._replica.flusher
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shard_store, "MAX_UNSTORED_ROWS", 0)
+            flusher._look_for_room()
+            yield
+        flusher._look_for_room()
 
     def advertised(self, listener: str) -> tuple[int, str, int]:
         return 1, f"{listener}.example", 9092
@@ -242,10 +257,16 @@ async def running_node(
     settings: GroupSettings = SETTINGS,
     clock: AdjustableClock | None = None,
     store: MemoryCoordinatorStore | None = None,
+    times: dict[str, ConsumerTimes] | None = None,
 ) -> AsyncIterator[Node]:
-    """A node that leads. Starting another one on the same log is what a restart is."""
+    """A node that leads. Starting another one on the same log is what a restart is; `times` may change meanwhile."""
     node = Node(
-        log or SharedLog(), topics or Topics(), settings, clock or AdjustableClock(), store or MemoryCoordinatorStore()
+        log or SharedLog(),
+        topics or Topics(),
+        settings,
+        clock or AdjustableClock(),
+        store or MemoryCoordinatorStore(),
+        times if times is not None else {},
     )
     await node.log.start()
     await node.shard.start()

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.groups.settings import ConsumerTimes
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support import virtual_time
-from tests.unit.groups.node import SETTINGS, SHARD, Topics, running_node
+from tests.unit.groups.node import DEFAULT_TIMES, SETTINGS, SHARD, Topics, running_node
 
 HEARTBEAT = messages.ConsumerGroupHeartbeatRequest
 
@@ -75,6 +76,11 @@ async def fetch(node, member_id, epoch, group="g"):
     asked = group_class(group_id=group, member_id=member_id, member_epoch=epoch, topics=[wanted])
     [answer] = (await node.ask(messages.OffsetFetchRequest(groups=[asked]), 9)).groups
     return answer.error_code or answer.topics[0].partitions[0].committed_offset
+
+
+def sessions(timeout_ms):
+    """The times of a group `g` whose members are out after this."""
+    return {"g": replace(DEFAULT_TIMES, session_timeout_ms=timeout_ms)}
 
 
 @pytest.fixture
@@ -144,7 +150,7 @@ async def test_what_is_no_consumer_group_is_not_described(node):
 
 
 async def test_a_member_that_does_not_come_is_out(topics):
-    async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=50)) as node:
+    async with running_node(topics=topics, times=sessions(50)) as node:
         await beat(node)
 
         async def is_empty():
@@ -156,7 +162,7 @@ async def test_a_member_that_does_not_come_is_out(topics):
 
 def test_a_member_that_comes_stays(topics):
     async def comes():
-        async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=400)) as node:
+        async with running_node(topics=topics, times=sessions(400)) as node:
             await beat(node)
             await beat(node, "gone", subscribed_topic_names=[])
 
@@ -169,9 +175,34 @@ def test_a_member_that_comes_stays(topics):
     virtual_time.run(comes)
 
 
+def test_new_times_of_a_group_hold_from_its_next_heartbeats_on(topics):
+    async def changes():
+        clock = asyncio.get_running_loop()
+        times = {}
+        async with running_node(topics=topics, times=times) as node:
+            await beat(node)
+            await beat(node, "late")
+            times["g"] = ConsumerTimes(session_timeout_ms=8_000, heartbeat_interval_ms=2_000)
+
+            answer, changed_s = await beat(node, epoch=2), clock.time()
+            elsewhere = await beat(node, group="h")
+
+            assert (answer.heartbeat_interval_ms, elsewhere.heartbeat_interval_ms) == (2_000, 5_000)
+            gone_s = {}
+            async with asyncio.timeout(60):
+                while len(gone_s) < 2:
+                    present = {one.member_id for one in (await describe(node)).members}
+                    gone_s |= {one: clock.time() - changed_s for one in {"m", "late"} - present - set(gone_s)}
+                    await asyncio.sleep(0.1)
+            assert 8 <= gone_s["m"] < 9
+            assert 44 <= gone_s["late"] < 46
+
+    virtual_time.run(changes)
+
+
 def test_a_static_member_that_does_not_come_back_is_out(topics):
     async def leaves():
-        async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=50)) as node:
+        async with running_node(topics=topics, times=sessions(50)) as node:
             await beat(node, instance_id="i")
             assert (await beat(node, epoch=-2, instance_id="i")).member_epoch == -2
             assert [one.member_epoch for one in (await describe(node)).members] == [-2]
@@ -218,7 +249,7 @@ async def test_members_that_do_not_come_back_after_a_restart_are_out(topics):
     async with running_node(log, topics) as node:
         await beat(node)
         await beat(node, "n")
-    async with running_node(log, topics, replace(SETTINGS, consumer_session_timeout_ms=50)) as node:
+    async with running_node(log, topics, times=sessions(50)) as node:
 
         async def is_empty():
             return (await describe(node)).group_state == "Empty"
@@ -403,7 +434,7 @@ async def test_a_consumer_group_that_comes_anew_while_its_empty_one_gives_way_ke
 
 
 async def test_without_leadership_members_are_sent_to_look_for_the_coordinator(topics):
-    async with running_node(topics=topics, settings=replace(SETTINGS, consumer_session_timeout_ms=50)) as node:
+    async with running_node(topics=topics, times=sessions(50)) as node:
         await beat(node)
         node.shared_log.set_leader(SHARD, None)
 
@@ -412,3 +443,27 @@ async def test_without_leadership_members_are_sent_to_look_for_the_coordinator(t
 
         await node.until(is_lost)
         assert (await describe(node)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+# --- a store that is too far behind ----------------------------------------------------------------------------------
+
+
+async def test_a_member_that_fell_silent_while_nothing_could_be_stored_is_out_when_it_can(topics):
+    async with running_node(topics=topics, times=sessions(200)) as node:
+        assert (await beat(node)).error_code == 0
+        with node.store_behind():
+            await asyncio.sleep(0.5)
+            assert (await describe(node)).members
+        await node.until(lambda: _is_without_members(node))
+
+
+async def test_a_member_that_could_not_leave_is_out_after_its_session(topics):
+    async with running_node(topics=topics, times=sessions(300)) as node:
+        assert (await beat(node)).error_code == 0
+        with node.store_behind():
+            assert (await beat(node, epoch=-1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await node.until(lambda: _is_without_members(node))
+
+
+async def _is_without_members(node):
+    return not (await describe(node)).members

@@ -442,3 +442,30 @@ async def test_there_are_no_other_coordinators(node, key_type, error):
         assert answer.error_code == error
         assert answer.error_message
         assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
+
+
+# --- a store that is too far behind ----------------------------------------------------------------------------------
+
+
+async def test_who_waits_for_an_assignment_that_is_refused_is_told_and_the_group_goes_on(node):
+    joined = await node.join()
+    with node.store_behind():
+        synced = await asyncio.wait_for(node.sync(joined, **{joined.member_id: b"all"}), 5)
+        assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await node.beat(joined) == ErrorCode.UNKNOWN_MEMBER_ID
+    joined = await node.stable()
+    assert await node.beat(joined) == 0
+    assert node.shard.state.committed(GROUPS, ("g",)).leader == joined.member_id
+
+
+async def test_a_group_of_which_a_write_was_refused_is_what_is_written_of_it(node):
+    first = await node.stable(session_timeout_ms=60_000)
+    with node.store_behind():
+        joining = asyncio.create_task(node.join(group="g"))
+        await node.until(lambda: _is_rebalancing(node, first))
+        again = await node.join(member_id=first.member_id)
+        await joining
+        answer = await asyncio.wait_for(node.sync(again, **{again.member_id: b"all"}), 5)
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await node.beat(first) == 0, "the generation before is written down"
+    assert [one.member_id for one in node.shard.state.committed(GROUPS, ("g",)).members] == [first.member_id]

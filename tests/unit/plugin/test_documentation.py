@@ -10,6 +10,7 @@ import pytest
 
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
+from diskless_core.plugin.command_groups import COMMAND_GROUP
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import NOUNS, OFFSET_ASSIGNMENT
@@ -69,7 +70,7 @@ def test_the_example_of_an_offset_assignment_does_what_its_page_says(tmp_path):
 
 
 def test_there_is_a_page_for_each_noun_and_for_nothing_else():
-    assert {path.stem for path in PAGES.glob("*.md")} == set(NOUNS)
+    assert {path.stem for path in PAGES.glob("*.md")} == {*NOUNS, COMMAND_GROUP}
 
 
 def context_in(folder: Path) -> PluginContext:

@@ -245,3 +245,20 @@ def test_errors_of_other_clients_are_retriable_where_a_retry_can_help(error: Exc
     found = translated(error, "cannot write 'a'")
     assert found.retriable == retriable
     assert str(found).startswith("cannot write 'a': ")
+
+
+async def test_a_start_that_failed_since_the_bucket_was_away_can_be_tried_again(
+    unstarted: S3ObjectStore, s3: S3Stub
+) -> None:
+    s3.listing_status, s3.listing_body = 503, error_body("SlowDown")
+    for _ in range(2):
+        with pytest.raises(WalObjectStoreError) as caught:
+            await unstarted.start()
+        assert caught.value.retriable
+    s3.listing_status, s3.listing_body = 200, EMPTY_LISTING
+    await unstarted.start()
+    try:
+        await unstarted.put("a", b"data")
+    finally:
+        await unstarted.stop()
+    assert s3.requests == ["PUT"]

@@ -32,7 +32,7 @@ from diskless_fsspec import local_folder
 from diskless_fsspec.local_store import LocalObjectStore
 
 async def main():
-    local_folder.READS_END_S = 0.1
+    local_folder.END_S = 0.1
     root = Path(sys.argv[1])
     os.mkfifo(root / "hangs")
     store = LocalObjectStore(root, node_id=1, clock=SystemClock())
@@ -74,7 +74,7 @@ def with_fifo_as_log(folder: Path) -> Path:
 async def test_a_read_that_hangs_holds_up_no_stop(
     tmp_path: Path, fifos: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(local_folder, "READS_END_S", 0.1)
+    monkeypatch.setattr(local_folder, "END_S", 0.1)
     context = PluginContext(node_id=1, data_dir=tmp_path / "data", log_dir=tmp_path, clock=SystemClock())
     storage = make_remote_storage(context, FsspecRemoteStorageSettings())
     await storage.start()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
-from kafka.errors import KafkaConnectionError, LogTruncationError, OffsetOutOfRangeError
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_core.remote_log.records import encode
 from diskless_core.testing.remote_log_metadata_tools import segment
 from diskless_kafka.metadata_reader import CLUSTER_ID_HEADER, MetadataReader
@@ -23,36 +23,47 @@ EVENT = segment(1, 0, 9)
 
 
 class PlayedConsumer:
-    """Answers polls with what is put into `answers`; an exception is raised."""
+    """Answers polls with the lists of messages that are put into `answers`; an exception is raised."""
 
     def __init__(self) -> None:
         self.answers: queue.Queue[Any] = queue.Queue()
-        self.positions: dict[TopicPartition, int] = {}
-        self.closed = False
+        self.rest: list[Message] = []
+        self.positions: dict[int, int] = {}
+        self.watermarks: list[Any] = []
+        self.closed = threading.Event()
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        self.positions = dict.fromkeys(partitions, -1)
+        self.positions = {one.partition: one.offset for one in partitions}
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        self.positions[partition] = offset
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self.positions |= {one.partition: one.offset for one in partitions}
 
-    def poll(self, timeout_ms: int) -> Any:
+    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        for one in partitions:
+            del self.positions[one.partition]
+
+    def poll(self, timeout: float) -> Message | None:
         try:
-            answer = self.answers.get(timeout=timeout_ms / 1000)
+            answer = self.answers.get(timeout=timeout)
         except queue.Empty:
-            return {}
+            return None
+        if isinstance(answer, Exception):
+            raise answer
+        first, *self.rest = answer
+        return first
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        rest, self.rest = self.rest, []
+        return rest
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        answer = self.watermarks.pop(0) if self.watermarks else (2, 7)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 2)
-
-    def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 7)
-
-    def close(self, timeout_ms: int) -> None:
-        self.closed = True
+    def close(self) -> None:
+        self.closed.set()
 
 
 class Delivered:
@@ -72,8 +83,14 @@ class Delivered:
         return self.all.get(timeout=TIMEOUT_S)
 
 
-def record(offset: int, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> Any:
-    return SimpleNamespace(partition=1, offset=offset, value=value, headers=list(headers))
+def record(
+    offset: int, value: bytes | None, headers: Sequence[tuple[str, bytes]] | None = None, partition: int = 1
+) -> Message:
+    return Message(topic=TOPIC, partition=partition, offset=offset, value=value, headers=headers and list(headers))
+
+
+def problem(code: int, partition: int = -1) -> Message:
+    return Message(topic=TOPIC, partition=partition, error=KafkaError(code))
 
 
 @pytest.fixture
@@ -84,41 +101,41 @@ def consumer() -> PlayedConsumer:
 @pytest.fixture
 def delivered(consumer: PlayedConsumer) -> Iterator[Delivered]:
     made = Delivered()
-    reader = MetadataReader(consumer, TOPIC, {0: 5, 1: 0}, made)
-    reader.start()
+    reader = MetadataReader(lambda: consumer, TOPIC, {0: 5, 1: 0}, made, threading.Event())  # type: ignore[arg-type,return-value]
+    reader.start().result(TIMEOUT_S)
     yield made
     reader.stop()
-    assert consumer.closed
+    assert consumer.closed.is_set()
 
 
 def test_records_come_with_who_has_written_them(consumer: PlayedConsumer, delivered: Delivered) -> None:
-    consumer.answers.put(
-        {TopicPartition(TOPIC, 1): [record(0, encode(EVENT), [(CLUSTER_ID_HEADER, b"us")]), record(1, encode(EVENT))]}
-    )
+    consumer.answers.put([record(0, encode(EVENT), [(CLUSTER_ID_HEADER, b"us")]), record(1, encode(EVENT))])
     assert delivered.next() == [TopicRecord(1, 0, EVENT, "us"), TopicRecord(1, 1, EVENT, None)]
-    assert consumer.positions == {TopicPartition(TOPIC, 0): 5, TopicPartition(TOPIC, 1): 0}
+    assert consumer.positions == {0: 5, 1: 0}
 
 
 def test_what_is_no_event_moves_the_position_and_nothing_else(consumer: PlayedConsumer, delivered: Delivered) -> None:
-    consumer.answers.put({TopicPartition(TOPIC, 1): [record(0, None), record(1, b"?"), record(2, encode(EVENT)[:-1])]})
+    consumer.answers.put([record(0, None), record(1, b"?"), record(2, encode(EVENT)[:-1])])
     assert delivered.next() == [TopicRecord(1, offset, None) for offset in range(3)]
 
 
-def test_after_an_error_of_kafka_it_reads_on(consumer: PlayedConsumer, delivered: Delivered) -> None:
-    consumer.answers.put(KafkaConnectionError("gone"))
-    consumer.answers.put({TopicPartition(TOPIC, 1): [record(0, encode(EVENT))]})
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED])
+def test_after_an_error_of_kafka_it_reads_on(consumer: PlayedConsumer, delivered: Delivered, code: int) -> None:
+    consumer.answers.put([problem(code), record(0, encode(EVENT))])
     assert delivered.next() == [TopicRecord(1, 0, EVENT)]
 
 
-@pytest.mark.parametrize("error", [OffsetOutOfRangeError, LogTruncationError])
+@pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION])
 def test_a_partition_that_has_lost_its_records_is_read_from_the_start(
-    consumer: PlayedConsumer, delivered: Delivered, error: Any
+    consumer: PlayedConsumer, delivered: Delivered, code: int
 ) -> None:
-    consumer.answers.put(error({TopicPartition(TOPIC, 0): None}))
+    consumer.watermarks.append(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    consumer.answers.put([record(0, encode(EVENT)), problem(code, 0)])
+    assert delivered.next() == [TopicRecord(1, 0, EVENT)]
     assert delivered.next() == {0: Bounds(2, 7)}
-    consumer.answers.put({TopicPartition(TOPIC, 1): [record(0, encode(EVENT))]})
+    consumer.answers.put([record(1, encode(EVENT))])
     delivered.next()
-    assert consumer.positions == {TopicPartition(TOPIC, 0): 2, TopicPartition(TOPIC, 1): 0}
+    assert consumer.positions == {0: 2, 1: 0}
 
 
 def test_a_defect_ends_it_and_is_told(
@@ -127,3 +144,21 @@ def test_a_defect_ends_it_and_is_told(
     defect = ZeroDivisionError("defect")
     consumer.answers.put(defect)
     assert delivered.next() is defect
+
+
+def test_a_reader_without_a_consumer_says_why() -> None:
+    refused = KafkaClientError("no such option", code=-186, retriable=False)
+
+    def refuse() -> Any:
+        raise refused
+
+    reader = MetadataReader(refuse, TOPIC, {0: 0}, Delivered(), threading.Event())
+    assert reader.start().exception(TIMEOUT_S) is refused
+    reader.stop()
+
+
+def test_it_ends_with_its_owner_although_nobody_stops_it(consumer: PlayedConsumer) -> None:
+    closing = threading.Event()
+    MetadataReader(lambda: consumer, TOPIC, {0: 0}, Delivered(), closing).start()  # type: ignore[arg-type,return-value]
+    closing.set()
+    assert consumer.closed.wait(TIMEOUT_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from diskless_core.coordinator.errors import NotCoordinatorError
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile
 from diskless_core.metrics import Metrics
 from diskless_core.produce.accumulator import SealedFile
@@ -63,5 +64,31 @@ def test_a_partition_of_a_coordinator_that_this_broker_was_not_told_of_takes_not
         results = await commit(shards, commit_of("object", batch(0), batch(7)).batches)
         assert [result.error for result in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert [list(request.owner_ids) for request in shards[0].requests] == [[0]]
+
+    run(main)
+
+
+def test_a_defect_of_one_coordinator_is_told_to_its_batches_only_and_after_all_others_have_answered() -> None:
+    """Else a record is committed after its producer was told that it failed, and a later object passes it."""
+
+    class Broken(Recorder):
+        async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+            raise ZeroDivisionError
+
+    class Slow(Recorder):
+        async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+            await asyncio.sleep(1)
+            if not self.requests:
+                self.requests.append(request)
+                raise NotCoordinatorError("it moved")
+            return await super().commit_file(request)
+
+    async def main() -> None:
+        results = await commit({0: Broken(), 1: Slow()}, commit_of("object", batch(1), batch(0), batch(1)).batches)
+        assert results == [
+            BatchResult(base_offset=1),
+            BatchResult(ErrorCode.KAFKA_STORAGE_ERROR),
+            BatchResult(base_offset=1),
+        ]
 
     run(main)

@@ -7,6 +7,8 @@ from statistics import quantiles
 
 import pytest
 
+from diskless_core.produce import writer
+from diskless_core.protocol.errors import ErrorCode
 from tests.support.produce_path import ProducePath, batch_of
 from tests.support.virtual_time import run
 
@@ -109,5 +111,39 @@ def test_nothing_is_sealed_any_more_when_the_writer_is_aborted() -> None:
             await asyncio.sleep(1)
             assert path.objects.puts == 2
             assert not any(answer.done() for answer in answers)
+
+    run(main)
+
+
+def test_an_object_is_sealed_when_it_has_as_many_batches_as_one_may_have(monkeypatch):
+    monkeypatch.setattr(writer, "MAX_COMMIT_BATCHES", 3)
+
+    async def main():
+        async with ProducePath(linger_ms=100) as path:
+            answers = [path.produce((0, batch_of(b"%d" % number))) for number in range(2)]
+            answers.append(path.produce((1, batch_of(b"2")), (0, batch_of(b"3"))))  # does not fit into the first
+            answers.append(path.produce((0, batch_of(b"4"))))  # fills the second
+            await asyncio.gather(*answers)
+            assert path.objects.puts == 2
+            assert asyncio.get_running_loop().time() < 0.1, "a full object does not linger"
+            assert [value for _, value in await path.read(0)] == [b"0", b"1", b"3", b"4"]
+
+    run(main)
+
+
+def test_a_request_with_more_batches_than_an_object_may_have_goes_into_several_and_gets_one_answer(monkeypatch):
+    monkeypatch.setattr(writer, "MAX_COMMIT_BATCHES", 3)
+
+    async def main():
+        async with ProducePath(linger_ms=5) as path:
+            path.objects.delay_of = lambda number: 0.1 - 0.02 * number
+            values = [b"%d" % number for number in range(8)]
+            results = await path.produce(*((number % 2, batch_of(value)) for number, value in enumerate(values)))
+            assert path.objects.puts == 3
+            assert path.released == 1
+            assert [(result.error, result.base_offset) for result in results] == [
+                (ErrorCode.NONE, number // 2) for number in range(8)
+            ]
+            assert [value for _, value in await path.read(1)] == values[1::2]
 
     run(main)

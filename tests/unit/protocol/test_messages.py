@@ -13,7 +13,7 @@ from kafka.protocol.consumer import FetchResponse as StockFetchResponse
 from kafka.protocol.producer import ProduceResponse as StockProduceResponse
 
 from diskless_core.protocol import messages
-from diskless_core.protocol.messages import consumer_group, remote_log
+from diskless_core.protocol.messages import administration, consumer_group, remote_log, share_group, streams_group
 
 
 class HeaderOf:
@@ -43,7 +43,10 @@ def schemas(package: Any) -> list[tuple[Any, str]]:
     return [(package, path.name.removesuffix(".json")) for path in files(package).iterdir() if path.suffix == ".json"]
 
 
-@pytest.mark.parametrize(("package", "name"), schemas(messages) + schemas(consumer_group) + schemas(remote_log))
+PACKAGES = (messages, administration, consumer_group, remote_log, share_group, streams_group)
+
+
+@pytest.mark.parametrize(("package", "name"), [schema for package in PACKAGES for schema in schemas(package)])
 def test_every_schema_in_the_folder_has_a_class_of_its_name_and_says_what_its_fields_are(
     package: Any, name: str
 ) -> None:

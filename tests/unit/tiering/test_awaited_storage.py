@@ -11,22 +11,24 @@ from diskless_core.config.tiering import TieringConfig
 from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, access_denied, unavailable
 from diskless_core.testing.remote_storage_tools import copied, make_segment, read_log
-from diskless_core.tiering.awaited_storage import AwaitedRemoteStorage
+from diskless_core.tiering.awaited_storage import ANSWER_S, AwaitedRemoteStorage
 from diskless_core.tiering.retrying import Retries
 from tests.support.virtual_time import VirtualClock, run
 
 
 class LateStorage(MemoryRemoteStorage):
-    """One that starts when all its errors have been raised. Not before does anybody use it."""
+    """One that starts when all its errors have been raised, and answers from `answers_at` on, in seconds."""
 
     def __init__(self, *errors: Exception) -> None:
         super().__init__()
         self.errors = deque(errors)
         self.starts = 0
         self.is_stopped = False
+        self.answers_at = 0.0
 
     async def start(self) -> None:
         self.starts += 1
+        await asyncio.sleep(max(0.0, self.answers_at - asyncio.get_running_loop().time()))
         if self.errors:
             raise self.errors.popleft()
 
@@ -70,6 +72,38 @@ def test_an_error_that_no_retry_helps_ends_the_start_and_says_whose_it_is() -> N
         assert not caught.value.retriable
         await asyncio.sleep(100)
         assert inner.starts == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("answer", [None, unavailable()])
+def test_one_that_does_not_answer_holds_up_no_start(answer: Exception | None) -> None:
+    async def main() -> None:
+        inner = LateStorage(*[] if answer is None else [answer])
+        inner.answers_at = 60
+        storage = awaited(inner)
+        await storage.start()
+        assert asyncio.get_running_loop().time() == ANSWER_S
+        with pytest.raises(RemoteStorageError, match="remote_storage: it does not answer") as caught:
+            await storage.delete(make_segment().metadata)
+        assert caught.value.retriable
+        await asyncio.sleep(60)
+        assert inner.starts == (1 if answer is None else 2)
+        await storage.delete(make_segment().metadata)
+        await storage.stop()
+
+    run(main)
+
+
+def test_a_start_that_is_broken_off_asks_no_more() -> None:
+    async def main() -> None:
+        inner = LateStorage()
+        inner.answers_at = 60
+        before = asyncio.all_tasks()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(awaited(inner).start(), 1)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
 
     run(main)
 

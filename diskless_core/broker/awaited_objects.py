@@ -1,0 +1,77 @@
+"""What a start asks of a WAL object store that may not be there yet: again and again, for a limited time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.plugin.retrying import Backoff, Retrying
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
+
+RETRY = Backoff(first_ms=500, max_ms=2_000)
+
+SILENCE_S = 3.0
+"""After so long without an answer the log says what the start waits for."""
+
+PROPERTY = "diskless.startup.timeout.ms"
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class AwaitedObjects:
+    """Does steps of a start that ask the store, each again while it fails and can succeed.
+
+    Args:
+        timeout_ms: how long a step is tried in all. 0: it is tried once.
+    """
+
+    def __init__(self, timeout_ms: int, clock: Clock) -> None:
+        self._timeout_s = timeout_ms / 1000
+        self._clock = clock
+        self._retrying = Retrying(RETRY, clock)
+        self._begun_at = 0.0
+        self._obstacle = ""
+
+    async def do(self, step: Callable[[], Awaitable[T]]) -> T:
+        """What a step returns, at last.
+
+        Raises:
+            WalObjectStoreError: it fails for good, or the time is over.
+        """
+        if not self._timeout_s:
+            return await step()
+        self._begun_at, self._obstacle = self._clock.monotonic(), ""
+        silence = asyncio.get_running_loop().call_later(SILENCE_S, self._say_that_nobody_answers)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                found = await self._retrying.do(step, self._report)
+        except TimeoutError:
+            raise WalObjectStoreError(
+                f"the WAL object store could not be used within {self._timeout_s:g} s ({PROPERTY}): "
+                f"{self._obstacle or 'it does not answer'}"
+            ) from None
+        finally:
+            silence.cancel()
+        if self._obstacle:
+            _log.info("the WAL object store answers: the start goes on")
+        return found
+
+    def _report(self, error: BaseException, _: int) -> None:
+        self._say(str(error))
+
+    def _say_that_nobody_answers(self) -> None:
+        if not self._obstacle:
+            self._say("it does not answer")
+
+    def _say(self, obstacle: str) -> None:
+        self._obstacle = obstacle
+        left_s = self._begun_at + self._timeout_s - self._clock.monotonic()
+        _log.warning(
+            "the start waits for the WAL object store", error=obstacle, gives_up_in_s=round(left_s, 1), limit=PROPERTY
+        )

@@ -1,0 +1,93 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: every partition is on this broker and stays there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from diskless_core.broker.dispatch import RequestContext
+from diskless_core.cluster.operations import Refusal
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+AnsweredTopic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+AnsweredPartition = AnsweredTopic.ReassignablePartitionResponse
+
+
+def alter_partition_reassignments(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Handle AlterPartitionReassignments: what asks for the replica that there is has happened already."""
+    return AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=int(ErrorCode.NONE),
+        error_message=None,
+        responses=[
+            AnsweredTopic(
+                name=topic.name,
+                partitions=[
+                    _answered(partition.partition_index, _refusal(context, topic.name, partition))
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _refusal(
+    context: RequestContext,
+    topic: str,
+    asked: AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition,
+) -> Refusal | None:
+    info = context.services.topics.by_name(topic)
+    if info is None:
+        return Refusal(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=f"Unable to find a topic named {topic}.")
+    if info.key(asked.partition_index) is None:
+        message = f"Unable to find partition {topic}:{asked.partition_index}."
+        return Refusal(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=message)
+    if asked.replicas is None:
+        message = "No partition reassignment is in progress."
+        return Refusal(code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message=message)
+    return refuse_replicas(asked.replicas, context.services.config.node_id)
+
+
+def refuse_replicas(replicas: Sequence[int], node_id: int) -> Refusal | None:
+    """Why a partition of a cluster that has this node only cannot have these replicas; None when it can."""
+    if not replicas:
+        return _invalid("The manual partition assignment includes an empty replica list.")
+    for replica, times in sorted(Counter(replicas).items()):
+        if replica != node_id:
+            return _invalid(
+                f"The manual partition assignment includes broker {replica}, but no such broker is registered."
+            )
+        if times > 1:
+            return _invalid(f"The manual partition assignment includes the broker {replica} more than once.")
+    return None
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=message)
+
+
+def _answered(partition: int, refusal: Refusal | None) -> AnsweredPartition:
+    return AnsweredPartition(
+        partition_index=partition,
+        error_code=int(refusal.code if refusal is not None else ErrorCode.NONE),
+        error_message=refusal.message if refusal is not None else None,
+    )
+
+
+def list_partition_reassignments(
+    _context: RequestContext, _request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Handle ListPartitionReassignments: there are no replicas, so none of them moves."""
+    return ListPartitionReassignmentsResponse(
+        throttle_time_ms=0, error_code=int(ErrorCode.NONE), error_message=None, topics=[]
+    )
