@@ -128,7 +128,7 @@ class Leader:
             async for hint in self._log.leadership(self.id, candidate=self.candidate):
                 if campaign is not None:
                     campaign.cancel()
-                self._take_hint(hint)
+                self._take_hint(hint.node_id)
                 if self.leadership.hint == self._node_id:
                     campaign = campaigns.create_task(self._campaign(), name=f"{self.id} campaign")
         finally:

@@ -25,6 +25,21 @@ class LogOffsetPrunedError(CoordinatorLogError):
     """The offset asked for lies below the log's start: a snapshot has to take over."""
 
 
+class EntryRefusedError(CoordinatorLogError):
+    """The log refused a batch for good: it was not appended and never will be, nor was any batch after it.
+
+    Batches before it in the same call were appended. The core fails that one command and goes on in its term, so a log
+    must be certain: after a timeout or a lost connection the outcome is unknown, and CoordinatorLogError says that.
+
+    Attributes:
+        position: the index of the refused batch in the `batches` of the call.
+    """
+
+    def __init__(self, message: str, *, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
 @dataclass(frozen=True, slots=True)
 class LogBatch:
     """One committed entry.
@@ -48,6 +63,20 @@ class LogBounds:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class LeadershipHint:
+    """Who should lead a shard, as the log nominates.
+
+    Attributes:
+        node_id: the nominated node; None while there is none.
+        generation: grows with every nomination of the shard, across nodes and restarts. A hint with a lower generation
+            than one that was seen before is stale and is ignored.
+    """
+
+    node_id: int | None
+    generation: int
+
+
 class CoordinatorLog(ABC):
     """A set of independent, ordered logs, one for each shard, of Kafka v2 record batches.
 
@@ -57,9 +86,12 @@ class CoordinatorLog(ABC):
     Attributes:
         is_shared: whether other nodes can have the same log. With one that is not, this node has to be a candidate for
             every shard, or the broker does not start.
+        max_entry_bytes: the largest batch that `append` takes. The core refuses a command whose entry is larger before
+            the log sees it.
     """
 
     is_shared: ClassVar[bool] = False
+    max_entry_bytes: int = 64 << 20
 
     @abstractmethod
     async def start(self) -> None:
@@ -90,10 +122,12 @@ class CoordinatorLog(ABC):
     async def append(self, shard: ShardId, batches: Sequence[bytes]) -> Sequence[int]:
         """Append complete v2 record batches in order, each of them atomically, and return their base offsets.
 
-        Returns once all are durable and below the high watermark. When it raises, any prefix of `batches` may
-        have been appended or may still be. The core has at most one append of a shard under way.
+        Returns once all are durable and below the high watermark. It ends within 30 seconds, whatever the backend does:
+        a log that has heard nothing by then raises. When it raises, any prefix of `batches` may have been appended or
+        may still be. The core has at most one append of a shard under way.
 
         Raises:
+            EntryRefusedError: a batch was certainly refused, because it is too large, say.
             CoordinatorLogError: some batch was not, or not knowingly, appended.
         """
 
@@ -111,13 +145,20 @@ class CoordinatorLog(ABC):
 
     @abstractmethod
     async def bounds(self, shard: ShardId) -> LogBounds:
-        """Where the shard's log starts and what is committed now. A log never written has both at 0."""
+        """Where the shard's log starts and what is committed now. A log never written has both at 0.
+
+        The end is never beyond what is committed. It may lag behind, and there is no gap below it that will not be
+        filled: a reader always gets there.
+        """
 
     @abstractmethod
-    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[int | None]:
-        """Stream a hint of who should lead: a node id, or None while nobody is known.
+    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
+        """Stream a hint of who should lead.
 
-        The present hint comes at once, then each change. A hint may be wrong, late or the same on two nodes.
+        The present hint comes at once, then each change. A hint may be wrong, late or the same on two nodes. A node
+        withdraws its candidacy for a shard by closing the stream and asking for another one with `candidate=False`; it
+        stands again by closing that and asking with `candidate=True`. The log then nominates another node, if there is
+        one.
 
         Args:
             candidate: whether this node may lead the shard, as the operator has placed it. One that may not still wants

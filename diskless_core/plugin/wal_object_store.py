@@ -32,6 +32,26 @@ class ObjectNotFoundError(WalObjectStoreError):
         self.key = key
 
 
+class ConditionFailedError(WalObjectStoreError):
+    """The object exists already, or is another version than the one that was to be replaced.
+
+    Client libraries repeat requests by themselves, so the object that is in the way may be the caller's own. The caller
+    reads it to find out.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the object {key!r} is not as the condition says", retriable=False)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedObject:
+    """An object's bytes, and the version that `ConditionalObjectStore.replace` takes: opaque, as an ETag is."""
+
+    data: ObjectData
+    version: str
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """One listed object. `modified_ms` is the store's own time of it, in milliseconds since the epoch."""
@@ -107,6 +127,41 @@ class WalObjectStore(ABC):
     @abstractmethod
     async def delete(self, keys: Sequence[str]) -> Sequence[str]:
         """Delete objects, and return the keys that are surely gone. An absent object counts as gone."""
+
+
+class ConditionalObjectStore(WalObjectStore):
+    """A store that can also write on condition, which a log made of objects needs. An optional capability.
+
+    Of any number of concurrent `create` of one key, and of any number of concurrent `replace` of one version, at most
+    one takes effect. Any error but ConditionFailedError leaves the outcome unknown: the write may have taken effect, or
+    may yet. Reads and listings that begin after a write returned see it: nothing here is cached.
+    """
+
+    @abstractmethod
+    async def create(self, key: str, data: ObjectData) -> str:
+        """Store an object where there is none, as `put` does, and return its version.
+
+        Raises:
+            ConditionFailedError: there is an object of that key.
+            WalObjectStoreError: the outcome is unknown.
+        """
+
+    @abstractmethod
+    async def replace(self, key: str, data: ObjectData, version: str) -> str:
+        """Store an object in the place of a certain version of it, and return the new version.
+
+        Raises:
+            ConditionFailedError: there is another version, or none.
+            WalObjectStoreError: the outcome is unknown.
+        """
+
+    @abstractmethod
+    async def get_versioned(self, key: str) -> VersionedObject:
+        """Read a whole object with its version.
+
+        Raises:
+            ObjectNotFoundError: no such object.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import pytest
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
     CoordinatorLogError,
+    LeadershipHint,
     LogBounds,
     LogOffsetPrunedError,
 )
@@ -135,12 +136,13 @@ class LogLifeContract:
     async def test_a_hint_of_who_leads_comes_at_once_and_to_everybody_who_asks(self, make_log: MakeLog) -> None:
         async with started(make_log()) as log, asyncio.timeout(TIMEOUT_S):
             for shard in (SHARD, SHARD, OTHER_SHARD):
-                assert isinstance(await anext(log.leadership(shard)), int | None)
+                assert isinstance(await anext(log.leadership(shard)), LeadershipHint)
 
     async def test_a_node_that_is_no_candidate_is_not_nominated(self, make_log: MakeLog) -> None:
         async with started(make_log()) as log, asyncio.timeout(TIMEOUT_S):
             for shard in (SHARD, OTHER_SHARD):
-                assert await anext(log.leadership(shard, candidate=False)) is None, "there is no other node"
+                hint = await anext(log.leadership(shard, candidate=False))
+                assert hint.node_id is None, "there is no other node"
 
     async def test_stopping_ends_readers_and_hints_and_may_be_repeated(self, make_log: MakeLog) -> None:
         async def exhaust(iterator: AsyncIterator[object]) -> None:

@@ -16,6 +16,7 @@ from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
     CoordinatorLogError,
+    LeadershipHint,
     LogBatch,
     LogBounds,
     LogOffsetPrunedError,
@@ -110,7 +111,7 @@ class LocalCoordinatorLog(CoordinatorLog):
         _, log = self._running_shard(shard)
         return log.bounds
 
-    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[int | None]:
+    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         running, _ = self._running_shard(shard)
         return self._hints(running, self._node_id if candidate else None)
 
@@ -142,8 +143,8 @@ class LocalCoordinatorLog(CoordinatorLog):
                 yield batches
 
     @staticmethod
-    async def _hints(running: _Running, leader: int | None) -> AsyncIterator[int | None]:
-        yield leader
+    async def _hints(running: _Running, leader: int | None) -> AsyncIterator[LeadershipHint]:
+        yield LeadershipHint(leader, generation=0)
         await running.stopped.wait()
 
     @staticmethod

@@ -76,7 +76,7 @@ def _created(name: str) -> tuple[Step, ...]:
 
 
 def _deleted(name: str) -> tuple[Step, ...]:
-    return (delete_topics(name), gone(name))
+    return (delete_topics(name), *gone(name, 2))
 
 
 steps = st.one_of(

@@ -97,9 +97,12 @@ def ready(name: str = "$", partitions: int = 1, *, save: str = "id") -> tuple[St
     return (saving(there, **{save: "topics.0.topic_id"}), serving)
 
 
-def gone(name: str = "$") -> Ask:
-    """Wait until a broker does not know a topic any more."""
-    return until(at(12, metadata(name)), {"topics.0.error_code": 3})
+def gone(name: str = "$", partitions: int = 1) -> tuple[Step, ...]:
+    """Wait until a broker neither knows nor serves a topic any more: Kafka's metadata forget it a little earlier."""
+    forgotten = until(at(12, metadata(name)), {"topics.0.error_code": 3})
+    latest = at(10, list_offsets(*[LATEST] * partitions, topic=name))
+    served_no_more = until(latest, {f"topics.0.partitions.{index}.error_code": 3 for index in range(partitions)})
+    return (forgotten, served_no_more)
 
 
 def produce(

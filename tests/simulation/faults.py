@@ -127,7 +127,7 @@ class Troubles:
         if not self._world.active:
             return
         for shard in self._world.shard_ids:
-            if self._world.log.hint(shard, node_id) == node_id:
+            if self._world.log.hint(shard, node_id).node_id == node_id:
                 self._hint(shard, self._up(but=node_id))
 
     async def _move_leader(self) -> None:

@@ -52,7 +52,7 @@ class LifeProcess:
             await replica.start(lead=False)
         self.is_running = True
         for replica in self.replicas:
-            if self._life.shared.hint(replica.shard_id, self.node_id) == self.node_id:
+            if self._life.shared.hint(replica.shard_id, self.node_id).node_id == self.node_id:
                 await replica.shard.until_leading()
         self.maintenance = self._life.new_maintenance(self)
 

@@ -16,6 +16,7 @@ from diskless_core.log.segment import require_whole_batch
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
     CoordinatorLogError,
+    LeadershipHint,
     LogBatch,
     LogBounds,
     LogOffsetPrunedError,
@@ -54,7 +55,9 @@ class SharedShard:
     held: bool = False
     entries: list[LogBatch] = field(default_factory=list)
     late: list[bytes] = field(default_factory=list)
-    hints: dict[int, int | None] = field(default_factory=dict)
+    hints: dict[int, LeadershipHint] = field(default_factory=dict)
+    first: LeadershipHint = field(default_factory=lambda: LeadershipHint(None, 0))
+    generation: int = 0
     outsiders: set[int] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -71,6 +74,11 @@ class SharedShard:
         first = bisect_right(self.entries, offset, key=lambda entry: entry.next_offset)
         last = bisect_right(self.entries, self.high_watermark, key=lambda entry: entry.next_offset)
         return self.entries[first:last]
+
+    def nominated(self, node_id: int | None) -> LeadershipHint:
+        """A nomination, which is newer than all before."""
+        self.generation += 1
+        return LeadershipHint(node_id, self.generation)
 
     def notify(self) -> None:
         changed, self.changed = self.changed, asyncio.Event()
@@ -153,10 +161,11 @@ class SharedLog:
     def set_leader(self, shard: ShardId, leader: int | None, *, seen_by: Iterable[int] | None = None) -> None:
         """Change the hint, for all nodes or only for those named: so two nodes may each see another leader."""
         state = self.state(shard)
+        hint = state.nominated(leader)
         if seen_by is None:
-            state.hints = {_ALL_NODES: leader}
+            state.hints = {_ALL_NODES: hint}
         else:
-            state.hints.update(dict.fromkeys(seen_by, leader))
+            state.hints.update(dict.fromkeys(seen_by, hint))
         state.notify()
 
     def content(self, shard: ShardId) -> list[LogBatch]:
@@ -169,10 +178,12 @@ class SharedLog:
     def reads_are_paused(self, node_id: int) -> bool:
         return node_id in self._paused
 
-    def hint(self, shard: ShardId, node_id: int) -> int | None:
+    def hint(self, shard: ShardId, node_id: int) -> LeadershipHint:
         state = self.state(shard)
         first = next((node for node in self._started if node not in state.outsiders), None)
-        return state.hints.get(node_id, state.hints.get(_ALL_NODES, first))
+        if first != state.first.node_id:
+            state.first = state.nominated(first)
+        return state.hints.get(node_id, state.hints.get(_ALL_NODES, state.first))
 
     def node_started(self, node_id: int) -> None:
         if node_id not in self._started:
@@ -255,7 +266,7 @@ class FakeCoordinatorLog(CoordinatorLog):
         state = self._shared.state(shard)
         return LogBounds(state.start, state.high_watermark)
 
-    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[int | None]:
+    def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         self._require_running()
         self._shared.take_part(shard, self._node_id, candidate=candidate)
         return self._hints(shard)
@@ -285,7 +296,7 @@ class FakeCoordinatorLog(CoordinatorLog):
             else:
                 await state.changed.wait()
 
-    async def _hints(self, shard: ShardId) -> AsyncIterator[int | None]:
+    async def _hints(self, shard: ShardId) -> AsyncIterator[LeadershipHint]:
         state = self._shared.state(shard)
         hint = self._shared.hint(shard, self._node_id)
         yield hint

@@ -141,22 +141,22 @@ async def test_the_first_node_that_starts_is_the_hinted_leader_until_told_otherw
     shared: SharedLog, nodes: list[FakeCoordinatorLog]
 ) -> None:
     hints = [node.leadership(SHARD) for node in nodes]
-    assert [await anext(hint) for hint in hints] == [1, 1]
+    assert [(await anext(hint)).node_id for hint in hints] == [1, 1]
     shared.set_leader(SHARD, 2)
-    assert [await anext(hint) for hint in hints] == [2, 2]
+    assert [(await anext(hint)).node_id for hint in hints] == [2, 2]
     shared.set_leader(SHARD, None)
-    assert [await anext(hint) for hint in hints] == [None, None]
+    assert [(await anext(hint)).node_id for hint in hints] == [None, None]
 
 
 async def test_a_node_that_is_no_candidate_is_passed_over_for_that_shard_unless_a_test_says_otherwise(
     shared: SharedLog, nodes: list[FakeCoordinatorLog]
 ) -> None:
     outsider, candidate = nodes
-    assert await anext(outsider.leadership(SHARD, candidate=False)) == 2
-    assert await anext(candidate.leadership(SHARD)) == 2
-    assert await anext(outsider.leadership(OTHER_SHARD)) == 1
+    assert (await anext(outsider.leadership(SHARD, candidate=False))).node_id == 2
+    assert (await anext(candidate.leadership(SHARD))).node_id == 2
+    assert (await anext(outsider.leadership(OTHER_SHARD))).node_id == 1
     shared.set_leader(SHARD, 1)
-    assert await anext(outsider.leadership(SHARD, candidate=False)) == 1
+    assert (await anext(outsider.leadership(SHARD, candidate=False))).node_id == 1
 
 
 async def test_a_node_that_lags_learns_of_a_prune_when_it_reads_again(
@@ -176,7 +176,7 @@ async def test_a_node_that_lags_learns_of_a_prune_when_it_reads_again(
 
 async def test_two_nodes_may_each_be_told_that_they_lead(shared: SharedLog, nodes: list[FakeCoordinatorLog]) -> None:
     shared.set_leader(SHARD, 2, seen_by=[2])
-    assert [await anext(node.leadership(SHARD)) for node in nodes] == [1, 2]
+    assert [(await anext(node.leadership(SHARD))).node_id for node in nodes] == [1, 2]
 
 
 async def test_delayed_appends_of_two_nodes_interleave(shared: SharedLog, nodes: list[FakeCoordinatorLog]) -> None:
