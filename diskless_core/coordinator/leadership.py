@@ -17,10 +17,14 @@ class Leadership:
     """The log's hint, this node's claim under way, and the term that it won.
 
     Whoever changes one of them sets `changed`.
+
+    Attributes:
+        claimant: the node whose claim is the latest that was read; None before the first.
     """
 
     hint: int | None = None
     claim: Claim | None = None
+    claimant: int | None = None
     term: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 

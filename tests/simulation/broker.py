@@ -156,8 +156,13 @@ class Broker:
         peers = PeerMap(self.node_id)
         for other in self._world.node_ids:
             peers.learn(other, PeerAddress(f"broker-{other}", PORT))
+        transport = _Transport(self._world, self.node_id)
         around = Surroundings(
-            transport=_Transport(self._world, self.node_id), peers=peers, clock=self.clock, metrics=shared_metrics()
+            transport=transport,
+            new_transport=lambda: transport,
+            peers=peers,
+            clock=self.clock,
+            metrics=shared_metrics(),
         )
         self._parts = await start_parts(self._config, self._backends(), around, self._stack)
 
