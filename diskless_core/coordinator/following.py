@@ -139,8 +139,8 @@ class Following:
         """
         while True:
             leader = self._whom_to_ask()
-            if leader is not None:
-                await self._unless(partial(self._is_led_by_another_than, leader), self._follow(leader))
+            if leader is not None and self._calls is not None:
+                await self._unless(partial(self._is_led_by_another_than, leader), self._follow(leader, self._calls))
             elif await self._unless(self._can_ask, self._read_log(), until=self._ask_at()):
                 return
 
@@ -218,19 +218,19 @@ class Following:
 
     # --- the leader ----------------------------------------------------------------------------------------------
 
-    async def _follow(self, leader: int) -> None:
+    async def _follow(self, leader: int, calls: PeerCalls) -> None:
         """Take what the leader has accepted, for as long as it gives it."""
         self._heard_at = self._clock.monotonic()
-        while await self._take_more(leader):
+        while await self._take_more(leader, calls):
             pass
 
-    async def _take_more(self, leader: int) -> bool:
+    async def _take_more(self, leader: int, calls: PeerCalls) -> bool:
         """Ask once; whether to ask again."""
         await self._until_due()
         if await self._log_has_more():
             return False
         try:
-            answer = await self._ask(leader)
+            answer = await calls.call(leader, self._request())
             code = require_answer(answer.error_code, answer.error_message)
         except CoordinatorError as error:
             self._put_off(str(error))
@@ -245,9 +245,9 @@ class Following:
             self._put_off(answer.error_message or code.name)
         return False
 
-    async def _ask(self, leader: int) -> DisklessFollowShardResponse:
+    def _request(self) -> DisklessFollowShardRequest:
         acceptance = self._replica.acceptance
-        request = DisklessFollowShardRequest(
+        return DisklessFollowShardRequest(
             shard_topic=self._shard.topic,
             shard_index=self._shard.index,
             next_offset=self._replica.next_offset,
@@ -257,8 +257,6 @@ class Following:
             max_bytes=ANSWER_BYTES,
             max_wait_ms=WAIT_MS,
         )
-        assert self._calls is not None
-        return await self._calls.call(leader, request)
 
     async def _take_answer(self, leader: int, answer: DisklessFollowShardResponse) -> bool:
         if self._prospect.failures:
