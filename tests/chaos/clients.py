@@ -119,7 +119,7 @@ class JavaProducer:
         self._number, self._history, self._clock = number, history, clock
         settings = folder / f"java-producer-{number}.properties"
         settings.write_text(
-            f"enable.idempotence=true\ndelivery.timeout.ms={NEVER_MS}\nrequest.timeout.ms=10000\n"
+            f"enable.idempotence=true\nretries={NEVER_MS}\ndelivery.timeout.ms={NEVER_MS}\nrequest.timeout.ms=10000\n"
             f"max.block.ms=600000\nclient.id=java-{number}\nretry.backoff.ms=50\nreconnect.backoff.max.ms=500\n"
             f"metadata.max.age.ms=2000\n"
         )

@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from diskless_core.shards import parse_shard, short_name
 from tests.chaos.plan import Role
 from tests.chaos.proxy import Proxies, Proxy, Trouble
 from tests.support.apache_kafka import free_ports
@@ -160,7 +161,10 @@ class ChaosCluster:
         return [running[int(pick * len(running))]] if running else []
 
     def _leads(self, member: Member, prefix: str) -> bool:
-        return any(shard["leading"] and shard["shard"].startswith(prefix) for shard in self.shards_of(member))
+        return any(
+            shard["leading"] and short_name(parse_shard(shard["shard"])).startswith(prefix)
+            for shard in self.shards_of(member)
+        )
 
     def shards_of(self, member: Member) -> list[Mapping[str, Any]]:
         """What a broker says of its shards; nothing if it does not answer."""

@@ -192,7 +192,7 @@ def run(
         for node_id in range(1, BROKERS + 1):
             cluster.add(node_id).process.start()
         bootstrap = cluster.bootstrap
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
             created.result(60)
         clock = Clock()
