@@ -180,7 +180,7 @@ class BucketStore(ConditionalObjectStore):
         """What an object is called in the bucket."""
         return f"{self._prefix}{key}"
 
-    async def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    async def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Await the file system's coroutine `_<name>`."""
         return await call_coroutine(self.filesystem, name, *args, **kwargs)
 
@@ -221,7 +221,7 @@ class BucketStore(ConditionalObjectStore):
         return f"{self.bucket}/{self.name(key)}"
 
 
-async def call_coroutine(filesystem: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+async def call_coroutine(filesystem: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     """Await the coroutine `_<name>` of a file system."""
     return await getattr(filesystem, f"_{name}")(*args, **kwargs)
 

@@ -51,8 +51,9 @@ async def find_unbounded_versions(store: BucketStore, name_prefix: str) -> str |
     if any(removes_old_versions(rule, name_prefix) for rule in bucket.get("lifecycle", {}).get("rule", ())):
         return None
     return (
-        f"the bucket {store.bucket} keeps every old version of an object for ever: give it a lifecycle rule that deletes "
-        f"below the prefix {name_prefix!r} by daysSinceNoncurrentTime (one day is enough), or switch versioning off"
+        f"the bucket {store.bucket} keeps every old version of an object for ever: give it a lifecycle rule that "
+        f"deletes below the prefix {name_prefix!r} by daysSinceNoncurrentTime (one day is enough), or switch "
+        f"versioning off"
     )
 
 

@@ -51,8 +51,8 @@ async def find_unbounded_versions(store: BucketStore, name_prefix: str) -> str |
         return None
     return (
         f"the bucket {store.bucket} keeps every old version of an object for ever: give it a lifecycle rule for the "
-        f"prefix {name_prefix!r} with NoncurrentVersionExpiration (one day is enough) and ExpiredObjectDeleteMarker, or "
-        f"a bucket without versioning"
+        f"prefix {name_prefix!r} with NoncurrentVersionExpiration (one day is enough) and ExpiredObjectDeleteMarker, "
+        f"or use a bucket without versioning"
     )
 
 
