@@ -20,6 +20,7 @@ from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
 from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
@@ -67,7 +68,8 @@ class ShardServices:
     """What all shards of a node share.
 
     Attributes:
-        may_lead: says of which shards this node is a candidate for their leader.
+        may_lead: of which shards the operator lets this node be the leader.
+        nominator: says who should lead a shard; None: the log does.
         new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
     """
 
@@ -78,6 +80,7 @@ class ShardServices:
     snapshots: SnapshotSource = field(default_factory=NoSnapshots)
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
+    nominator: Nominator | None = None
     new_transport: Callable[[], PeerTransport] | None = None
 
 
@@ -112,6 +115,7 @@ class CoordinatorShard(Generic[RecordT]):
             shard_id,
             self._replica.state,
             services.log,
+            services.nominator or services.log,
             services.clock,
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
@@ -155,6 +159,7 @@ class CoordinatorShard(Generic[RecordT]):
             self._replica.flusher.run,
         )
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
+        self._leader.leadership.changed.set()
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -191,6 +196,14 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorError: something always will be: its log or its store cannot be used.
         """
         await self._wait_until(lambda: self.obstacle is None)
+
+    async def until_caught_up(self) -> None:
+        """Wait until `has_caught_up`.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.has_caught_up)
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         def holds() -> bool:
@@ -245,8 +258,18 @@ class CoordinatorShard(Generic[RecordT]):
 
     @property
     def leader_hint(self) -> int | None:
-        """The node that the log says should lead, and that may."""
+        """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
+
+    @property
+    def claimed_by(self) -> int | None:
+        """The node whose claim is the latest that this process has read; None before the first."""
+        return self._leader.leadership.claimant
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether this node has applied everything that was committed when the shard was started here."""
+        return bool(self._tasks) and not self._replica.restoring and self.next_offset >= self._end_at_start
 
     @property
     def obstacle(self) -> str | None:
