@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -96,12 +97,14 @@ class SharedLog:
         nominates_all_shards: see `CoordinatorLog`.
         append_error: called as `append_error(shard, node_id)` at each append for which no fault is planned; the fault
             that it returns happens.
+        entries_read: how many entries the readers of each node were given, by its id.
     """
 
     def __init__(self, *, append_delay_s: Callable[[], float] | None = None, nominates_all_shards: bool = True) -> None:
         self.nominates_all_shards = nominates_all_shards
         self.append_delay_s = append_delay_s
         self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
+        self.entries_read: Counter[int] = Counter()
         self._shards: dict[ShardId, SharedShard] = {}
         self._faults: list[_PlannedFault] = []
         self._read_faults: set[int] = set()
@@ -295,6 +298,7 @@ class FakeCoordinatorLog(CoordinatorLog):
             batches = state.committed_from(offset)
             if batches:
                 offset = batches[-1].next_offset
+                self._shared.entries_read[self._node_id] += len(batches)
                 yield batches
             else:
                 await state.changed.wait()
