@@ -14,7 +14,7 @@ from dataclasses import replace
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, EntryTooLargeError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.metrics import Metrics
@@ -88,6 +88,7 @@ class Committer:
         While an answer is missing the same CommitFile is sent again. It returns when there is an answer of every
         shard: the next object with batches of these partitions has to wait for all of them. Where a defect takes the
         answer's place, the batches of that shard get KAFKA_STORAGE_ERROR, and those of the others their own results.
+        Where the coordinator's log never takes the commit, its batches get RECORD_LIST_TOO_LARGE.
         """
         by_shard: dict[int, list[int]] = {}
         results = [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(sealed.batches)
@@ -119,6 +120,15 @@ class Committer:
 
         try:
             return await self._retrying.do(lambda: self._coordinators[shard].commit_file(request), report)
+        except EntryTooLargeError as error:
+            _log.error(
+                "the coordinator's log takes no entry as large as this commit; its producers are told",
+                object=request.object_key,
+                shard=shard,
+                batches=len(request.batches),
+                error=str(error),
+            )
+            return [BatchResult(ErrorCode.RECORD_LIST_TOO_LARGE)] * len(request.batches)
         except Exception:
             _log.exception(
                 "a defect kept batches from being committed; their producers are told",
@@ -130,7 +140,7 @@ class Committer:
 
 
 def _has_no_answer(error: BaseException) -> bool:
-    return isinstance(error, CoordinatorError)
+    return isinstance(error, CoordinatorError) and not isinstance(error, EntryTooLargeError)
 
 
 def _part(whole: CommitFile, indexes: Sequence[int]) -> CommitFile:

@@ -81,7 +81,7 @@ class Layouts:
         """
         services = self._services
         shards = services.shards.values()
-        await catch_up([services.cluster, *(shard for shard in shards)], services.log)
+        await catch_up([services.cluster, *(shard for shard in shards)], services.log, services.clock)
         unknown = [name for name in names if services.topics.id_of(name) is None]
         if unknown:
             raise UnknownTopicError(f"there is no topic {unknown[0]}")
