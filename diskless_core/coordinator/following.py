@@ -342,7 +342,8 @@ class Following:
             await self._compare_with_log()
         self._meter.disputed_claims.inc()
         self._log.error(
-            "a broker that claims the shard has read something else than the log has: stop it, and delete the shard's folder in its coordinator store",
+            "another broker claims the shard and has read something else than the log has: stop it, and delete the "
+            "shard's folder in its coordinator store",
             claimant=claim.node_id,
             claim=offset,
             offset=read.offset,

@@ -153,7 +153,7 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
         bounds = await self._services.log.bounds(self.id)
-        self._end_at_start = await self._replica.open(bounds, self._certain_end)
+        self._end_at_start = await self._replica.open(bounds, self.certain_end)
         loops = (
             self._follow_log,
             self._leader.follow_hints,
@@ -163,7 +163,12 @@ class CoordinatorShard(Generic[RecordT]):
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
         self._leader.leadership.changed.set()
 
-    async def _certain_end(self) -> int:
+    async def certain_end(self) -> int:
+        """Where the log ends: everything that was committed before the call is below.
+
+        Raises:
+            CoordinatorLogError: it cannot be said now.
+        """
         return await certain_end(self.id, self._services.log, self._services.clock)
 
     async def stop(self) -> None:
