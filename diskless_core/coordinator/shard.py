@@ -229,6 +229,11 @@ class CoordinatorShard(Generic[RecordT]):
         return self._leader.leadership.term
 
     @property
+    def latest_term(self) -> int:
+        """The term of the latest claim that this node has read, whoever leads in it; -1 before the first."""
+        return self._replica.acceptance.term
+
+    @property
     def leader_hint(self) -> int | None:
         """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
