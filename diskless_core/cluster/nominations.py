@@ -42,7 +42,7 @@ class Candidate:
 
     Attributes:
         is_healthy: whether it reaches the log and the object store, and has read what it needs to lead. A broker that
-            is not leads only what nobody else can lead.
+            is not keeps what it leads, and is nominated for more only where nobody else is left.
         is_leaving: whether it is about to stop. It is nominated for nothing new.
         barred: shards that it cannot lead, because their work on it has failed, say.
     """
@@ -108,15 +108,21 @@ class _Planner:
                 self.load[nomination.leader] += 1
 
     def replace_leaders(self) -> Iterator[Nomination]:
-        """For each shard whose leader is not among the fittest candidates that there are."""
-        for shard in self.electorate.shards:
+        """For each shard whose leader is gone or about to go, and that another broker could lead.
+
+        Shards that never had a leader come last: any broker will do for them, so they level what the others leave.
+        """
+        for shard in sorted(self.electorate.shards, key=lambda shard: shard not in self.present):
             held = self.present.get(shard)
-            rank = _Rank.OUT if held is None else self._rank(shard, held.leader)
-            better = [one for one in self._candidates(shard) if self._rank(shard, one) < rank]
-            if not better:
+            if held is not None and self._rank(shard, held.leader) <= _Rank.AILING:
+                continue
+            candidates = self._candidates(shard)
+            if not candidates:
                 continue
             followers = () if held is None else held.followers
-            leader = min(better, key=lambda one: (self._rank(shard, one), one not in followers, self.load[one], one))
+            leader = min(
+                candidates, key=lambda one: (self._rank(shard, one), one not in followers, self.load[one], one)
+            )
             yield self._move(shard, leader)
 
     def complete_followers(self) -> Sequence[Nomination]:
