@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass
 from enum import IntEnum
 
+from diskless_core.cluster.membership import records as brokers
+from diskless_core.cluster.membership.records import BrokerChanged, BrokerRecord, BrokerRegistered, BrokerUnregistered
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.record_batch import RecordData
@@ -77,11 +79,22 @@ class QuotaSet:
     value: float | None
 
 
-ClusterRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet
+ClusterRecord = (
+    ClusterNamed
+    | TopicCreated
+    | PartitionPlaced
+    | TopicRemoved
+    | ConfigSet
+    | ProducerIdsTaken
+    | QuotaSet
+    | BrokerRecord
+)
 
 
 def encode(record: ClusterRecord) -> RecordData:
     """The record as it stands in the log: no key, KRaft's framing."""
+    if isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+        return RecordData(key=None, value=brokers.encode(record))
     return RecordData(key=None, value=record_frames.encode_record(_message(record)))
 
 
@@ -122,10 +135,18 @@ def decode(data: RecordData) -> ClusterRecord:
                 key=message.key,
                 value=None if message.remove else message.value,
             )
+        case messages.RegisterBrokerRecord():
+            return brokers.registered(message)
+        case messages.BrokerRegistrationChangeRecord():
+            return brokers.changed(message)
+        case messages.UnregisterBrokerRecord():
+            return brokers.unregistered(message)
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 
-def _message(record: ClusterRecord) -> CompiledRecord:
+def _message(
+    record: ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet,
+) -> CompiledRecord:
     match record:
         case ClusterNamed():
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from diskless_core.cluster import records
+from diskless_core.cluster.membership import tables as brokers
+from diskless_core.cluster.membership.records import BrokerChanged, BrokerRegistered, BrokerUnregistered
 from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
@@ -46,6 +48,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         CONFIGS,
         CLIENT_QUOTAS,
         NEXT_PRODUCER_ID,
+        brokers.BROKERS,
+        brokers.LAST_BROKER_EPOCH,
     )
 
     def encode(self, record: ClusterRecord) -> RecordData:
@@ -71,6 +75,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
                 tx.put(NEXT_PRODUCER_ID, ONLY_ROW, record.next_producer_id)
             case QuotaSet():
                 _quota_set(record, tx)
+            case BrokerRegistered() | BrokerChanged() | BrokerUnregistered():
+                brokers.replay(record, tx)
 
 
 def _partition_placed(record: PartitionPlaced, tx: Transaction) -> None:

@@ -16,10 +16,15 @@ from diskless_core.coordinator.entries import Claim
 class Leadership:
     """The log's hint, this node's claim under way, and the term that it won.
 
+    `claimant` is the node whose claim was read last, `predecessor` the one before it; None where it is the same node,
+    or nothing was read of it.
+
     Whoever changes one of them sets `changed`.
     """
 
     hint: int | None = None
+    claimant: int | None = None
+    predecessor: int | None = None
     claim: Claim | None = None
     term: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
