@@ -264,10 +264,10 @@ class Metrics:
     def _declare_brokers(self) -> None:
         self.active_brokers = self._gauge(
             "active_brokers",
-            "Brokers that are registered and not fenced, as this one knows. Kafka's ActiveBrokerCount.",
+            "Registered brokers that are not fenced, as this one knows. Kafka's ActiveBrokerCount.",
         )
         self.fenced_brokers = self._gauge(
-            "fenced_brokers", "Brokers that are registered and fenced, as this one knows. Kafka's FencedBrokerCount."
+            "fenced_brokers", "Registered brokers that are fenced, as this one knows. Kafka's FencedBrokerCount."
         )
 
     def _declare_coordinator(self) -> None:

@@ -163,6 +163,7 @@ class Node:
         for_brokers = self.config.inter_broker_listener_name
         if for_brokers is not None:
             servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, INTER_BROKER_APIS))
+        self._stack.push_async_callback(self._listening.stop)  # before the parts, which answer other brokers
         await self._listening.start(servers)
         self._is_serving = True
         self._stack.push_async_callback(self._stop_serving, parts)

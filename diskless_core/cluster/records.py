@@ -79,16 +79,9 @@ class QuotaSet:
     value: float | None
 
 
-ClusterRecord = (
-    ClusterNamed
-    | TopicCreated
-    | PartitionPlaced
-    | TopicRemoved
-    | ConfigSet
-    | ProducerIdsTaken
-    | QuotaSet
-    | BrokerRecord
-)
+_OtherRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet
+
+ClusterRecord = _OtherRecord | BrokerRecord
 
 
 def encode(record: ClusterRecord) -> RecordData:
@@ -144,9 +137,7 @@ def decode(data: RecordData) -> ClusterRecord:
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 
-def _message(
-    record: ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet,
-) -> CompiledRecord:
+def _message(record: _OtherRecord) -> CompiledRecord:
     match record:
         case ClusterNamed():
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)
