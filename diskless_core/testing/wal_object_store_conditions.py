@@ -202,14 +202,6 @@ class ConditionalWritesContract:
         assert await conditional.get_versioned(KEY) == VersionedObject(body(size_bytes, 1), version)
 
     @pytest.mark.asyncio
-    async def test_bytes_that_look_like_a_protocol_are_only_bytes(
-        self, conditional: ConditionalObjectStore, back_door: ObjectBackDoor
-    ) -> None:
-        data = b"a\r\n--==0==--\r\n\n--==0==\n\n--==0==--" + bytes(range(256)) + b"0\r\n\r\n"
-        await conditional.create(KEY, data)
-        assert back_door.read(KEY) == data
-
-    @pytest.mark.asyncio
     async def test_a_create_that_is_cancelled_takes_place_wholly_or_not_at_all(
         self, conditional: ConditionalObjectStore, back_door: ObjectBackDoor
     ) -> None:

@@ -1,4 +1,4 @@
-"""The object stores that come with Diskless keep the contract: folder, memory, S3 (as moto plays it), and the fake."""
+"""The object stores that come with Diskless keep the contract; moto plays S3, and fake-gcs-server GCS."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fsspec
+import httpx
 import pytest
 from botocore.exceptions import ClientError
+from pydantic import SecretStr
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
@@ -22,6 +25,7 @@ from diskless_core.testing.wal_object_store import WalObjectStoreContract
 from diskless_core.testing.wal_object_store_tools import ObjectBackDoor
 from diskless_fsspec.config import FsspecSettings
 from diskless_fsspec.factory import make_store
+from diskless_fsspec.gcs_store import GcsObjectStore
 from diskless_fsspec.local_store import LocalObjectStore
 from diskless_fsspec.s3_store import S3ObjectStore
 from diskless_fsspec.sync_store import SyncFilesystemStore
@@ -181,6 +185,52 @@ class TestS3(WalObjectStoreContract):
         made = make_store(context_in(tmp_path), settings)
         assert isinstance(made, S3ObjectStore)
         return S3ObjectStore(replace(made.options, page_objects=self.page_objects))
+
+
+class GcsBackDoor(ObjectBackDoor):
+    def __init__(self, endpoint: str, bucket: str, prefix: str) -> None:
+        self.endpoint = endpoint
+        self.bucket = bucket
+        self.prefix = prefix
+
+    def write(self, key: str, data: bytes) -> None:
+        name = quote(self.prefix + key, safe="")
+        url = f"{self.endpoint}/upload/storage/v1/b/{self.bucket}/o?uploadType=media&name={name}"
+        httpx.post(url, content=data).raise_for_status()
+
+    def read(self, key: str) -> bytes | None:
+        url = f"{self.endpoint}/storage/v1/b/{self.bucket}/o/{quote(self.prefix + key, safe='')}?alt=media"
+        answer = httpx.get(url)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        return answer.raise_for_status().content
+
+
+class TestGcs(WalObjectStoreContract):
+    page_objects = 10
+    writes_on_condition = True
+    never_a_version = "1234567890"
+
+    @pytest.fixture
+    def bucket(self, gcs_endpoint: str) -> str:
+        bucket = f"bucket-{uuid.uuid4().hex}"
+        httpx.post(f"{gcs_endpoint}/storage/v1/b?project=p", json={"name": bucket}).raise_for_status()
+        return bucket
+
+    @pytest.fixture
+    def back_door(self, gcs_endpoint: str, bucket: str) -> ObjectBackDoor:
+        return GcsBackDoor(gcs_endpoint, bucket, "some/place/")
+
+    @pytest.fixture
+    def store(self, gcs_endpoint: str, bucket: str, tmp_path: Path) -> WalObjectStore:
+        settings = FsspecSettings(
+            url=f"gs://{bucket}/some/place/",
+            endpoint_url=gcs_endpoint,
+            options=SecretStr('{"token": "anon", "project": "p"}'),
+        )
+        made = make_store(context_in(tmp_path), settings)
+        assert isinstance(made, GcsObjectStore)
+        return GcsObjectStore(replace(made.options, page_objects=self.page_objects), CLOCK)
 
 
 class TestFake(WalObjectStoreContract):
