@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.conditional_check import check_conditional_writes
 from diskless_core.plugin.wal_object_store import (
     ConditionalObjectStore,
     ConditionFailedError,
@@ -245,6 +247,14 @@ class ConditionalWritesContract:
 
         async with asyncio.timeout(TIMEOUT_S):
             await assert_loop_goes_on(method, use)
+
+    @pytest.mark.asyncio
+    async def test_the_trial_of_conditional_writes_passes_and_leaves_nothing(
+        self, conditional: ConditionalObjectStore
+    ) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await check_conditional_writes(conditional, "the store", "trial/", SystemClock())
+        assert await listed(conditional) == {}
 
     async def race(self, *writes: Coroutine[Any, Any, str]) -> list[str | None]:
         """The version that each write has made, None where it was refused."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pydantic import SecretStr
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin.wal_object_store import ConditionFailedError, WalObjectStore
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, access_denied
 from diskless_core.testing.wal_object_store import WalObjectStoreContract
 from diskless_core.testing.wal_object_store_tools import ObjectBackDoor
@@ -35,6 +36,15 @@ CLOCK = SystemClock()
 
 def context_in(folder: Path) -> PluginContext:
     return PluginContext(node_id=1, data_dir=folder / "plugin", log_dir=folder / "log", clock=CLOCK)
+
+
+@asynccontextmanager
+async def running(store: WalObjectStore) -> AsyncIterator[None]:
+    await store.start()
+    try:
+        yield
+    finally:
+        await store.stop()
 
 
 class FolderBackDoor(ObjectBackDoor):
@@ -185,6 +195,32 @@ class TestS3(WalObjectStoreContract):
         made = make_store(context_in(tmp_path), settings)
         assert isinstance(made, S3ObjectStore)
         return S3ObjectStore(replace(made.options, page_objects=self.page_objects))
+
+    async def test_a_bucket_with_versions_asks_for_a_rule_that_removes_them(
+        self, store: S3ObjectStore, s3_client: Any, bucket: str
+    ) -> None:
+        async with running(store):
+            assert await store.unbounded_versions("wal-log/") is None
+            s3_client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+            advice = await store.unbounded_versions("wal-log/")
+            assert advice is not None
+            assert "give it a lifecycle rule for the prefix 'some/place/wal-log/'" in advice
+            rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "some/"}}
+            rule |= {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}}
+            s3_client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+            assert await store.unbounded_versions("wal-log/") is None
+
+    async def test_the_version_of_a_versioned_bucket_is_the_newest_ones(
+        self, store: S3ObjectStore, s3_client: Any, bucket: str
+    ) -> None:
+        s3_client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        async with running(store):
+            first = await store.create("key", b"first")
+            await store.replace("key", b"second", first)
+            with pytest.raises(ConditionFailedError):
+                await store.replace("key", b"third", first)
+            assert list(await store.delete(["key"])) == ["key"]
+            await store.create("key", b"fourth")
 
 
 class GcsBackDoor(ObjectBackDoor):
