@@ -19,9 +19,9 @@ from diskless_fsspec.factory import make_store
 from diskless_fsspec.gcs_store import GcsObjectStore
 from diskless_fsspec.local_segments import LocalSegmentStore
 from diskless_fsspec.local_store import LocalObjectStore
+from diskless_fsspec.memory_store import MemoryObjectStore
 from diskless_fsspec.plugin import diskless_remote_storages, diskless_wal_object_stores
 from diskless_fsspec.remote_storage import FsspecRemoteStorage
-from diskless_fsspec.memory_store import MemoryObjectStore
 from diskless_fsspec.s3_store import S3ObjectStore
 from diskless_fsspec.sync_segments import SyncSegmentStore
 from diskless_fsspec.sync_store import SyncFilesystemStore
