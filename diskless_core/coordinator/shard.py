@@ -19,6 +19,7 @@ from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
 from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.pipeline import Outcome
 from diskless_core.coordinator.readers import Prefetched
@@ -61,7 +62,12 @@ def _anybody(_: ShardId) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardServices:
-    """What all shards of a node share. `may_lead` says of which shards this node is a candidate for their leader."""
+    """What all shards of a node share.
+
+    Attributes:
+        may_lead: of which shards the operator lets this node be the leader.
+        nominator: says who should lead a shard; None: the log does.
+    """
 
     node_id: int
     clock: Clock
@@ -70,6 +76,7 @@ class ShardServices:
     snapshots: SnapshotSource = field(default_factory=NoSnapshots)
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
+    nominator: Nominator | None = None
 
 
 class CoordinatorShard(Generic[RecordT]):
@@ -94,6 +101,7 @@ class CoordinatorShard(Generic[RecordT]):
             shard_id,
             self._replica.state,
             services.log,
+            services.nominator or services.log,
             services.clock,
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
@@ -123,6 +131,7 @@ class CoordinatorShard(Generic[RecordT]):
             self._replica.flusher.run,
         )
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
+        self._leader.leadership.changed.set()
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -159,6 +168,14 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorError: something always will be: its log or its store cannot be used.
         """
         await self._wait_until(lambda: self.obstacle is None)
+
+    async def until_caught_up(self) -> None:
+        """Wait until `has_caught_up`.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.has_caught_up)
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         def holds() -> bool:
@@ -213,8 +230,18 @@ class CoordinatorShard(Generic[RecordT]):
 
     @property
     def leader_hint(self) -> int | None:
-        """The node that the log says should lead, and that may."""
+        """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
+
+    @property
+    def claimed_by(self) -> int | None:
+        """The node whose claim is the latest that this process has read; None before the first."""
+        return self._leader.leadership.claimant
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether this node has applied everything that was committed when the shard was started here."""
+        return bool(self._tasks) and not self._replica.restoring and self.next_offset >= self._end_at_start
 
     @property
     def obstacle(self) -> str | None:
