@@ -37,7 +37,8 @@ class BucketLog(CoordinatorLog):
     is_shared: ClassVar[bool] = True
     max_entry_bytes: int = MAX_ENTRY_BYTES
 
-    def __init__(self, context: PluginContext, settings: BucketLogSettings) -> None:
+    def __init__(self, context: PluginContext, settings: BucketLogSettings, *, check_rounds: int = 20) -> None:
+        self._check_rounds = check_rounds
         self._context = context
         self._clock = context.clock
         self._settings = settings
