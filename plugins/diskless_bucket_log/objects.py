@@ -197,9 +197,7 @@ def read_entry(names: Names, number: int, data: ObjectData) -> EntryObject:
 def encode_start(shard: ShardId, start: LogStart, nonce: bytes) -> bytes:
     """A log start object. The nonce makes its version new even on a store whose versions are made of the bytes."""
     name = str(shard).encode("ascii")
-    head = _LOG_START.pack(
-        _START_MAGIC, _VERSION, len(name), start.number, start.offset, start.predecessor, nonce
-    )
+    head = _LOG_START.pack(_START_MAGIC, _VERSION, len(name), start.number, start.offset, start.predecessor, nonce)
     return b"".join((head, _CRC.pack(crc32c(name, crc32c(head))), name))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,10 @@ class TestBucketLogInMemory(CoordinatorLogContract):
         @asynccontextmanager
         async def hang() -> AsyncIterator[None]:
             monkeypatch.setattr(writer, "APPEND_TIMEOUT_S", 0.05)
-            holds = [store.hold(operation) for operation in Operation]
-            yield
-            for hold in holds:
-                hold.release()
+            with ExitStack() as holds:
+                for operation in Operation:
+                    holds.enter_context(store.hold(operation))
+                yield
             monkeypatch.undo()
 
         return hang

@@ -58,7 +58,6 @@ def _any_object_is_ours(state: ReadingBack, found: EntryHeader | None) -> object
     return Putting(state.header) if found is None else Confirming(state.header)
 
 
-
 def _start_goes_back(state: ReadingStart, start: LogStart, version: str) -> MovingStart | Deleting:
     return MovingStart(state.wanted, version) if start != state.wanted else Deleting(start.number)
 
