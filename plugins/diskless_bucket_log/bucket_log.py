@@ -175,6 +175,7 @@ class _Running:
                 self._context.clock,
                 node_id=self._context.node_id,
                 lease_ms=self._settings.lease_ms,
+                poll_s=self._settings.longest_poll_s(requests_are_billed=self._store.requests_are_billed),
             )
         return self._keepers[shard]
 

@@ -39,10 +39,14 @@ _log = structlog.get_logger(__name__)
 
 
 class LeaseKeeper:
-    """One shard's lease, as one node sees it. It watches for as long as somebody asks for hints."""
+    """One shard's lease, as one node sees it. It watches for as long as somebody asks for hints.
+
+    Args:
+        poll_s: how often at least the lease is read while another node holds it.
+    """
 
     def __init__(
-        self, store: ConditionalObjectStore, names: Names, clock: Clock, *, node_id: int, lease_ms: int
+        self, store: ConditionalObjectStore, names: Names, clock: Clock, *, node_id: int, lease_ms: int, poll_s: float
     ) -> None:
         self._store = store
         self._names = names
@@ -50,6 +54,7 @@ class LeaseKeeper:
         self._node_id = node_id
         self._lease_ms = lease_ms
         self._pause_s = max(LEAST_PAUSE_S, lease_ms / 1000 / _WRITES_IN_A_TERM)
+        self._poll_s = min(poll_s, self._pause_s)
         self._candidate = False
         self._seen = Seen()
         self._version: str | None = None
@@ -129,7 +134,7 @@ class LeaseKeeper:
 
     async def _wait(self) -> None:
         """Until it is time to read again, or the lease that was seen is over, or the candidacy changed."""
-        pause_s = self._pause_s
+        pause_s = self._pause_s if self._holds else self._poll_s
         lease = self._seen.lease
         if lease is not None and not self._holds and self._seen.is_held(self._clock.monotonic()):
             over_at = self._seen.since + lease.duration_ms / 1000

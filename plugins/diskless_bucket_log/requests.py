@@ -1,4 +1,4 @@
-"""The requests of one shard to the object store: each bounded in time, reads repeated, errors in the log's own words."""
+"""The requests of one shard to the object store: bounded in time, reads repeated, errors in the log's own words."""
 
 from __future__ import annotations
 

@@ -93,22 +93,23 @@ class ShardView:
 
     # --- looking -------------------------------------------------------------------------------------------------
 
-    async def look(self) -> None:
-        """Learn of everything that was in the log when this was called.
+    async def look(self) -> Position:
+        """Learn of everything that was in the log when this was called, and return the tail.
 
         Raises:
             CoordinatorLogError: the store failed, or an object is damaged or missing.
         """
         asked_at = self._clock.monotonic()
         async with self._looking:
-            if self._looked_at >= asked_at:
-                return  # another one began to look meanwhile, and is done
+            if self._looked_at >= asked_at and self.tail is not None:
+                return self.tail  # another one began to look meanwhile, and is done
             begun_at = self._clock.monotonic()
             before = self.tail
-            await self._look()
+            tail = await self._look()
             self._looked_at = begun_at
-            self._poll_s = _SHORTEST_POLL_S if self.tail != before else self._poll_s * 2
+            self._poll_s = _SHORTEST_POLL_S if tail != before else self._poll_s * 2
             self._poll_s = min(self._poll_s, self._longest_poll_s)
+            return tail
 
     async def look_unless_recent(self) -> None:
         """Learn of what is new, unless that was done within the longest poll interval."""
@@ -125,27 +126,24 @@ class ShardView:
             if self._clock.monotonic() - self._looked_at >= self._poll_s:
                 await self.look()
 
-    async def _look(self) -> None:
+    async def _look(self) -> Position:
         at_once = 1
         while True:
-            if self.tail is None:
-                await self._locate()
-            tail = self.tail
-            assert tail is not None
+            tail = self.tail if self.tail is not None else await self._locate()
             numbers = range(tail.number, tail.number + at_once)
             found = sequence_of(await asyncio.gather(*map(self.objects.read, numbers)))
             if not found and tail == FIRST_POSITION and self._start is None:
                 read = await self.objects.read_start()
                 if read is None:
-                    return  # never written
+                    return tail  # never written
                 self.take_start(read[0])
             start = await self.objects.require_start()
             if not self._take_all(tail, found, start):
                 self._forget()
                 continue
             self.take_start(start)
-            if len(found) < at_once:
-                return
+            if len(found) < at_once and self.tail is not None:
+                return self.tail
             at_once = min(at_once * 2, _MAX_READS_AT_ONCE)
 
     def _take_all(self, tail: Position, found: Sequence[EntryObject], start: LogStart) -> bool:
@@ -161,27 +159,27 @@ class ShardView:
         try:
             outcome = judge_read(tail, entry.header, start_number)
         except BrokenChainError as error:
-            raise self._broken(entry, error) from error
+            raise self._broken(entry.header.number, error) from error
         if not isinstance(outcome, Accepted):
             return None
         self.tail = outcome.position
         self._keep(entry)
         return outcome.position
 
-    async def _locate(self) -> None:
+    async def _locate(self) -> Position:
         for _ in range(_ATTEMPTS_TO_LOCATE):
             read = await self.objects.read_start()
             numbers = await self.objects.numbers()
             if read is None and not numbers:
                 self.tail = FIRST_POSITION
-                return
+                return self.tail
             start = await self.objects.require_start() if read is None else read[0]
             last = max(numbers, default=-1)
             if not counts(last, start.number):
                 if start.number == 0:
                     self.tail = position_at(start)
                     self.take_start(start)
-                    return
+                    return self.tail
                 raise CoordinatorLogError(
                     f"the log of {self.objects.shard} starts at number {start.number}, and there is no such object: "
                     f"restore what is missing below {self.objects.names.folder!r}"
@@ -192,7 +190,7 @@ class ShardView:
                 self.tail = position_after(entry.header)
                 self._keep(entry)
                 self.take_start(start)
-                return
+                return self.tail
         raise CoordinatorLogError(f"the log of {self.objects.shard} is pruned faster than it can be read: try again")
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -243,8 +241,7 @@ class ShardView:
             try:
                 outcome = judge_read(position, entry.header if entry else None, start.number)
             except BrokenChainError as error:
-                assert entry is not None
-                raise self._broken(entry, error) from error
+                raise self._broken(position.number, error) from error
             if isinstance(outcome, Pruned):
                 self.take_start(start)
                 self.require_not_pruned(position.offset)
@@ -283,6 +280,6 @@ class ShardView:
             return LogOffsetPrunedError(f"{self.objects.shard} was pruned up to {start.offset} meanwhile")
         return CoordinatorLogError(f"the object {self.objects.names.entry(number)!r} is missing: restore it")
 
-    def _broken(self, entry: EntryObject, error: BrokenChainError) -> CoordinatorLogError:
-        key = self.objects.names.entry(entry.header.number)
+    def _broken(self, number: int, error: BrokenChainError) -> CoordinatorLogError:
+        key = self.objects.names.entry(number)
         return CoordinatorLogError(f"the object {key!r} is not the one that belongs there: {error}. Restore it")

@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from diskless_bucket_log.decisions import (
     Appended,
+    BrokenChainError,
     Confirming,
     Examining,
     OutcomeUnknown,
@@ -17,13 +18,12 @@ from diskless_bucket_log.decisions import (
     Position,
     Putting,
     ReadingBack,
+    WriteAnswer,
     after_confirming,
     after_examining,
     after_put,
     after_read_back,
     position_after,
-    BrokenChainError,
-    WriteAnswer,
 )
 from diskless_bucket_log.objects import MAX_ENTRY_BYTES, EntryObject, encode_entry, read_entry
 from diskless_bucket_log.view import ShardView
@@ -226,10 +226,7 @@ class ShardWriter:
     async def _position(self) -> Position:
         if self._next is not None:
             return self._next
-        if self._view.tail is None:
-            await self._view.look()
-        tail = self._view.tail
-        assert tail is not None
+        tail = self._view.tail or await self._view.look()
         if tail.number == 0 and await self._objects.create_start() is WriteAnswer.NO_ANSWER:
             await self._objects.require_start()
         return tail

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,10 @@ class TestBucketLogInFolder(CoordinatorLogContract):
 
 class TestBucketLogInS3(CoordinatorLogContract):
     @pytest.fixture
-    def bucket(self, s3_client: Any) -> Iterator[str]:
+    def bucket(self, s3_client: Any) -> str:
         name = f"log-{CLOCK.new_uuid().hex}"
         s3_client.create_bucket(Bucket=name)
-        yield name
+        return name
 
     @pytest.fixture
     def make_log(self, tmp_path: Path, s3_endpoint: str, bucket: str) -> MakeLog:

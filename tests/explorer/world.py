@@ -15,7 +15,6 @@ from diskless_bucket_log.decisions import (
     FIRST_POSITION,
     Accepted,
     Appended,
-    AtEnd,
     BrokenChainError,
     Confirming,
     Deleting,
@@ -31,7 +30,6 @@ from diskless_bucket_log.decisions import (
     WriteAnswer,
     counts,
     position_after,
-    position_at,
 )
 from diskless_bucket_log.objects import FIRST_START, EntryHeader, LogStart
 from diskless_core.coordinator.entries import Acceptance, Claim, Entry
@@ -84,13 +82,18 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """Attributes: what it reads next; what it read and has to check; how many entries were acknowledged by then."""
+class Read:
+    """What the reader has read and not checked yet.
 
-    position: Position = FIRST_POSITION
-    checking: bool = False
-    found: EntryHeader | None = None
-    owed: int = 0
+    Attributes:
+        position: the number, which it came to by reading what is before it, or from a snapshot.
+        found: the object that was there.
+        is_owed: whether that number, or one above it, had been acknowledged by then.
+    """
+
+    position: Position
+    found: EntryHeader | None
+    is_owed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,9 @@ class World:
     """
 
     writers: tuple[Writer, ...]
-    reader: Reader
     prunings: int
     faults: int
+    reader: Read | None = None
     pruner: object = None
     objects: tuple[EntryHeader | None, ...] = (None,) * (NUMBERS + 1)
     start: LogStart = FIRST_START
@@ -124,6 +127,8 @@ def steps(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
         ViolationError: one of them shows two histories or a loss.
     """
     for index, writer in enumerate(world.writers):
+        if index and _is_like(writer, world.writers[index - 1]):
+            continue  # with the names changed, it is what the writer before it can do
         for what, after, changed in _write(world, writer, rules):
             writers = (*after.writers[:index], changed, *after.writers[index + 1 :])
             yield f"writer {writer.name}: {what}", replace(after, writers=writers)
@@ -134,6 +139,10 @@ def steps(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
     for move in world.late_moves:
         arrived = replace(world, late_moves=world.late_moves - {move})
         yield f"the late log start {move[0].number} arrives", _move(arrived, *move)[0]
+
+
+def _is_like(writer: Writer, other: Writer) -> bool:
+    return writer.doing == other.doing == Locating() and replace(writer, name=other.name) == other
 
 
 # --- the store -----------------------------------------------------------------------------------------------------
@@ -275,26 +284,25 @@ def _taken(writer: Writer, header: EntryHeader) -> Writer:
 
 
 def _read(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
+    """A reader reads any number that it can have come to; it remembers nothing, for what it accepted is the truth."""
     reader = world.reader
-    number = reader.position.number
-    if number >= NUMBERS:
-        return
-    if not reader.checking:
-        read = replace(reader, checking=True, found=world.objects[number], owed=world.acknowledged)
-        yield f"reader: reads {number}", replace(world, reader=read)
+    if reader is None:
+        for number in range(min(len(world.truth) + 1, NUMBERS)):
+            position = position_after(world.truth[number - 1]) if number else FIRST_POSITION
+            read = Read(position, world.objects[number], world.acknowledged > number)
+            yield f"reader: reads {number}", replace(world, reader=read)
         return
     outcome = _checked(lambda: rules.judge_read(reader.position, reader.found, world.start.number))
-    match outcome:
-        case Accepted(position):
-            assert reader.found is not None
-            _require_true(world, reader.found)
-            yield "reader: accepts it", replace(world, reader=Reader(position))
-        case Pruned():
-            yield "reader: goes on at the log start", replace(world, reader=Reader(position_at(world.start)))
-        case AtEnd():
-            if reader.owed > number:
-                raise ViolationError(f"a reader takes {number} for the end, {reader.owed - 1} was acknowledged before")
-            yield "reader: is at the end", replace(world, reader=Reader(reader.position))
+    checked = replace(world, reader=None)
+    if isinstance(outcome, Accepted):
+        _require_true(world, reader.found)
+        yield "reader: accepts it", checked
+    elif isinstance(outcome, Pruned):
+        yield "reader: goes on at the log start", checked
+    elif reader.is_owed:
+        raise ViolationError(f"a reader takes {reader.position.number} for the end, after it was acknowledged")
+    else:
+        yield "reader: is at the end", checked
 
 
 def _prune(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
@@ -355,7 +363,8 @@ def _checked(decide: object) -> object:
         raise ViolationError(str(error)) from error
 
 
-def _require_true(world: World, header: EntryHeader) -> None:
+def _require_true(world: World, header: EntryHeader | None) -> None:
+    assert header is not None
     if header.number >= len(world.truth) or world.truth[header.number] != header:
         raise ViolationError(f"somebody accepts {header.nonce!r} at {header.number}: there are two histories")
 
