@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -100,6 +101,7 @@ class SharedLog:
         nominates_all_shards: see `CoordinatorLog`.
         append_error: called as `append_error(shard, node_id)` at each append for which no fault is planned; the fault
             that it returns happens.
+        entries_read: how many entries the readers of each node were given, by its id.
         append_timeout_s: how long an append waits for the high watermark.
         max_entry_bytes: the largest batch that the log takes.
         announced_max_entry_bytes: what it says of that; another number while the log does not know better.
@@ -111,6 +113,7 @@ class SharedLog:
         self.append_timeout_s = APPEND_TIMEOUT_S
         self.max_entry_bytes = self.announced_max_entry_bytes = CoordinatorLog.max_entry_bytes
         self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
+        self.entries_read: Counter[int] = Counter()
         self._shards: dict[ShardId, SharedShard] = {}
         self._faults: list[_PlannedFault] = []
         self._read_faults: set[int] = set()
@@ -320,6 +323,7 @@ class FakeCoordinatorLog(CoordinatorLog):
             batches = state.committed_from(offset)
             if batches:
                 offset = batches[-1].next_offset
+                self._shared.entries_read[self._node_id] += len(batches)
                 yield batches
             else:
                 await state.changed.wait()
