@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
+import structlog
+
 from diskless_bucket_log.config import BucketLogSettings
 from diskless_bucket_log.decisions import Position, position_after
 from diskless_bucket_log.lease_keeper import LeaseKeeper
@@ -15,6 +17,7 @@ from diskless_bucket_log.requests import ShardObjects
 from diskless_bucket_log.view import ShardView
 from diskless_bucket_log.writer import ShardWriter
 from diskless_core.log.segment import require_whole_batch
+from diskless_core.plugin.conditional_check import ROUNDS, check_conditional_writes
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
@@ -24,20 +27,28 @@ from diskless_core.plugin.coordinator_log import (
     LogBatch,
     LogBounds,
 )
+from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import ConditionalObjectStore, WalObjectStoreError
 from diskless_core.protocol.record_batch import CorruptBatchError
 
 _PREFIX_SUFFIX = "-log"
+_START = Backoff(first_ms=200, max_ms=5000, attempts=6)
+
+_log = structlog.get_logger(__name__)
 
 
 class BucketLog(CoordinatorLog):
-    """All shards below one prefix of the object store of WAL objects, shared by all brokers of a cluster."""
+    """All shards below one prefix of the object store of WAL objects, shared by all brokers of a cluster.
+
+    Args:
+        check_rounds: how often `start` tries whether the store writes on condition; 0 leaves it out.
+    """
 
     is_shared: ClassVar[bool] = True
     max_entry_bytes: int = MAX_ENTRY_BYTES
 
-    def __init__(self, context: PluginContext, settings: BucketLogSettings, *, check_rounds: int = 20) -> None:
+    def __init__(self, context: PluginContext, settings: BucketLogSettings, *, check_rounds: int = ROUNDS) -> None:
         self._check_rounds = check_rounds
         self._context = context
         self._clock = context.clock
@@ -96,11 +107,30 @@ class BucketLog(CoordinatorLog):
                 ".url), or another coordinator_log"
             )
         try:
-            await (store.start() if for_writing else store.start_reading())
-        except WalObjectStoreError as error:
+            await Retrying(_START, self._clock).do(store.start if for_writing else store.start_reading)
+            if for_writing:
+                await self._check(store)
+        except BaseException as error:
             await store.stop()
-            raise CoordinatorLogError(f"the object store of the coordinator log does not start: {error}") from error
+            if isinstance(error, WalObjectStoreError):
+                raise CoordinatorLogError(f"coordinator_log=bucket cannot use its object store: {error}") from error
+            raise
         self._running = _Running(self._context, self._settings, self._prefix, store, may_write=for_writing)
+
+    async def _check(self, store: ConditionalObjectStore) -> None:
+        """Refuse a store that does not keep what it promises, or that would keep all that was ever deleted."""
+        place = f"{self._prefix}/"
+        if self._check_rounds:
+            await check_conditional_writes(
+                store, "the wal_object_store", f"{place}check/", self._clock, rounds=self._check_rounds
+            )
+        try:
+            problem = await store.unbounded_versions(place)
+        except WalObjectStoreError as error:
+            _log.warning("the object store does not say whether old versions of objects are removed", error=str(error))
+            return
+        if problem is not None:
+            raise CoordinatorLogError(f"coordinator_log=bucket cannot use its object store: {problem}")
 
     @staticmethod
     async def _stream(running: _Running, view: ShardView, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
