@@ -49,6 +49,8 @@ class ShardView:
         self._poll_s = min(_SHORTEST_POLL_S, longest_poll_s)
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
+        self._looks_begun = 0
+        self._last_look = 0
         self._start: LogStart | None = None
         self._headers: list[EntryHeader] = []
         self._recent: deque[EntryObject] = deque()
@@ -86,6 +88,8 @@ class ShardView:
         if self._start is not None and start.number <= self._start.number:
             return
         self._start = start
+        if self.tail is not None and not counts(self.tail.number, start.number):
+            self._forget()
         self._headers = [header for header in self._headers if counts(header.number, start.number)]
         while self._recent and not counts(self._recent[0].header.number, start.number):
             self._recent_bytes -= self._recent.popleft().size_bytes
@@ -99,14 +103,16 @@ class ShardView:
         Raises:
             CoordinatorLogError: the store failed, or an object is damaged or missing.
         """
-        asked_at = self._clock.monotonic()
+        begun_before = self._looks_begun
         async with self._looking:
-            if self._looked_at >= asked_at and self.tail is not None:
-                return self.tail  # another one began to look meanwhile, and is done
+            if self._last_look > begun_before and self.tail is not None:
+                return self.tail  # a look that began after this was called is done
+            self._looks_begun += 1
             begun_at = self._clock.monotonic()
             before = self.tail
             tail = await self._look()
             self._looked_at = begun_at
+            self._last_look = self._looks_begun
             self._poll_s = _SHORTEST_POLL_S if tail != before else self._poll_s * 2
             self._poll_s = min(self._poll_s, self._longest_poll_s)
             return tail

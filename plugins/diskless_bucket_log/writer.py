@@ -244,6 +244,7 @@ class ShardWriter:
             try:
                 async with asyncio.timeout_at(max(part.append.ends_at for each in some for part in each.parts)):
                     start = await self._objects.require_start()
+                self._view.take_start(start)
                 for each in some:
                     outcome = after_confirming(Confirming(each.entry.header), start.number)
                     if not isinstance(outcome, Appended):
@@ -251,7 +252,6 @@ class ShardWriter:
                             f"number {each.entry.header.number} of {self._objects.shard} was pruned meanwhile: "
                             f"nobody knows whether it was in the log"
                         )
-                    self._view.take_start(start)
                     self._view.accept(each.entry)
                     self._unconfirmed.popleft()
                     self._answer(each)
