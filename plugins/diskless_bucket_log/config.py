@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from diskless_core.plugin.config import PluginSettings
 
 _BILLED_LINGER_MS = 250
-_BILLED_POLL_MS = 5000
+_BILLED_POLL_MS = 15_000
 _FREE_POLL_MS = 100
 _DEFAULT = -1
 
@@ -26,8 +26,8 @@ class BucketLogSettings(PluginSettings):
         default=_DEFAULT,
         ge=_DEFAULT,
         le=60_000,
-        description="Longest time in milliseconds until a reader at the end of a shard's log looks for what other "
-        "brokers have appended. Its own broker's appends reach it at once. -1: 5000 where the object store bills "
+        description="Longest time in milliseconds until a broker looks for what others have appended to a shard's "
+        "log. What its leader sends, and its own appends, reach it at once. -1: 15000 where the object store bills "
         "requests, 100 where it does not.",
     )
     lease_ms: int = Field(

@@ -37,7 +37,9 @@ class World:
         self.store = MemoryWalObjectStore(self.clock)
 
     @asynccontextmanager
-    async def log(self, node_id: int = 1, *, check_rounds: int = 0, **settings: object) -> AsyncIterator[CoordinatorLog]:
+    async def log(
+        self, node_id: int = 1, *, check_rounds: int = 0, **settings: object
+    ) -> AsyncIterator[CoordinatorLog]:
         log = make_log(self.clock, self.store, node_id, check_rounds=check_rounds, **settings)
         await log.start()
         try:

@@ -65,9 +65,7 @@ class World:
         self.store._write_if = noted  # type: ignore[method-assign,assignment]
 
     def node(self, node_id: int, *, candidate: bool = True) -> Watched:
-        keeper = LeaseKeeper(
-            self.store, NAMES, self.clock, node_id=node_id, lease_ms=LEASE_MS, poll_s=LEASE_MS / 4000
-        )
+        keeper = LeaseKeeper(self.store, NAMES, self.clock, node_id=node_id, lease_ms=LEASE_MS, poll_s=LEASE_MS / 4000)
         watched = Watched(keeper)
         watched.ask(candidate=candidate)
         return watched
