@@ -43,6 +43,12 @@ _WAIT_S = 0.1
 _PURGE_S = 1.0
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _LOST_RECORDS = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
+_UNKNOWN_PARTITIONS = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _NEVER = (
     *_REFUSALS,
@@ -76,6 +82,11 @@ class KafkaClientError(Exception):
     @property
     def has_lost_records(self) -> bool:
         return self.code in _LOST_RECORDS
+
+    @property
+    def is_unknown_partition(self) -> bool:
+        """Whether there is no such topic or partition: it was deleted, or is too new to be known everywhere."""
+        return self.code in _UNKNOWN_PARTITIONS
 
 
 class _Closing(Protocol):
@@ -165,6 +176,24 @@ def open_consumer(options: Mapping[str, Any]) -> Consumer:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
+    }
+    return _made(Consumer, {**_CONSUMER_DEFAULTS, **options, **required})
+
+
+def open_member(options: Mapping[str, Any], group: str) -> Consumer:
+    """A consumer for `subscribe`, as a member of a group that moves no partition needlessly (cooperative, sticky).
+
+    It commits what it is told to commit. It connects in the background.
+
+    Raises:
+        KafkaClientError, OSError: as `open_admin`, about the options.
+    """
+    required = {
+        "group.id": group,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "latest",
     }
     return _made(Consumer, {**_CONSUMER_DEFAULTS, **options, **required})
 
