@@ -31,6 +31,9 @@ END_OF_PARTITION: int = KafkaError._PARTITION_EOF
 ALL_BROKERS_DOWN: int = KafkaError._ALL_BROKERS_DOWN
 """Code of what a client tells when it has lost the last broker, after the error that says why."""
 
+CLOSED: int = KafkaError._DESTROY
+"""Code of what a client was asked after it was closed."""
+
 _DEFAULTS = {"socket.timeout.ms": 30_000}
 _CONSUMER_DEFAULTS = {
     "check.crcs": True,

@@ -12,7 +12,7 @@ from diskless_kafka.config import UNLIMITED, KafkaClientSettings
 SAFE_REPLICATION_FACTOR = 3
 
 ENTRY_OVERHEAD_BYTES = 1024
-"""What Kafka's record batch, the key and the message's frame may take beside the entry; less than 150 bytes in truth."""
+"""What Kafka's record batch, the key and the message's frame may take beside the entry: less than 150 in truth."""
 
 
 class KafkaLogSettings(KafkaClientSettings):

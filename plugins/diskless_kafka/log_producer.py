@@ -180,7 +180,7 @@ class ShardProducer:
         """On the thread of the pool: a message was not, or not knowingly, written."""
         if error is not None:
             with suppress(RuntimeError):  # the loop may have ended
-                self._loop.call_soon_threadsafe(self._refused, kafka_client.failure(error), message.key())
+                self._loop.call_soon_threadsafe(self._refused, kafka_client.failure(error), message.key() or b"")
 
     def _refused(self, error: KafkaClientError, key: bytes) -> None:
         append = self._waiting.get(int.from_bytes(key[len(self._instance) :], "big"))

@@ -11,7 +11,8 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
+from queue import Empty, SimpleQueue
 from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -19,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from diskless_core.plugin import kafka_client
 from diskless_core.plugin.kafka_client import KafkaClientError
 
-_POLL_S = 0.1
+_POLL_S = 0.05
 _BATCH = 2_000
 
 Place = tuple[str, int]
@@ -56,8 +57,9 @@ class LogReader:
         self._taken = threading.Semaphore(1)
         self._stopping = threading.Event()
         self._opened: Future[None] = Future()
-        self._consumer: Consumer | None = None
-        self._assigning = threading.Lock()
+        self._wanted: SimpleQueue[tuple[Place, int, Future[None]]] = SimpleQueue()
+        self._asking = threading.Lock()
+        self._followed: set[Place] = set()
         self._thread = threading.Thread(target=self._run, name="coordinator-log-reader", daemon=True)
 
     def start(self) -> Future[None]:
@@ -67,32 +69,57 @@ class LogReader:
 
     def stop(self) -> None:
         """Read no more. Blocks until the consumer is closed. Idempotent."""
-        self._stopping.set()
+        with self._asking:  # what was asked for by now is answered
+            self._stopping.set()
         self._thread.join()
 
-    def follow(self, place: Place, offset: int) -> None:
-        """Read a partition from an offset on, instead of whatever was read of it before. Blocks; any thread."""
-        with self._assigning, kafka_client.errors():
-            if self._consumer is not None:
-                self._consumer.incremental_unassign([TopicPartition(*place)])
-                self._consumer.incremental_assign([TopicPartition(*place, offset)])
+    def follow(self, place: Place, offset: int) -> Future[None]:
+        """Read a partition from an offset on, instead of whatever was read of it before."""
+        followed: Future[None] = Future()
+        with self._asking:
+            if self._stopping.is_set():
+                followed.set_exception(_closed())
+            else:
+                self._wanted.put((place, offset, followed))
+        return followed
 
     def _run(self) -> None:
         if not self._opened.set_running_or_notify_cancel():
             return
         try:
-            consumer = self._consumer = self._open_consumer()
+            consumer = self._open_consumer()
         except BaseException as error:
             self._opened.set_exception(error)
             return
         with closing(consumer):
             self._opened.set_result(None)
             while not self._stopping.is_set():
+                self._assign_wanted(consumer)
                 first = consumer.poll(_POLL_S)
                 if first is not None:
                     self._hand_over([first, *consumer.consume(_BATCH, 0)])
-            with self._assigning:
-                self._consumer = None
+        with suppress(Empty):
+            while True:
+                *_, followed = self._wanted.get_nowait()
+                if followed.set_running_or_notify_cancel():
+                    followed.set_exception(_closed())
+
+    def _assign_wanted(self, consumer: Consumer) -> None:
+        with suppress(Empty):
+            while True:
+                place, offset, followed = self._wanted.get_nowait()
+                if not followed.set_running_or_notify_cancel():
+                    continue
+                try:
+                    with kafka_client.errors():
+                        if place in self._followed:
+                            consumer.incremental_unassign([TopicPartition(*place)])
+                        self._followed.add(place)
+                        consumer.incremental_assign([TopicPartition(*place, offset)])
+                except KafkaClientError as error:
+                    followed.set_exception(error)
+                else:
+                    followed.set_result(None)
 
     def _hand_over(self, messages: Sequence[Message]) -> None:
         """Give the loop what was read. It gets no more before it has taken what came before."""
@@ -125,4 +152,8 @@ def as_read(message: Message, error: KafkaError | None) -> ReadMessage:
     offset = cast("int", message.offset())
     if error is not None:
         return ReadMessage(offset, offset, None, None)
-    return ReadMessage(offset, offset + 1, cast("bytes | None", message.key()), message.value() or b"")
+    return ReadMessage(offset, offset + 1, message.key(), message.value() or b"")
+
+
+def _closed() -> KafkaClientError:
+    return KafkaClientError("the reader is stopped", code=kafka_client.CLOSED, retriable=False)

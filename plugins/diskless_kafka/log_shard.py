@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
+
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLogError,
     LogBatch,
@@ -38,7 +39,7 @@ class LogShard:
         self._producer = ShardProducer(self.place, instance, backend.open_producer, backend.close_producer, timeout_s)
         self._tail: Tail | None = None
         self._known_end = 0
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Tail] | None = None
         self._verifying: asyncio.Task[None] | None = None
 
     async def append(self, batches: Sequence[bytes]) -> list[int]:
@@ -61,6 +62,15 @@ class LogShard:
         self.start = max(self.start, await self._backend.run(self._backend.topics.prune, self.id, before))
 
     async def stream(self, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
+        """As `CoordinatorLog.read`."""
+        try:
+            async for entries in self._stream(offset):
+                yield entries
+        except CoordinatorLogError:
+            if not self._backend.stopped.is_set():
+                raise
+
+    async def _stream(self, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
         history: LogHistory | None = None
         try:
             while not self._backend.stopped.is_set():
@@ -68,7 +78,8 @@ class LogShard:
                 if offset < self.start:
                     raise LogOffsetPrunedError(f"{self.id} begins at offset {self.start}: {offset} is gone")
                 if offset >= tail.start:
-                    history = self._give_up(history)
+                    self._give_up(history)
+                    history = None
                     entries = await tail.entries_from(offset)
                 else:
                     if history is None:
@@ -127,27 +138,31 @@ class LogShard:
     async def _open_tail(self) -> Tail:
         if self._tail is not None:
             return self._tail
-        async with self._opening:
-            if self._tail is None:
-                await self.ensure()
-                if self._known_end:
-                    await self._backend.run(self._backend.topics.verify, self.id)
-                bounds = await self._backend.run(self._backend.topics.bounds, self.id)
-                if bounds.end < self._known_end:
-                    raise CoordinatorLogError(
-                        f"{self} ends at offset {bounds.end}, and this node has read up to {self._known_end}: entries "
-                        "that were committed are lost. Nothing more is read of it"
-                    )
-                self.start = max(self.start, bounds.start)
-                tail = Tail(bounds.end, self._backend.settings.tail_bytes)
-                self._tail = tail
-                try:
-                    await self._backend.run(self._backend.reader.follow, self.place, bounds.end)
-                except KafkaClientError as error:
-                    problem = CoordinatorLogError(f"{self} cannot be followed: {error}")
-                    self.fail(problem)
-                    raise problem from error
-            return self._tail or tail
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.create_task(self._open(), name=f"{self.id} tail")
+            self._opening.add_done_callback(_note_outcome)
+        return await asyncio.shield(self._opening)  # others wait for it too
+
+    async def _open(self) -> Tail:
+        await self.ensure()
+        if self._known_end:
+            await self._backend.run(self._backend.topics.verify, self.id)
+        bounds = await self._backend.run(self._backend.topics.bounds, self.id)
+        if bounds.end < self._known_end:
+            raise CoordinatorLogError(
+                f"{self} ends at offset {bounds.end}, and this node has read up to {self._known_end}: entries that "
+                "were committed are lost. Nothing more is read of it"
+            )
+        self.start = max(self.start, bounds.start)
+        # before the reader follows it, which may deliver at once
+        tail = self._tail = Tail(bounds.end, self._backend.settings.tail_bytes)
+        try:
+            await asyncio.wrap_future(self._backend.reader.follow(self.place, bounds.end))
+        except KafkaClientError as error:
+            problem = CoordinatorLogError(f"{self} cannot be followed: {error}")
+            self.fail(problem)
+            raise problem from error
+        return tail
 
     async def _verify(self, error: KafkaClientError) -> None:
         try:
@@ -169,3 +184,9 @@ def as_entries(read: Sequence[ReadMessage], offset: int) -> list[LogBatch]:
         entries.append(LogBatch(offset if value is None else next_offset - 1, next_offset, value or b""))
         offset = next_offset
     return entries
+
+
+def _note_outcome(opening: asyncio.Task[Tail]) -> None:
+    """Everybody who waited for it may have been cancelled."""
+    if not opening.cancelled():
+        opening.exception()
