@@ -120,7 +120,13 @@ class Node:
     async def _start_parts(self) -> BrokerParts:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
-        around = Surroundings(transport=connections, peers=self.peers, clock=self._clock, metrics=self.metrics)
+        around = Surroundings(
+            transport=connections,
+            new_transport=connections.beside,
+            peers=self.peers,
+            clock=self._clock,
+            metrics=self.metrics,
+        )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
         return self._parts
 

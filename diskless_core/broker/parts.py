@@ -27,10 +27,12 @@ from diskless_core.clock import Clock
 from diskless_core.cluster import group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.controller import Controller, ControllerNeighbours
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.placement import may_lead
+from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
@@ -81,9 +83,14 @@ class BrokerBackends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a broker finds around it: the other nodes, time, and where it is measured."""
+    """What a broker finds around it: the other nodes, time, and where it is measured.
+
+    Attributes:
+        new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
+    """
 
     transport: PeerTransport
+    new_transport: Callable[[], PeerTransport]
     peers: Peers
     clock: Clock
     metrics: Metrics
@@ -96,6 +103,7 @@ class BrokerParts:
     Attributes:
         clients: the Diskless coordinators, wherever they are led.
         coordinator_service: those of this node, for other nodes.
+        feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
     """
 
@@ -103,6 +111,7 @@ class BrokerParts:
     coordinators: Coordinators
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
+    feeds: ShardFeeds
     purgatory: Purgatory
     cluster: Cluster
     quotas: QuotaManagers
@@ -118,6 +127,7 @@ class BrokerParts:
         Connections have to stay until then, so that clients hear of it.
         """
         self.purgatory.close()
+        self.feeds.close()
         await self.groups.stop()
         await self.produce.stop()
 
@@ -227,11 +237,13 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topic_deleted)
     await cluster.start()
+    feeds = ShardFeeds(coordinators.all(), clock)
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
         clients=clients,
-        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, clock),
+        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
+        feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
         quotas=quotas,
@@ -271,14 +283,18 @@ async def _start_coordinators(
         snapshots=snapshots,
         metrics=around.metrics,
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
+        new_transport=around.new_transport,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
-    await coordinators.start()
+    await coordinators.start_shards()
     loops = Background()
     stack.push_async_callback(loops.stop)
+    if coordinators.nominated is not None:
+        loops.run(_controller(config, coordinators, around.clock).run, "controller")
+    await coordinators.until_serving()
     loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
@@ -287,6 +303,21 @@ async def _start_coordinators(
         expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
         loops.run(expiry.run, f"{diskless.id} producer expiration")
     return coordinators
+
+
+def _controller(config: BrokerConfig, coordinators: Coordinators, clock: Clock) -> Controller:
+    return Controller(
+        ControllerNeighbours(
+            node_id=config.node_id,
+            rack=config.broker_rack,
+            cluster=coordinators.cluster,
+            shards={shard.id: shard for shard in coordinators.all() if shard is not coordinators.cluster},
+            brokers=lambda: (),
+            may_lead=partial(may_lead, config.diskless_coordinator_placement),
+            balances=config.auto_leader_rebalance_enable,
+            clock=clock,
+        )
+    )
 
 
 async def _cluster_id(
