@@ -93,10 +93,10 @@ class KafkaCoordinatorLog(CoordinatorLog):
         return await self._shard(shard).bounds()
 
     async def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
-        await self._shard(shard).ensure()
+        backend = self._running()
         hints = self._hints.get(shard)
         if hints is None:
-            hints = self._hints[shard] = ShardHints(shard, self._running(), self._node_id)
+            hints = self._hints[shard] = ShardHints(shard, backend, self._node_id)
         async for hint in hints.stream(candidate=candidate):
             yield hint
 

@@ -73,8 +73,10 @@ class LogShard:
     async def _stream(self, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
         history: LogHistory | None = None
         try:
-            while not self._backend.stopped.is_set():
+            while True:
                 tail = await self._open_tail()
+                if self._backend.stopped.is_set():
+                    return
                 if offset < self.start:
                     raise LogOffsetPrunedError(f"{self.id} begins at offset {self.start}: {offset} is gone")
                 if offset >= tail.start:

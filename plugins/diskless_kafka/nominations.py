@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
 
 from diskless_core.plugin import kafka_client
-from diskless_core.plugin.coordinator_log import LeadershipHint
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, LeadershipHint
 from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_kafka.log_reader import Place
 
 _POLL_S = 0.1
 _ANSWER_S = 3.0
 _WITHDRAW_S = 2.0
+_RETRY_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +34,20 @@ class Nomination:
     """One node's part in the group of one shard, on a thread of its own.
 
     Args:
+        prepare: sees that the topic is there; raises CoordinatorLogError.
         open_member: makes a consumer as `kafka_client.open_member` does, with this `on_commit`.
         tell: called on the thread with each new hint.
     """
 
     def __init__(
-        self, open_member: OpenMember, place: Place, node_id: int, tell: Callable[[LeadershipHint], None]
+        self,
+        prepare: Callable[[], None],
+        open_member: OpenMember,
+        place: Place,
+        node_id: int,
+        tell: Callable[[LeadershipHint], None],
     ) -> None:
+        self._prepare = prepare
         self._open_member = open_member
         self._place = place
         self._node_id = node_id
@@ -71,10 +79,8 @@ class Nomination:
     # --- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            consumer = self._open_member(self._committed)
-        except (KafkaClientError, OSError) as error:
-            logger.error("Nobody can be nominated for %s: %s", self, error)
+        consumer = self._prepared()
+        if consumer is None:
             return
         try:
             while not self._stopping.is_set():
@@ -84,6 +90,17 @@ class Nomination:
             logger.exception("Nominations for %s have ended", self)
         finally:
             consumer.close()
+
+    def _prepared(self) -> Consumer | None:
+        """A consumer, once the topic is there; None if that is stopped for."""
+        while not self._stopping.is_set():
+            try:
+                self._prepare()
+                return self._open_member(self._committed)
+            except (CoordinatorLogError, KafkaClientError, OSError) as error:
+                logger.warning("Nobody can be nominated for %s, it is tried again: %s", self, error)
+            self._stopping.wait(_RETRY_S)
+        return None
 
     def _step(self, consumer: Consumer) -> None:
         if self._is_candidate and not self._is_standing:
@@ -120,7 +137,8 @@ class Nomination:
                 raise kafka_client.failure(found.error)
         if found.offset < 0:
             return LeadershipHint(None, generation=0)
-        return LeadershipHint(int(found.metadata) if found.metadata else None, found.offset)
+        node_id = found.metadata or ""
+        return LeadershipHint(int(node_id) if node_id.isdecimal() else None, found.offset)
 
     def _next_generation(self, consumer: Consumer, registered: LeadershipHint) -> int:
         if registered.generation:

@@ -23,7 +23,13 @@ class ShardHints:
         self._changed = asyncio.Event()
         self._candidacies = 0
         place = topic_name(shard, backend.settings.topic_prefix), shard.index
-        self._nomination = Nomination(lambda told: backend.open_member(place, told), place, node_id, self._tell)
+        self._nomination = Nomination(
+            lambda: backend.topics.ensure(shard),
+            lambda told: backend.open_member(place, told),
+            place,
+            node_id,
+            self._tell,
+        )
         self._nomination.start()
 
     async def stream(self, *, candidate: bool) -> AsyncIterator[LeadershipHint]:
