@@ -24,6 +24,7 @@ from diskless_kafka.topic_ids import TopicIds
 
 _THREADS = 4
 _HISTORY_THREADS = 4
+_HEARTBEAT_MS = 500
 
 
 class LogBackend:
@@ -125,7 +126,8 @@ class LogBackend:
             self._node_id,
             settings.consumer_options,
             session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=max(1, settings.session_timeout_ms // 4),
+            # by its heartbeat a member hears that another one has left
+            heartbeat_interval_ms=min(_HEARTBEAT_MS, settings.session_timeout_ms // 4),
             # partitions that are added have to be known to whichever member divides them
             topic_metadata_refresh_interval_ms=5_000,
         )

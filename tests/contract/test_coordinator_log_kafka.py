@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 
 from diskless_core.testing.coordinator_log import CoordinatorLogContract
 from diskless_core.testing.coordinator_log_appender import KillableLog
-from diskless_core.testing.coordinator_log_tools import MakeLog
+from diskless_core.testing.coordinator_log_tools import HangBackend, MakeLog
 from diskless_kafka.kafka_log import KafkaCoordinatorLog
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_log import kafka_log, log_properties
@@ -20,7 +24,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def properties(apache_kafka: ApacheKafka) -> dict[str, Any]:
-    return log_properties(apache_kafka.bootstrap, f"contract_{next(_numbers)}_")
+    return log_properties(apache_kafka.bootstrap, f"contract_{next(_numbers)}_", append_timeout_ms=10_000)
 
 
 class TestKafkaLog(CoordinatorLogContract):
@@ -36,3 +40,15 @@ class TestKafkaLog(CoordinatorLogContract):
         return KillableLog(
             module="diskless_kafka.plugin", name="kafka", data_dir=tmp_path / "killed", settings=properties
         )
+
+    @pytest.fixture
+    def hang_backend(self, apache_kafka: ApacheKafka) -> HangBackend:
+        @asynccontextmanager
+        async def hang() -> AsyncIterator[None]:
+            os.kill(apache_kafka.pid, signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                os.kill(apache_kafka.pid, signal.SIGCONT)
+
+        return hang
