@@ -14,7 +14,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
@@ -44,6 +44,7 @@ _CONSUMER_DEFAULTS = {
 }
 _WAIT_S = 0.1
 _PURGE_S = 1.0
+_REFRESH_S = 5.0
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _LOST_RECORDS = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
 _UNKNOWN_PARTITIONS = (
@@ -248,9 +249,21 @@ def list_offsets(
 
 
 def _listed(admin: AdminClient, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[int, ListOffsetsResultInfo]:
-    with errors():
-        answers = admin.list_offsets(dict(asked))
-        return {partition.partition: told.result() for partition, told in answers.items()}
+    try:
+        with errors():
+            answers = admin.list_offsets(dict(asked))
+            return {partition.partition: told.result() for partition, told in answers.items()}
+    except KafkaClientError as error:
+        if _passes(error):
+            _refresh_leaders(admin, {partition.topic for partition in asked})
+        raise
+
+
+def _refresh_leaders(admin: AdminClient, topics: Iterable[str]) -> None:
+    """Let librdkafka ask who leads: after an error that says that its cached leader is an old one, it does not."""
+    with suppress(KafkaException):
+        for topic in topics:
+            admin.list_topics(topic, timeout=_REFRESH_S)
 
 
 def topic_uuid(described: TopicDescription) -> uuid.UUID:
