@@ -22,6 +22,7 @@ from diskless_core.testing.coordinator_log_tools import (
     same_content,
     started,
 )
+from diskless_kafka.kafka_log import KafkaCoordinatorLog
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_log import kafka_log, log_properties
 from tests.support.waiting import wait_until
@@ -175,10 +176,17 @@ async def test_the_control_batch_of_a_transaction_leaves_no_gap_that_readers_wai
         producer.produce(f"{prefix}metadata", b"foreign", partition=0)
         await asyncio.to_thread(producer.commit_transaction, 60)
         kafka_client.close_producer(producer, 60)
-        assert (await log.bounds(SHARD)).end == 3
-        for reader in (log, kafka_log(properties, tmp_path, node_id=2)):
-            if reader is not log:
-                await reader.start()
-            entries = await read_all(reader, SHARD)
-            assert [entry.data for entry in entries] == [batch_of(b"a"), b"foreign", b""]
-            await reader.stop()
+        await _until_end(log, 3)  # the marker is written after the commit was answered
+        async with started(kafka_log(properties, tmp_path, node_id=2)) as late:
+            for reader in (log, late):
+                entries = await read_all(reader, SHARD)
+                assert [entry.data for entry in entries] == [batch_of(b"a"), b"foreign", b""]
+                assert entries[-1].next_offset == 3
+
+
+async def _until_end(log: KafkaCoordinatorLog, end: int) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            if (await log.bounds(SHARD)).end == end:
+                return
+            await asyncio.sleep(0.02)
