@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def properties(apache_kafka: ApacheKafka) -> dict[str, Any]:
-    return log_properties(apache_kafka.bootstrap, f"contract_{next(_numbers)}_", append_timeout_ms=10_000)
+    return log_properties(apache_kafka.bootstrap, f"contract_{next(_numbers)}_")
 
 
 class TestKafkaLog(CoordinatorLogContract):
@@ -42,7 +42,9 @@ class TestKafkaLog(CoordinatorLogContract):
         )
 
     @pytest.fixture
-    def hang_backend(self, apache_kafka: ApacheKafka) -> HangBackend:
+    def hang_backend(self, apache_kafka: ApacheKafka, properties: dict[str, Any]) -> HangBackend:
+        properties["append.timeout.ms"] = 5_000
+
         @asynccontextmanager
         async def hang() -> AsyncIterator[None]:
             os.kill(apache_kafka.pid, signal.SIGSTOP)
