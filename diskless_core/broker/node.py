@@ -30,18 +30,26 @@ from diskless_core.plugin_host.nouns import (
     ORPHAN_DETECTION,
     WAL_OBJECT_STORE,
 )
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.tiering.part import Tiering
 
 
 class Node:
-    """One broker. `start` returns when clients can connect."""
+    """One broker. `start` returns when clients can connect.
 
-    def __init__(self, loaded: LoadedConfig, plugins: PluginManager, clock: Clock) -> None:
+    Args:
+        levels: what its build knows of feature levels.
+    """
+
+    def __init__(
+        self, loaded: LoadedConfig, plugins: PluginManager, clock: Clock, levels: FeatureLevels = BUILD_LEVELS
+    ) -> None:
         self.config = loaded.broker
         self.metrics = Metrics()
         self._loaded = loaded
         self._plugins = plugins
         self._clock = clock
+        self._levels = levels
         self._context = plugin_contexts(loaded.broker, clock, node_id=loaded.broker.node_id)
         self._listening = Listening(loaded.broker, clock, self.metrics)
         self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
@@ -120,7 +128,9 @@ class Node:
     async def _start_parts(self) -> BrokerParts:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
-        around = Surroundings(transport=connections, peers=self.peers, clock=self._clock, metrics=self.metrics)
+        around = Surroundings(
+            transport=connections, peers=self.peers, clock=self._clock, metrics=self.metrics, levels=self._levels
+        )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
         return self._parts
 

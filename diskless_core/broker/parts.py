@@ -28,9 +28,11 @@ from diskless_core.cluster import group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
+from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.placement import may_lead
+from diskless_core.coordinator.level_follower import LevelFollower
 from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
@@ -54,6 +56,7 @@ from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FEATURE, FeatureLevels
 from diskless_core.protocol.names import uuid_text
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
@@ -81,12 +84,17 @@ class BrokerBackends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a broker finds around it: the other nodes, time, and where it is measured."""
+    """What a broker finds around it: the other nodes, time, and where it is measured.
+
+    Attributes:
+        levels: what its build knows of feature levels.
+    """
 
     transport: PeerTransport
     peers: Peers
     clock: Clock
     metrics: Metrics
+    levels: FeatureLevels = BUILD_LEVELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +270,7 @@ async def _start_coordinators(
     config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
 ) -> Coordinators:
     await _start_backend(backends.log.start, backends.log.stop, stack)
-    snapshots = Snapshots.of(config, backends.objects, around.clock)
+    snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     services = ShardServices(
         node_id=config.node_id,
         clock=around.clock,
@@ -271,6 +279,7 @@ async def _start_coordinators(
         snapshots=snapshots,
         metrics=around.metrics,
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
+        levels=around.levels,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
@@ -283,6 +292,10 @@ async def _start_coordinators(
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
         loops.run(snapshotter.run, f"{shard.id} snapshots")
+    others = [shard for shard in coordinators.all() if shard is not coordinators.cluster]
+    levels = LevelFollower(coordinators.cluster, others, around.clock)
+    for shard in others:
+        loops.run(partial(levels.follow, shard), f"{shard.id} feature level")
     for diskless in coordinators.diskless.values():
         expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
         loops.run(expiry.run, f"{diskless.id} producer expiration")
@@ -292,7 +305,7 @@ async def _start_coordinators(
 async def _cluster_id(
     config: BrokerConfig, coordinators: Coordinators, objects: WalObjectStore, awaited: AwaitedObjects, clock: Clock
 ) -> str:
-    """The cluster's id, once it is sure that the objects are this cluster's."""
+    """The cluster's id, once it is sure that this build can read it and that the objects are this cluster's."""
     owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
     wanted = config.cluster_id or uuid_text(clock.new_uuid())
     cluster_id = await coordinators.cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody))
@@ -301,9 +314,19 @@ async def _cluster_id(
             f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
             f"change cluster.id or log.dirs"
         )
+    _require_level(coordinators.cluster)
     has_topics = coordinators.cluster.has_topics
     await awaited.do(lambda: owner.require(cluster_id, has_topics=has_topics))
     return cluster_id
+
+
+def _require_level(cluster: ClusterShard) -> None:
+    level, supported = cluster.level, cluster.supported_levels
+    if level < supported.oldest:
+        raise StartError(
+            f"{FEATURE} is {level} in this cluster, and this version of Diskless supports {supported}: upgrade by a "
+            f"version that supports {level} and {supported.oldest}, and raise the level with it first"
+        )
 
 
 def _tiering(config: BrokerConfig, backends: TieringBackends, neighbours: TieringNeighbours) -> Tiering:

@@ -138,7 +138,7 @@ def _unreadable(offset: int, timestamp: int, reason: str) -> DescribedRecord:
 def _without_key(value: bytes | None) -> tuple[str, dict[str, Any]]:
     if value is None:
         raise RecordFormatError("a record has neither key nor value")
-    message: CompiledRecord = record_frames.decode_record(value)
+    message: CompiledRecord = record_frames.read_record(value)
     return type(message).__name__, _fields(message)
 
 

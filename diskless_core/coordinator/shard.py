@@ -18,6 +18,7 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.feature_level import encode_level
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.pipeline import Outcome
@@ -33,7 +34,9 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogE
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.protocol.record_frames import UnknownRecordError
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
@@ -70,6 +73,7 @@ class ShardServices:
     snapshots: SnapshotSource = field(default_factory=NoSnapshots)
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
+    levels: FeatureLevels = BUILD_LEVELS
 
 
 class CoordinatorShard(Generic[RecordT]):
@@ -89,7 +93,9 @@ class CoordinatorShard(Generic[RecordT]):
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
         self._services = services
-        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter, services.clock)
+        self._replica = Replica(
+            shard_id, machine, services.store, services.snapshots, self.meter, services.clock, services.levels
+        )
         self._leader = Leader(
             shard_id,
             self._replica.state,
@@ -137,8 +143,13 @@ class CoordinatorShard(Generic[RecordT]):
         try:
             await loop()
         except Exception as error:
-            self.failure = f"{self.id} stands still from log offset {self.next_offset} on: {error!r}"
-            self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
+            where = f"{self.id} stands still from log offset {self.next_offset} on"
+            if isinstance(error, UnknownRecordError):
+                self.failure = f"{where}: {error}. A later version of Diskless wrote it: upgrade this broker"
+                self._log.critical("the shard's work on this node is over: upgrade the broker", reason=self.failure)
+            else:
+                self.failure = f"{where}: {error!r}"
+                self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()
@@ -244,6 +255,11 @@ class CoordinatorShard(Generic[RecordT]):
         return self._replica.next_offset
 
     @property
+    def level(self) -> int:
+        """The level of `diskless.version` that the shard is written at, as far as this node knows."""
+        return self._replica.level
+
+    @property
     def pending_commands(self) -> int:
         return len(self._leader.pipeline)
 
@@ -291,6 +307,8 @@ class CoordinatorShard(Generic[RecordT]):
             OutcomeUnknownError: it may or may not have happened, or may yet.
             StoreBehindError: the store lacks too much for new records; nothing happened.
             CoordinatorError: the store failed to prefetch; nothing happened.
+            FeatureLevelError: the operation is defective: a record needs a higher level than the one in force.
+                Nothing happened.
         """
         return await self.submit_in_slices(lambda command: _in_one_slice(operation, command), prefetch)
 
@@ -331,11 +349,11 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def _sent(self, term: int, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
-        if not command.records:
+        if not command.records and command.new_level is None:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
-        records = await self._in_term(term, _encoded(self.machine, command.records))
+        records = await self._in_term(term, _encoded(command, self._services.levels))
         return self._leader.enqueue(records, command.tx.writes)
 
     def _require_term(self, term: int) -> None:
@@ -503,10 +521,20 @@ async def _one_by_one(slices: Slices[R], before_next: Callable[[], None] = lambd
         before_next()
 
 
-def _encoded(machine: StateMachine[RecordT], records: Sequence[RecordT]) -> Slices[list[RecordData]]:
-    encoded, pace = list[RecordData](), Pace()
-    for record in records:
-        encoded.append(machine.encode(record))
+def _encoded(command: Command[RecordT], levels: FeatureLevels) -> Slices[list[RecordData]]:
+    """The command's records as they stand in the log.
+
+    Raises:
+        FeatureLevelError: one of them needs a higher level than the shard is written at.
+    """
+    encoded, pace, level = list[RecordData](), Pace(), command.level
+    if command.new_level is not None:
+        encoded.append(encode_level(command.new_level))
+    for record in command.records:
+        data = command.machine.encode(record)
+        if level < levels.supported.newest:
+            levels.require(data, level)
+        encoded.append(data)
         if pace.is_over_after(1):
             yield
     return encoded
