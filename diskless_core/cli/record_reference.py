@@ -183,14 +183,14 @@ Replay is a pure function: the same entries give the same tables on every node. 
 
 ## What a replica does not know
 
-Each record, and each version of one, came with a level of the feature `diskless.version`; all of those on this page came
-with level 1. A leader writes none that needs more than the level in force, so brokers of two versions can run together:
-[upgrade a cluster](operations.md#upgrade-a-cluster).
+Each record, and each version of one, came with a level of the feature `diskless.version`; all of those on this page
+came with level 1. A leader writes none that needs more than the level in force, so brokers of two versions can run
+together: [upgrade a cluster](operations.md#upgrade-a-cluster).
 
 A replica that meets a record or a version that it does not know stops, and says which it is and that its broker has to
 be upgraded. The others go on. One exception is in the frame: the frame version 2 in place of 1 says that the record may
-be ignored. No replica replays such a record, whether it knows it or not, so all behave alike; `diskless coordinator dump`
-shows it. It may stand in any shard, without a key. A tagged field that a replica does not know is passed over.
+be ignored. No replica replays such a record, whether it knows it or not, so all behave alike; `diskless coordinator
+dump` shows it. It may stand in any shard, without a key. A tagged field that a replica does not know is passed over.
 """
 
 _KEYED = """
