@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
 
 from diskless_core.broker.errors import StartError
+from diskless_core.cluster.nominated_leaders import NominatedLeaders
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.config.broker import BrokerConfig
@@ -90,6 +91,7 @@ class Coordinators:
         cluster: the cluster shard.
         diskless: the Diskless shards by index.
         groups: the groups shard.
+        nominated: what the controller has nominated; None where the log says who should lead.
 
     Raises:
         StartError: a shard may be led by other nodes only, and there are none.
@@ -99,10 +101,15 @@ class Coordinators:
         ids = shard_ids(settings.counts)
         _require_candidate(services, ids)
         self.log: CoordinatorLog = services.log
-        self._shards = {
-            shard_id: SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings) for shard_id in ids
-        }
-        [self.cluster] = self.of(ClusterShard)
+        self.cluster = ClusterShard(CLUSTER.shard(0), services)
+        self.nominated: NominatedLeaders | None = None
+        if services.log.is_shared and not services.log.nominates_all_shards:
+            self.nominated = NominatedLeaders(self.cluster)
+            services = replace(services, nominator=self.nominated)
+        self._shards: dict[ShardId, CoordinatorShard[Any]] = {self.cluster.id: self.cluster}
+        for shard_id in ids:
+            if shard_id != self.cluster.id:
+                self._shards[shard_id] = SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings)
         self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self.of(DisklessShard)}
         [self.groups] = self.of(GroupsShard)
 
@@ -118,9 +125,12 @@ class Coordinators:
         return [await shard_status(shard, self.log, count=count) for shard in self.all()]
 
     async def start(self) -> None:
-        """Start all shards and wait until this node leads each of them or follows its leader.
+        """Start all shards and wait until they serve; errors as `start_shards` and `until_serving`."""
+        await self.start_shards()
+        await self.until_serving()
 
-        See `CoordinatorShard.obstacle`.
+    async def start_shards(self) -> None:
+        """Start all shards. Leading and following begin.
 
         Raises:
             StartError: there are more shards of a kind than are configured; nothing was started.
@@ -128,6 +138,15 @@ class Coordinators:
         """
         await self._require_all_shards()
         await asyncio.gather(*(shard.start() for shard in self.all()))
+
+    async def until_serving(self) -> None:
+        """Wait until this node leads each shard or follows its leader, and say what for when it takes long.
+
+        See `CoordinatorShard.obstacle`.
+
+        Raises:
+            CoordinatorError: a shard never will.
+        """
         serving = asyncio.gather(*(shard.until_serving() for shard in self.all()))
         try:
             while not (await asyncio.wait([serving], timeout=PATIENCE_S))[0]:

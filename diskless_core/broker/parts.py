@@ -27,6 +27,7 @@ from diskless_core.clock import Clock
 from diskless_core.cluster import group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.controller import Controller, ControllerNeighbours
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
@@ -285,9 +286,12 @@ async def _start_coordinators(
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
-    await coordinators.start()
+    await coordinators.start_shards()
     loops = Background()
     stack.push_async_callback(loops.stop)
+    if coordinators.nominated is not None:
+        loops.run(_controller(config, coordinators, around.clock).run, "controller")
+    await coordinators.until_serving()
     loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
@@ -300,6 +304,21 @@ async def _start_coordinators(
         expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
         loops.run(expiry.run, f"{diskless.id} producer expiration")
     return coordinators
+
+
+def _controller(config: BrokerConfig, coordinators: Coordinators, clock: Clock) -> Controller:
+    return Controller(
+        ControllerNeighbours(
+            node_id=config.node_id,
+            rack=config.broker_rack,
+            cluster=coordinators.cluster,
+            shards={shard.id: shard for shard in coordinators.all() if shard is not coordinators.cluster},
+            brokers=lambda: (),
+            may_lead=partial(may_lead, config.diskless_coordinator_placement),
+            balances=config.auto_leader_rebalance_enable,
+            clock=clock,
+        )
+    )
 
 
 async def _cluster_id(

@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass
 from enum import IntEnum
 
+from diskless_core.cluster.nominations import Nomination
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.record_batch import RecordData
@@ -77,7 +79,23 @@ class QuotaSet:
     value: float | None
 
 
-ClusterRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderNominated:
+    """Who should lead a coordinator from now on."""
+
+    nomination: Nomination
+
+
+ClusterRecord = (
+    ClusterNamed
+    | TopicCreated
+    | PartitionPlaced
+    | TopicRemoved
+    | ConfigSet
+    | ProducerIdsTaken
+    | QuotaSet
+    | LeaderNominated
+)
 
 
 def encode(record: ClusterRecord) -> RecordData:
@@ -121,6 +139,15 @@ def decode(data: RecordData) -> ClusterRecord:
                 entity=entity_of({part.entity_type: part.entity_name for part in message.entity}),
                 key=message.key,
                 value=None if message.remove else message.value,
+            )
+        case messages.CoordinatorNominationRecord():
+            return LeaderNominated(
+                nomination=Nomination(
+                    shard=ShardId(message.topic, message.partition_id),
+                    generation=message.generation,
+                    leader=message.leader,
+                    followers=tuple(message.followers),
+                )
             )
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
@@ -166,4 +193,12 @@ def _message(record: ClusterRecord) -> CompiledRecord:
                 key=record.key,
                 value=0.0 if record.value is None else record.value,
                 remove=record.value is None,
+            )
+        case LeaderNominated(nomination=nomination):
+            return messages.CoordinatorNominationRecord(
+                topic=nomination.shard.topic,
+                partition_id=nomination.shard.index,
+                generation=nomination.generation,
+                leader=nomination.leader,
+                followers=list(nomination.followers),
             )

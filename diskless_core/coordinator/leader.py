@@ -15,7 +15,7 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance, Claim
 from diskless_core.coordinator.errors import CoordinatorLoadingError, NotCoordinatorError, OutcomeUnknownError
-from diskless_core.coordinator.leadership import Leadership
+from diskless_core.coordinator.leadership import Leadership, Nominator
 from diskless_core.coordinator.pipeline import Pending, Pipeline
 from diskless_core.coordinator.tables import State, Writes
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
@@ -34,11 +34,20 @@ class Leader:
 
     Args:
         state: where commands lay their writes while they are on their way.
+        nominator: says who should lead the shard.
         candidate: whether this node may lead the shard at all. One that may not never claims, whatever the log hints.
     """
 
     def __init__(
-        self, shard_id: ShardId, state: State, log: CoordinatorLog, clock: Clock, *, node_id: int, candidate: bool
+        self,
+        shard_id: ShardId,
+        state: State,
+        log: CoordinatorLog,
+        nominator: Nominator,
+        clock: Clock,
+        *,
+        node_id: int,
+        candidate: bool,
     ) -> None:
         self.id = shard_id
         self.leadership = Leadership()
@@ -46,6 +55,7 @@ class Leader:
         self.candidate = candidate
         self._state = state
         self._log = log
+        self._nominator = nominator
         self._clock = clock
         self._node_id = node_id
         self._append_wanted = asyncio.Event()
@@ -125,7 +135,7 @@ class Leader:
     async def _follow_hints(self, campaigns: asyncio.TaskGroup) -> None:
         campaign: asyncio.Task[None] | None = None
         try:
-            async for hint in self._log.leadership(self.id, candidate=self.candidate):
+            async for hint in self._nominator.leadership(self.id, candidate=self.candidate):
                 if campaign is not None:
                     campaign.cancel()
                 self._take_hint(hint.node_id)
@@ -174,6 +184,7 @@ class Leader:
 
     def claimed(self, claim: Claim, offset: int) -> None:
         """A claim was read: this node leads if it is its latest one, and leads no more if it is another's."""
+        self.leadership.claimant = claim.node_id
         if self.leadership.term is not None:
             self.step_down(f"node {claim.node_id} claimed the shard at offset {offset}")
         if self.leadership.claim == claim:

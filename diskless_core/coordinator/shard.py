@@ -20,6 +20,7 @@ from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
 from diskless_core.coordinator.feature_level import encode_level
 from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.pipeline import Outcome
 from diskless_core.coordinator.readers import Prefetched
@@ -37,6 +38,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import UnknownRecordError
+from diskless_core.shards import kind_of
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
@@ -64,7 +66,13 @@ def _anybody(_: ShardId) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardServices:
-    """What all shards of a node share. `may_lead` says of which shards this node is a candidate for their leader."""
+    """What all shards of a node share.
+
+    Attributes:
+        may_lead: of which shards the operator lets this node be the leader.
+        nominator: says who should lead a shard; None: the log does.
+        levels: what this build knows of feature levels.
+    """
 
     node_id: int
     clock: Clock
@@ -73,6 +81,7 @@ class ShardServices:
     snapshots: SnapshotSource = field(default_factory=NoSnapshots)
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
+    nominator: Nominator | None = None
     levels: FeatureLevels = BUILD_LEVELS
 
 
@@ -100,6 +109,7 @@ class CoordinatorShard(Generic[RecordT]):
             shard_id,
             self._replica.state,
             services.log,
+            services.nominator or services.log,
             services.clock,
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
@@ -129,6 +139,7 @@ class CoordinatorShard(Generic[RecordT]):
             self._replica.flusher.run,
         )
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
+        self._leader.leadership.changed.set()
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -170,6 +181,14 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorError: something always will be: its log or its store cannot be used.
         """
         await self._wait_until(lambda: self.obstacle is None)
+
+    async def until_caught_up(self) -> None:
+        """Wait until `has_caught_up`.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.has_caught_up)
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         def holds() -> bool:
@@ -224,8 +243,18 @@ class CoordinatorShard(Generic[RecordT]):
 
     @property
     def leader_hint(self) -> int | None:
-        """The node that the log says should lead, and that may."""
+        """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
+
+    @property
+    def claimed_by(self) -> int | None:
+        """The node whose claim is the latest that this process has read; None before the first."""
+        return self._leader.leadership.claimant
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether this node has applied everything that was committed when the shard was started here."""
+        return bool(self._tasks) and not self._replica.restoring and self.next_offset >= self._end_at_start
 
     @property
     def obstacle(self) -> str | None:
@@ -353,8 +382,28 @@ class CoordinatorShard(Generic[RecordT]):
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
-        records = await self._in_term(term, _encoded(command, self._services.levels))
+        records = await self._in_term(term, self._encoded(command))
         return self._leader.enqueue(records, command.tx.writes)
+
+    def _encoded(self, command: Command[RecordT]) -> Slices[list[RecordData]]:
+        """The command's records as they stand in the log.
+
+        Raises:
+            FeatureLevelError: one of them needs a higher level than the shard is written at.
+        """
+        levels, level = self._services.levels, command.level
+        keyed = kind_of(self.id).keyed_records
+        encoded, pace = list[RecordData](), Pace()
+        if command.new_level is not None:
+            encoded.append(encode_level(command.new_level))
+        for record in command.records:
+            data = self.machine.encode(record)
+            if level < levels.supported.newest:
+                levels.require(data, level, keyed)
+            encoded.append(data)
+            if pace.is_over_after(1):
+                yield
+        return encoded
 
     def _require_term(self, term: int) -> None:
         if self._leader.require() != term:
@@ -519,22 +568,3 @@ async def _one_by_one(slices: Slices[R], before_next: Callable[[], None] = lambd
             return result
         await asyncio.sleep(0)
         before_next()
-
-
-def _encoded(command: Command[RecordT], levels: FeatureLevels) -> Slices[list[RecordData]]:
-    """The command's records as they stand in the log.
-
-    Raises:
-        FeatureLevelError: one of them needs a higher level than the shard is written at.
-    """
-    encoded, pace, level = list[RecordData](), Pace(), command.level
-    if command.new_level is not None:
-        encoded.append(encode_level(command.new_level))
-    for record in command.records:
-        data = command.machine.encode(record)
-        if level < levels.supported.newest:
-            levels.require(data, level)
-        encoded.append(data)
-        if pace.is_over_after(1):
-            yield
-    return encoded

@@ -15,7 +15,7 @@ from diskless_core.protocol import messages
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.messages import consumer_group
 from diskless_core.protocol.record_batch import RecordData
-from diskless_core.protocol.record_frames import GROUP_RECORDS, read_frame
+from diskless_core.protocol.record_frames import KeyedRecords, read_frame
 
 FEATURE = "diskless.version"
 """The name of the feature, as `kafka-features` shows it."""
@@ -44,6 +44,7 @@ RECORDS_OF_LEVELS: RecordsOfLevels = {
         messages.CoordinatorNoOpRecord: (0,),
         messages.ClusterNamedRecord: (0,),
         messages.DisklessFileDeletedRecord: (0,),
+        messages.CoordinatorNominationRecord: (0,),
         messages.CoordinatorSnapshotRecord: (0,),
         messages.DisklessHorizonRaisedRecord: (0,),
         messages.DisklessFileHandedOverRecord: (0,),
@@ -127,33 +128,36 @@ class FeatureLevels:
         """All records with their versions, of every level."""
         return iter(self._level_of)
 
-    def require(self, data: RecordData, level: int) -> None:
+    def require(self, data: RecordData, level: int, keyed: KeyedRecords | None = None) -> None:
         """Refuse a record that needs a higher level than `level`. One that no level declares needs the newest.
+
+        Args:
+            keyed: the records with a key that may stand in the log.
 
         Raises:
             FeatureLevelError: it does.
         """
-        needed = self._needed(data)
+        needed = self._needed(data, keyed)
         if needed > level:
             raise FeatureLevelError(f"a record needs {FEATURE} {needed}, and {level} is in force")
 
-    def _needed(self, data: RecordData) -> int:
+    def _needed(self, data: RecordData, keyed: KeyedRecords | None) -> int:
         if data.key is not None:
-            return self._needed_with_key(data.key, data.value)
+            return self._needed_with_key(data.key, data.value, keyed)
         if data.value is None:
-            return FIRST_LEVEL
+            return self.supported.newest
         frame = read_frame(data.value)
         return self._framed.get((frame.api_key, frame.version), self.supported.newest)
 
-    def _needed_with_key(self, key: bytes, value: bytes | None) -> int:
-        found = GROUP_RECORDS.decode_key(key)
+    def _needed_with_key(self, key: bytes, value: bytes | None, keyed: KeyedRecords | None) -> int:
+        if keyed is None:
+            return self.supported.newest
         (key_version,) = _VERSION.unpack_from(key)
-        level = self._level_of.get((type(found), key_version), self.supported.newest)
-        if value is None:
-            return level
-        (version,) = _VERSION.unpack_from(value)
-        value_class = GROUP_RECORDS.values[type(found)]
-        return max(level, self._level_of.get((value_class, version), self.supported.newest))
+        key_class = type(keyed.decode_key(key))
+        versions = [(key_class, key_version)]
+        if value is not None:
+            versions.append((keyed.values[key_class], *_VERSION.unpack_from(value)))
+        return max(self._level_of.get(one, self.supported.newest) for one in versions)
 
 
 def _api_key(record_class: type[CompiledRecord]) -> int:

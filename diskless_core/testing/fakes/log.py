@@ -93,11 +93,13 @@ class SharedLog:
     Attributes:
         append_delay_s: called before each batch of an append; the seconds that it is slept. Appends of several nodes
             then interleave batch by batch.
+        nominates_all_shards: see `CoordinatorLog`.
         append_error: called as `append_error(shard, node_id)` at each append for which no fault is planned; the fault
             that it returns happens.
     """
 
-    def __init__(self, *, append_delay_s: Callable[[], float] | None = None) -> None:
+    def __init__(self, *, append_delay_s: Callable[[], float] | None = None, nominates_all_shards: bool = True) -> None:
+        self.nominates_all_shards = nominates_all_shards
         self.append_delay_s = append_delay_s
         self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
         self._shards: dict[ShardId, SharedShard] = {}
@@ -224,6 +226,7 @@ class FakeCoordinatorLog(CoordinatorLog):
     is_shared = True
 
     def __init__(self, shared: SharedLog, node_id: int) -> None:
+        self.nominates_all_shards = shared.nominates_all_shards
         self._shared = shared
         self._node_id = node_id
         self._running = False

@@ -37,12 +37,12 @@ def all_records() -> set[tuple[Any, int]]:
 
 def test_every_version_of_every_record_came_with_exactly_one_level():
     declared = [
-        (record, version)
+        (record.__name__, version)
         for classes in RECORDS_OF_LEVELS.values()
         for record, versions in classes.items()
         for version in versions
     ]
-    assert sorted(map(str, declared)) == sorted(map(str, all_records()))
+    assert sorted(declared) == sorted((record.__name__, version) for record, version in all_records())
 
 
 def test_the_levels_of_builds_follow_one_another_without_a_gap():
@@ -84,8 +84,8 @@ def test_a_record_with_a_key_needs_the_level_of_its_key_and_that_of_its_value():
     both = messages.OffsetCommitKey, messages.OffsetCommitValue
     old_key = FeatureLevels({1: {both[0]: (1,)}, 2: {both[1]: (3,)}})
 
-    BUILD_LEVELS.require(written, FIRST_LEVEL)
-    old_key.require(deleted, 1)
-    old_key.require(written, 2)
+    BUILD_LEVELS.require(written, FIRST_LEVEL, GROUP_RECORDS)
+    old_key.require(deleted, 1, GROUP_RECORDS)
+    old_key.require(written, 2, GROUP_RECORDS)
     with pytest.raises(FeatureLevelError):
-        old_key.require(written, 1)
+        old_key.require(written, 1, GROUP_RECORDS)
