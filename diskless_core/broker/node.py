@@ -129,7 +129,12 @@ class Node:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
         around = Surroundings(
-            transport=connections, peers=self.peers, clock=self._clock, metrics=self.metrics, levels=self._levels
+            transport=connections,
+            new_transport=connections.beside,
+            peers=self.peers,
+            clock=self._clock,
+            metrics=self.metrics,
+            levels=self._levels,
         )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
         return self._parts

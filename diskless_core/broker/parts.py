@@ -33,6 +33,7 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.placement import may_lead
+from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.level_follower import LevelFollower
 from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.shard import ShardServices
@@ -89,9 +90,11 @@ class Surroundings:
 
     Attributes:
         levels: what its build knows of feature levels.
+        new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
     """
 
     transport: PeerTransport
+    new_transport: Callable[[], PeerTransport]
     peers: Peers
     clock: Clock
     metrics: Metrics
@@ -105,6 +108,7 @@ class BrokerParts:
     Attributes:
         clients: the Diskless coordinators, wherever they are led.
         coordinator_service: those of this node, for other nodes.
+        feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
     """
 
@@ -112,6 +116,7 @@ class BrokerParts:
     coordinators: Coordinators
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
+    feeds: ShardFeeds
     purgatory: Purgatory
     cluster: Cluster
     quotas: QuotaManagers
@@ -127,6 +132,7 @@ class BrokerParts:
         Connections have to stay until then, so that clients hear of it.
         """
         self.purgatory.close()
+        self.feeds.close()
         await self.groups.stop()
         await self.produce.stop()
 
@@ -236,11 +242,13 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topic_deleted)
     await cluster.start()
+    feeds = ShardFeeds(coordinators.all(), clock)
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
         clients=clients,
-        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, clock),
+        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
+        feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
         quotas=quotas,
@@ -281,6 +289,7 @@ async def _start_coordinators(
         metrics=around.metrics,
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
         levels=around.levels,
+        new_transport=around.new_transport,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)

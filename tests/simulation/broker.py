@@ -31,6 +31,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import validate
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import DisklessFollowShardRequest
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_core.tiering.compaction import CompactionRequest
 from diskless_core.tiering.part import TieringBackends
@@ -98,6 +99,8 @@ class BrokerWorld(Protocol):
     bucket: Bucket
     network: Network
     node_ids: Sequence[int]
+    lagging: set[int]
+    followed: int
 
     def broker(self, node_id: int) -> Broker | None: ...
 
@@ -156,8 +159,13 @@ class Broker:
         peers = PeerMap(self.node_id)
         for other in self._world.node_ids:
             peers.learn(other, PeerAddress(f"broker-{other}", PORT))
+        transport = _Transport(self._world, self.node_id)
         around = Surroundings(
-            transport=_Transport(self._world, self.node_id), peers=peers, clock=self.clock, metrics=shared_metrics()
+            transport=transport,
+            new_transport=lambda: transport,
+            peers=peers,
+            clock=self.clock,
+            metrics=shared_metrics(),
         )
         self._parts = await start_parts(self._config, self._backends(), around, self._stack)
 
@@ -324,6 +332,11 @@ class _Transport:
         self._node_id = node_id
 
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        if request.api_key == DisklessFollowShardRequest.API_KEY:
+            if self._node_id in self._world.lagging:
+                await asyncio.sleep(timeout_s)
+                raise AnswerLostError("nothing new reaches this broker")
+            self._world.followed += 1
         target = self._world.broker(node_id)
         if target is None or not target.started:
             raise PeerUnavailableError(f"connection refused by {node_id}")
