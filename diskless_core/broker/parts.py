@@ -40,6 +40,7 @@ from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
 from diskless_core.config.placement import may_lead
+from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
@@ -93,11 +94,13 @@ class Surroundings:
     """What a broker finds around it: the other nodes, time, and where it is measured.
 
     Attributes:
+        new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
         endpoints: where this broker is reached, by the names of its listeners.
     """
 
     transport: PeerTransport
+    new_transport: Callable[[], PeerTransport]
     membership_transport: PeerTransport
     peers: RegisteredPeers
     endpoints: Mapping[str, Endpoint]
@@ -112,6 +115,7 @@ class BrokerParts:
     Attributes:
         clients: the Diskless coordinators, wherever they are led.
         coordinator_service: those of this node, for other nodes.
+        feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
     """
 
@@ -120,6 +124,7 @@ class BrokerParts:
     membership: Membership
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
+    feeds: ShardFeeds
     purgatory: Purgatory
     cluster: Cluster
     quotas: QuotaManagers
@@ -135,6 +140,7 @@ class BrokerParts:
         Connections have to stay until then, so that clients hear of it.
         """
         self.purgatory.close()
+        self.feeds.close()
         await self.groups.stop()
         await self.produce.stop()
 
@@ -260,12 +266,14 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topic_deleted)
     await cluster.start()
+    feeds = ShardFeeds(coordinators.all(), clock)
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
         membership=membership,
         clients=clients,
-        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, clock),
+        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
+        feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
         quotas=quotas,
@@ -310,6 +318,7 @@ async def _start_coordinators(
         snapshots=snapshots,
         metrics=around.metrics,
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
+        new_transport=around.new_transport,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)

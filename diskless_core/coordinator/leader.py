@@ -7,7 +7,7 @@ claim back: see `entries`. What comes back is noticed by whoever reads the log, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -36,6 +36,9 @@ class Leader:
         state: where commands lay their writes while they are on their way.
         nominator: says who should lead the shard.
         candidate: whether this node may lead the shard at all. One that may not never claims, whatever the log hints.
+
+    Attributes:
+        on_step_down: called when it leads no more.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Leader:
         self.leadership = Leadership()
         self.pipeline = Pipeline()
         self.candidate = candidate
+        self.on_step_down: Callable[[], None] = lambda: None
         self._state = state
         self._log = log
         self._nominator = nominator
@@ -208,6 +212,7 @@ class Leader:
         self._state.forget_pending()
         self.pipeline.fail(queued=NotCoordinatorError(reason), handed_over=OutcomeUnknownError(reason))
         self.leadership.changed.set()
+        self.on_step_down()
 
     async def back_off(self) -> None:
         """Wait a little, not as long as others do."""

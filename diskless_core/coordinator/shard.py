@@ -18,9 +18,11 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
+from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
@@ -29,6 +31,7 @@ from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
+from diskless_core.coordinator.tail import TAIL_BYTES, Tail
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
@@ -67,6 +70,7 @@ class ShardServices:
     Attributes:
         may_lead: of which shards the operator lets this node be the leader.
         nominator: says who should lead a shard; None: the log does.
+        new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
     """
 
     node_id: int
@@ -77,6 +81,7 @@ class ShardServices:
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
     nominator: Nominator | None = None
+    new_transport: Callable[[], PeerTransport] | None = None
 
 
 class CoordinatorShard(Generic[RecordT]):
@@ -96,7 +101,16 @@ class CoordinatorShard(Generic[RecordT]):
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
         self._services = services
-        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter, services.clock)
+        is_shared = services.log.is_shared
+        self._replica = Replica(
+            shard_id,
+            machine,
+            services.store,
+            services.snapshots,
+            self.meter,
+            services.clock,
+            tail_bytes=TAIL_BYTES if is_shared else 0,
+        )
         self._leader = Leader(
             shard_id,
             self._replica.state,
@@ -107,6 +121,20 @@ class CoordinatorShard(Generic[RecordT]):
             candidate=services.may_lead(shard_id),
         )
         self._replica.flusher.on_room = self._leader.leadership.changed.set
+        self._leader.on_step_down = self._replica.tail.wake
+        self._following = Following(
+            shard_id,
+            services.node_id,
+            self._replica,
+            self._leader.leadership,
+            services.log,
+            services.clock,
+            self.meter,
+            services.new_transport() if is_shared and services.new_transport is not None else None,
+            take=self._take,
+            skip=self._skip,
+            until_due=self._until_due,
+        )
         self._end_at_start = 0
         self._log_bytes_taken = 0
         self._judging = asyncio.Lock()
@@ -329,6 +357,19 @@ class CoordinatorShard(Generic[RecordT]):
         """When `snapshot` was taken, in milliseconds since the epoch; 0 without one."""
         return self.snapshot.taken_at if self.snapshot is not None else 0
 
+    @property
+    def tail(self) -> Tail:
+        """The newest claims and accepted entries that were taken here."""
+        return self._replica.tail
+
+    def require_leading(self) -> int:
+        """The term that this node leads in.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError: it does not, or not yet.
+        """
+        return self._leader.require()
+
     # --- commands and reads --------------------------------------------------------------------------------------
 
     async def submit(self, operation: Operation[RecordT, R], prefetch: Sequence[tuple[Table[Any], Key]] = ()) -> R:
@@ -467,10 +508,7 @@ class CoordinatorShard(Generic[RecordT]):
     async def _follow_log(self) -> None:
         while True:
             try:
-                async for batches in self._services.log.read(self.id, self.next_offset):
-                    for batch in batches:
-                        await self._until_due()
-                        await self._take(batch)
+                await self._following.run()
                 return
             except LogOffsetPrunedError as error:
                 await self._restore(error)
@@ -489,31 +527,50 @@ class CoordinatorShard(Generic[RecordT]):
             self._log_bytes_taken = 0
             await asyncio.sleep(0)
 
-    async def _take(self, batch: LogBatch) -> None:
-        self.applied_bytes += len(batch.data)
+    async def _take(self, batch: LogBatch, digest: bytes | None = None) -> bool:
+        """See `Take`."""
         was_reading = self.next_offset < self._end_at_start
+        chain = entries.chained(self._replica.acceptance.digest, batch)
+        if digest is not None and chain != digest:
+            return False
         own = self._leader.read_back(batch.data, self._replica.acceptance)
         if own is not None:
             self._log_bytes_taken += len(batch.data) // OWN_ENTRY_SHARE
-            self._replica.apply(own.writes, batch, own.sequence)
+            self._replica.apply(own.writes, batch, chain, own.sequence)
             self._leader.pipeline.read_back()
             if not own.done.done():
                 own.done.set_result(None)
         else:
             self._log_bytes_taken += len(batch.data)
-            await self._take_foreign(batch)
-        if was_reading and self.next_offset >= self._end_at_start:
+            if not await self._take_foreign(batch, chain):
+                if digest is not None:
+                    return False
+                self._replica.skip(batch.next_offset)
+        self.applied_bytes += len(batch.data)
+        if was_reading:
+            self._notice_end_at_start()
+        return True
+
+    def _skip(self, next_offset: int) -> None:
+        """Take it that nothing counts below `next_offset` that was not taken."""
+        self._replica.skip(next_offset)
+        self._notice_end_at_start()
+
+    def _notice_end_at_start(self) -> None:
+        if self.next_offset >= self._end_at_start:
             self._leader.leadership.changed.set()
 
-    async def _take_foreign(self, batch: LogBatch) -> None:
+    async def _take_foreign(self, batch: LogBatch, chain: bytes) -> bool:
+        """Take what is no command of this node; False, with nothing done, if it does not count."""
         entry = await _one_by_one(entries.decode_in_slices(batch.data))
         if isinstance(entry, Claim):
-            self._replica.claimed(batch)
+            self._replica.claimed(batch, chain)
             self._leader.claimed(entry, batch.offset)
-        elif self._replica.acceptance.accepts(entry):
-            self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch)
-        else:
-            self._replica.skip(batch.next_offset)
+            return True
+        if not self._replica.acceptance.accepts(entry):
+            return False
+        self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch, chain)
+        return True
 
     async def _restore(self, reason: LogOffsetPrunedError) -> None:
         """The log was pruned beyond what is applied here: a snapshot covers it."""
