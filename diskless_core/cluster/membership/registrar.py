@@ -26,6 +26,9 @@ from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorErr
 from diskless_core.coordinator.tables import Writes
 from diskless_core.protocol.errors import ErrorCode
 
+LEAST_PAUSE_S = 0.001
+"""A clock may round: a moment before a session ends, time has to go on."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -204,7 +207,7 @@ class Registrar:
         next_end_s = sessions.next_end_s(live.keys() - silent - {self._node_id})
         pause_s = self._times.heartbeat_s / 4
         if next_end_s is not None:
-            pause_s = min(pause_s, max(0.0, next_end_s - self._clock.monotonic()))
+            pause_s = min(pause_s, max(LEAST_PAUSE_S, next_end_s - self._clock.monotonic()))
         try:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()
