@@ -293,6 +293,17 @@ class Metrics:
             "First offset of the shard's log that is not committed, as last looked up.",
             "shard",
         )
+        self.coordinator_log_entries = self._counter(
+            "coordinator_log_entries", "Entries of the shard that this broker read from the log itself.", "shard"
+        )
+        self.coordinator_streamed_entries = self._counter(
+            "coordinator_streamed_entries", "Entries of the shard that its leader sent, instead of the log.", "shard"
+        )
+        self.coordinator_differences = self._counter(
+            "coordinator_differences",
+            "How often a leader's entries did not follow from what was applied here; the log decided then.",
+            "shard",
+        )
         self._declare_commits()
         self._declare_store()
         self._declare_snapshots()

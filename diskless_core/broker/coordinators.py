@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
 
 from diskless_core.broker.errors import StartError
+from diskless_core.cluster.nominated_leaders import NominatedLeaders
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.config.broker import BrokerConfig
@@ -90,6 +91,7 @@ class Coordinators:
         cluster: the cluster shard.
         diskless: the Diskless shards by index.
         groups: the groups shard.
+        nominated: what the controller has nominated; None where the log says who should lead.
         log_failure: why the log did not answer when it was asked last; None when it did.
 
     Raises:
@@ -101,10 +103,15 @@ class Coordinators:
         _require_candidate(services, ids)
         self.log: CoordinatorLog = services.log
         self.log_failure: str | None = None
-        self._shards = {
-            shard_id: SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings) for shard_id in ids
-        }
-        [self.cluster] = self.of(ClusterShard)
+        self.cluster = ClusterShard(CLUSTER.shard(0), services)
+        self.nominated: NominatedLeaders | None = None
+        if services.log.is_shared and not services.log.nominates_all_shards:
+            self.nominated = NominatedLeaders(self.cluster)
+            services = replace(services, nominator=self.nominated)
+        self._shards: dict[ShardId, CoordinatorShard[Any]] = {self.cluster.id: self.cluster}
+        for shard_id in ids:
+            if shard_id != self.cluster.id:
+                self._shards[shard_id] = SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings)
         self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self.of(DisklessShard)}
         [self.groups] = self.of(GroupsShard)
 

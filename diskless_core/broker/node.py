@@ -123,10 +123,10 @@ class Node:
     async def _start_parts(self) -> BrokerParts:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
-        heartbeats = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}-heartbeats")
-        self._stack.push_async_callback(heartbeats.stop)
+        heartbeats = connections.beside()
         around = Surroundings(
             transport=connections,
+            new_transport=connections.beside,
             membership_transport=heartbeats,
             peers=self.peers,
             endpoints=self.endpoints,

@@ -29,6 +29,7 @@ from diskless_core.clock import Clock
 from diskless_core.cluster import group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.controller import Controller, ControllerNeighbours
 from diskless_core.cluster.membership.member import MembershipRefusedError
 from diskless_core.cluster.membership.model import BrokerListener, SupportedLevels
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
@@ -38,6 +39,7 @@ from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
 from diskless_core.config.placement import may_lead
+from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
@@ -91,11 +93,13 @@ class Surroundings:
     """What a broker finds around it: the other nodes, time, and where it is measured.
 
     Attributes:
+        new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
         endpoints: where this broker is reached, by the names of its listeners.
     """
 
     transport: PeerTransport
+    new_transport: Callable[[], PeerTransport]
     membership_transport: PeerTransport
     peers: RegisteredPeers
     endpoints: Mapping[str, Endpoint]
@@ -110,6 +114,7 @@ class BrokerParts:
     Attributes:
         clients: the Diskless coordinators, wherever they are led.
         coordinator_service: those of this node, for other nodes.
+        feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
     """
 
@@ -118,6 +123,7 @@ class BrokerParts:
     membership: Membership
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
+    feeds: ShardFeeds
     purgatory: Purgatory
     cluster: Cluster
     quotas: QuotaManagers
@@ -133,6 +139,7 @@ class BrokerParts:
         Connections have to stay until then, so that clients hear of it.
         """
         self.purgatory.close()
+        self.feeds.close()
         await self.groups.stop()
         await self.produce.stop()
 
@@ -158,8 +165,14 @@ async def start_parts(
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
     stack.push_async_callback(clients.stop)
     cluster_id = await _cluster_id(config, coordinators, backends.objects, awaited, clock)
+    loops = Background()
+    stack.push_async_callback(loops.stop)
     membership = await _become_member(config, cluster_id, coordinators, around, stack)
-    await coordinators.until_serving(coordinators.all())
+    if coordinators.nominated is not None:
+        loops.run(_controller(config, coordinators, membership, clock).run, "controller")
+    # the others may wait for brokers that are still to start
+    own = [one for one in coordinators.all() if may_lead(config.diskless_coordinator_placement, one.id, node_id)]
+    await coordinators.until_serving(own)
     quotas = QuotaManagers(
         Window(samples=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000), clock
     )
@@ -245,12 +258,14 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topic_deleted)
     await cluster.start()
+    feeds = ShardFeeds(coordinators.all(), clock)
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
         membership=membership,
         clients=clients,
-        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, clock),
+        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
+        feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
         quotas=quotas,
@@ -295,6 +310,7 @@ async def _start_coordinators(
         snapshots=snapshots,
         metrics=around.metrics,
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
+        new_transport=around.new_transport,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
@@ -344,6 +360,21 @@ async def _become_member(
     except MembershipRefusedError as error:
         raise StartError(f"the cluster does not take this broker: {error}") from None
     return membership
+
+
+def _controller(config: BrokerConfig, coordinators: Coordinators, membership: Membership, clock: Clock) -> Controller:
+    controller = Controller(
+        ControllerNeighbours(
+            cluster=coordinators.cluster,
+            shards={shard.id: shard for shard in coordinators.all() if shard is not coordinators.cluster},
+            brokers=membership.registrar.live,
+            may_lead=partial(may_lead, config.diskless_coordinator_placement),
+            balances=config.auto_leader_rebalance_enable,
+            clock=clock,
+        )
+    )
+    membership.registrar.on_change(controller.look)
+    return controller
 
 
 async def _cluster_id(

@@ -47,6 +47,13 @@ class PeerConnections:
         self._client_id = client_id
         self._connections: dict[int, PeerConnection] = {}
         self._connecting: dict[int, asyncio.Task[PeerConnection]] = {}
+        self._beside: list[PeerConnections] = []
+
+    def beside(self) -> PeerConnections:
+        """Connections of their own to the same brokers, which end with these."""
+        connections = PeerConnections(self._peers, self._client_id)
+        self._beside.append(connections)
+        return connections
 
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         connection = self._connections.get(node_id)
@@ -55,7 +62,9 @@ class PeerConnections:
         return await connection.send(request, timeout_s)
 
     async def stop(self) -> None:
-        """Close all connections; what is under way is lost."""
+        """Close all connections, those beside them too; what is under way is lost."""
+        for connections in self._beside:
+            await connections.stop()
         connecting = list(self._connecting.values())
         for task in connecting:
             task.cancel()

@@ -150,6 +150,11 @@ _CLUSTER: Meanings = {
         "When a broker has none left for InitProducerId.",
         "Later blocks begin behind it.",
     ),
+    messages.CoordinatorNominationRecord: Meaning(
+        "A broker should lead a coordinator, and these may be next.",
+        "By the controller, where brokers share the coordinator log: a leader is gone, or brokers lead unequally many.",
+        "Puts the nomination. The named broker claims the coordinator; who leads, its own log says.",
+    ),
     messages.ClusterNamedRecord: Meaning("The cluster's id.", "By the first start of all.", "Puts the id."),
 }
 

@@ -8,6 +8,8 @@ from enum import IntEnum
 
 from diskless_core.cluster.membership import records as brokers
 from diskless_core.cluster.membership.records import BrokerChanged, BrokerRecord, BrokerRegistered, BrokerUnregistered
+from diskless_core.cluster.nominations import Nomination
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.record_batch import RecordData
@@ -79,7 +81,23 @@ class QuotaSet:
     value: float | None
 
 
-_OtherRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderNominated:
+    """Who should lead a coordinator from now on."""
+
+    nomination: Nomination
+
+
+_OtherRecord = (
+    ClusterNamed
+    | TopicCreated
+    | PartitionPlaced
+    | TopicRemoved
+    | ConfigSet
+    | ProducerIdsTaken
+    | QuotaSet
+    | LeaderNominated
+)
 
 ClusterRecord = _OtherRecord | BrokerRecord
 
@@ -127,6 +145,15 @@ def decode(data: RecordData) -> ClusterRecord:
                 entity=entity_of({part.entity_type: part.entity_name for part in message.entity}),
                 key=message.key,
                 value=None if message.remove else message.value,
+            )
+        case messages.CoordinatorNominationRecord():
+            return LeaderNominated(
+                nomination=Nomination(
+                    shard=ShardId(message.topic, message.partition_id),
+                    generation=message.generation,
+                    leader=message.leader,
+                    followers=tuple(message.followers),
+                )
             )
         case messages.RegisterBrokerRecord():
             return brokers.registered(message)
@@ -178,4 +205,12 @@ def _message(record: _OtherRecord) -> CompiledRecord:
                 key=record.key,
                 value=0.0 if record.value is None else record.value,
                 remove=record.value is None,
+            )
+        case LeaderNominated(nomination=nomination):
+            return messages.CoordinatorNominationRecord(
+                topic=nomination.shard.topic,
+                partition_id=nomination.shard.index,
+                generation=nomination.generation,
+                leader=nomination.leader,
+                followers=list(nomination.followers),
             )

@@ -12,6 +12,7 @@ from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    LeaderNominated,
     PartitionPlaced,
     ProducerIdsTaken,
     QuotaSet,
@@ -25,11 +26,13 @@ from diskless_core.cluster.tables import (
     CLUSTER_ID,
     CONFIGS,
     NEXT_PRODUCER_ID,
+    NOMINATIONS,
     ONLY_ROW,
     PLACEMENTS,
     TOPIC_IDS,
     TOPICS,
     ClusterTopic,
+    nomination_key,
 )
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table, Transaction
@@ -48,6 +51,7 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         CONFIGS,
         CLIENT_QUOTAS,
         NEXT_PRODUCER_ID,
+        NOMINATIONS,
         brokers.BROKERS,
         brokers.LAST_BROKER_EPOCH,
     )
@@ -75,6 +79,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
                 tx.put(NEXT_PRODUCER_ID, ONLY_ROW, record.next_producer_id)
             case QuotaSet():
                 _quota_set(record, tx)
+            case LeaderNominated():
+                tx.put(NOMINATIONS, nomination_key(record.nomination.shard), record.nomination)
             case BrokerRegistered() | BrokerChanged() | BrokerUnregistered():
                 brokers.replay(record, tx)
 

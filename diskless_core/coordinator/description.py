@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.entries import Acceptance, Claim, Entry
+from diskless_core.coordinator.entries import NO_DIGEST, Acceptance, Claim, Entry
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.codec import CompiledRecord
@@ -77,7 +77,7 @@ class LogDescriber:
         return self._entry(entry, batch.offset, timestamp)
 
     def _claim(self, claim: Claim, offset: int, timestamp: int) -> DescribedRecord:
-        self._acceptance = Acceptance().claimed(offset)
+        self._acceptance = Acceptance().claimed(offset, NO_DIGEST)
         return DescribedRecord(
             offset=offset,
             timestamp=timestamp,
@@ -91,7 +91,7 @@ class LogDescriber:
     def _entry(self, entry: Entry, offset: int, timestamp: int) -> list[DescribedRecord]:
         accepted = self._acceptance.accepts(entry) if self._acceptance is not None else None
         if self._acceptance is not None and accepted:
-            self._acceptance = self._acceptance.advanced()
+            self._acceptance = self._acceptance.advanced(NO_DIGEST)
         described = []
         for position, record in enumerate(entry.records, start=offset + 1):
             kind, data = self._content(record)

@@ -22,6 +22,7 @@ from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import RecordT, StateMachine
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
+from diskless_core.coordinator.tail import Tail
 from diskless_core.plugin.coordinator_log import LogBatch, LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
 from diskless_core.plugin.shard import ShardId
@@ -38,6 +39,7 @@ class Replica(Generic[RecordT]):
     Attributes:
         next_offset: everything in the log below it has been applied.
         acceptance: whose entries count from there on.
+        tail: the newest entries that counted.
     """
 
     def __init__(
@@ -48,12 +50,15 @@ class Replica(Generic[RecordT]):
         snapshots: SnapshotSource,
         meter: ShardMeter,
         clock: Clock,
+        *,
+        tail_bytes: int = 0,
     ) -> None:
         self.id = shard_id
         self.machine = machine
         self.state = State(entries.tables_of(machine))
         self.next_offset = 0
         self.acceptance = Acceptance()
+        self.tail = Tail(tail_bytes)
         self.store = StoreThread(store, shard_id)
         self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter, clock)
         self._snapshots = snapshots
@@ -137,6 +142,7 @@ class Replica(Generic[RecordT]):
 
     def _load_acceptance(self) -> None:
         self.acceptance = self.state.committed(ACCEPTANCE, (0,)) or Acceptance()
+        self.tail.reset(self.next_offset, self.acceptance)
 
     # --- following -----------------------------------------------------------------------------------------------
 
@@ -158,30 +164,36 @@ class Replica(Generic[RecordT]):
                 yield
         return tx.writes
 
-    def apply(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
+    def apply(self, writes: Writes, batch: LogBatch, digest: bytes, sequence: int | None = None) -> None:
         """Take the writes of the next entry, which was accepted, all at once.
 
         Args:
             batch: the entry as it stands in the log.
+            digest: of all that counts, this entry included.
             sequence: what the writes were proposed under.
         """
-        self.acceptance = self.acceptance.advanced()
+        self.acceptance = self.acceptance.advanced(digest)
         self._commit({**writes, ACCEPTANCE: {(0,): self.acceptance}}, batch, sequence)
         self._tell(writes)
 
-    def claimed(self, batch: LogBatch) -> None:
-        """Take a claim: whatever offset the store reaches from here on, it has to know whose entries count there."""
-        self.acceptance = self.acceptance.claimed(batch.offset)
+    def claimed(self, batch: LogBatch, digest: bytes) -> None:
+        """Take a claim: whatever offset the store reaches from here on, it has to know whose entries count there.
+
+        Arguments as of `apply`.
+        """
+        self.acceptance = self.acceptance.claimed(batch.offset, digest)
         self._commit({ACCEPTANCE: {(0,): self.acceptance}}, batch)
 
     def _commit(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
         self.next_offset = batch.next_offset
         self.state.commit(writes, sequence, size_bytes=len(batch.data))
         self.flusher.note()
+        self.tail.add(batch, self.acceptance)
 
     def skip(self, next_offset: int) -> None:
-        """Take an entry that does not count: it was written under a term that is over, or out of sequence."""
+        """Take entries that do not count: they were written under a term that is over, or out of sequence."""
         self.next_offset = next_offset
+        self.tail.wake()
 
     def _tell(self, writes: Writes) -> None:
         for listener in self._commit_listeners:

@@ -18,8 +18,11 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
+from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
@@ -28,6 +31,7 @@ from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
+from diskless_core.coordinator.tail import TAIL_BYTES, Tail
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
@@ -61,7 +65,13 @@ def _anybody(_: ShardId) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardServices:
-    """What all shards of a node share. `may_lead` says of which shards this node is a candidate for their leader."""
+    """What all shards of a node share.
+
+    Attributes:
+        may_lead: of which shards the operator lets this node be the leader.
+        nominator: says who should lead a shard; None: the log does.
+        new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
+    """
 
     node_id: int
     clock: Clock
@@ -70,6 +80,8 @@ class ShardServices:
     snapshots: SnapshotSource = field(default_factory=NoSnapshots)
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
+    nominator: Nominator | None = None
+    new_transport: Callable[[], PeerTransport] | None = None
 
 
 class CoordinatorShard(Generic[RecordT]):
@@ -89,16 +101,40 @@ class CoordinatorShard(Generic[RecordT]):
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
         self._services = services
-        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter, services.clock)
+        is_shared = services.log.is_shared
+        self._replica = Replica(
+            shard_id,
+            machine,
+            services.store,
+            services.snapshots,
+            self.meter,
+            services.clock,
+            tail_bytes=TAIL_BYTES if is_shared else 0,
+        )
         self._leader = Leader(
             shard_id,
             self._replica.state,
             services.log,
+            services.nominator or services.log,
             services.clock,
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
         )
         self._replica.flusher.on_room = self._leader.leadership.changed.set
+        self._leader.on_step_down = self._replica.tail.wake
+        self._following = Following(
+            shard_id,
+            services.node_id,
+            self._replica,
+            self._leader.leadership,
+            services.log,
+            services.clock,
+            self.meter,
+            services.new_transport() if is_shared and services.new_transport is not None else None,
+            take=self._take,
+            skip=self._skip,
+            until_due=self._until_due,
+        )
         self._end_at_start = 0
         self._log_bytes_taken = 0
         self._judging = asyncio.Lock()
@@ -123,6 +159,7 @@ class CoordinatorShard(Generic[RecordT]):
             self._replica.flusher.run,
         )
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
+        self._leader.leadership.changed.set()
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -224,14 +261,24 @@ class CoordinatorShard(Generic[RecordT]):
         return self._leader.leadership.term
 
     @property
+    def latest_term(self) -> int:
+        """The term of the latest claim that this node has read, whoever leads in it; -1 before the first."""
+        return self._replica.acceptance.term
+
+    @property
     def predecessor(self) -> int | None:
         """The node that led before the one that leads now; None where it was the same, or is not known."""
         return self._leader.leadership.predecessor
 
     @property
     def leader_hint(self) -> int | None:
-        """The node that the log says should lead, and that may."""
+        """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
+
+    @property
+    def claimed_by(self) -> int | None:
+        """The node whose claim is the latest that this process has read; None before the first."""
+        return self._leader.leadership.claimant
 
     @property
     def obstacle(self) -> str | None:
@@ -256,6 +303,8 @@ class CoordinatorShard(Generic[RecordT]):
         """Why this node has not applied what was committed when it started, or can't apply more; None when it can."""
         if self.failure is not None:
             return self.failure
+        if not self._tasks:
+            return f"{self.id} is not started yet"
         if self._replica.restoring:
             return f"{self.id} is being restored from a snapshot"
         if self.held_back:
@@ -307,6 +356,19 @@ class CoordinatorShard(Generic[RecordT]):
     def snapshot_taken_at(self) -> int:
         """When `snapshot` was taken, in milliseconds since the epoch; 0 without one."""
         return self.snapshot.taken_at if self.snapshot is not None else 0
+
+    @property
+    def tail(self) -> Tail:
+        """The newest claims and accepted entries that were taken here."""
+        return self._replica.tail
+
+    def require_leading(self) -> int:
+        """The term that this node leads in.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError: it does not, or not yet.
+        """
+        return self._leader.require()
 
     # --- commands and reads --------------------------------------------------------------------------------------
 
@@ -446,10 +508,7 @@ class CoordinatorShard(Generic[RecordT]):
     async def _follow_log(self) -> None:
         while True:
             try:
-                async for batches in self._services.log.read(self.id, self.next_offset):
-                    for batch in batches:
-                        await self._until_due()
-                        await self._take(batch)
+                await self._following.run()
                 return
             except LogOffsetPrunedError as error:
                 await self._restore(error)
@@ -468,31 +527,50 @@ class CoordinatorShard(Generic[RecordT]):
             self._log_bytes_taken = 0
             await asyncio.sleep(0)
 
-    async def _take(self, batch: LogBatch) -> None:
-        self.applied_bytes += len(batch.data)
+    async def _take(self, batch: LogBatch, digest: bytes | None = None) -> bool:
+        """See `Take`."""
         was_reading = self.next_offset < self._end_at_start
+        chain = entries.chained(self._replica.acceptance.digest, batch)
+        if digest is not None and chain != digest:
+            return False
         own = self._leader.read_back(batch.data, self._replica.acceptance)
         if own is not None:
             self._log_bytes_taken += len(batch.data) // OWN_ENTRY_SHARE
-            self._replica.apply(own.writes, batch, own.sequence)
+            self._replica.apply(own.writes, batch, chain, own.sequence)
             self._leader.pipeline.read_back()
             if not own.done.done():
                 own.done.set_result(None)
         else:
             self._log_bytes_taken += len(batch.data)
-            await self._take_foreign(batch)
-        if was_reading and self.next_offset >= self._end_at_start:
+            if not await self._take_foreign(batch, chain):
+                if digest is not None:
+                    return False
+                self._replica.skip(batch.next_offset)
+        self.applied_bytes += len(batch.data)
+        if was_reading:
+            self._notice_end_at_start()
+        return True
+
+    def _skip(self, next_offset: int) -> None:
+        """Take it that nothing counts below `next_offset` that was not taken."""
+        self._replica.skip(next_offset)
+        self._notice_end_at_start()
+
+    def _notice_end_at_start(self) -> None:
+        if self.next_offset >= self._end_at_start:
             self._leader.leadership.changed.set()
 
-    async def _take_foreign(self, batch: LogBatch) -> None:
+    async def _take_foreign(self, batch: LogBatch, chain: bytes) -> bool:
+        """Take what is no command of this node; False, with nothing done, if it does not count."""
         entry = await _one_by_one(entries.decode_in_slices(batch.data))
         if isinstance(entry, Claim):
-            self._replica.claimed(batch)
+            self._replica.claimed(batch, chain)
             self._leader.claimed(entry, batch.offset)
-        elif self._replica.acceptance.accepts(entry):
-            self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch)
-        else:
-            self._replica.skip(batch.next_offset)
+            return True
+        if not self._replica.acceptance.accepts(entry):
+            return False
+        self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch, chain)
+        return True
 
     async def _restore(self, reason: LogOffsetPrunedError) -> None:
         """The log was pruned beyond what is applied here: a snapshot covers it."""

@@ -86,11 +86,15 @@ class CoordinatorLog(ABC):
     Attributes:
         is_shared: whether other nodes can have the same log. With one that is not, this node has to be a candidate for
             every shard, or the broker does not start.
+        nominates_all_shards: whether a shared log's hints are followed for every shard, as where the nodes that have
+            the log elect leaders of its shards by themselves. Otherwise they are asked for the cluster shard only, and
+            its leader nominates those of all other shards.
         max_entry_bytes: the largest batch that `append` takes. The core refuses a command whose entry is larger before
             the log sees it.
     """
 
     is_shared: ClassVar[bool] = False
+    nominates_all_shards: bool = False
     max_entry_bytes: int = 64 << 20
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 from diskless_core.plugin.remote_storage import IndexType, LogSegmentData, RemoteStorage
@@ -14,9 +14,15 @@ from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 T = TypeVar("T")
 
 
+def abilities(interface: type[Any]) -> Iterator[str]:
+    """The attributes that an interface, or one that it extends, declares."""
+    for declaring in interface.__mro__:
+        yield from inspect.get_annotations(declaring)
+
+
 def take_abilities(interface: type[Any], behind: object, before: object) -> None:
     """Let a backend say of itself what the one behind it says: all attributes that their interface declares."""
-    for name in inspect.get_annotations(interface):
+    for name in abilities(interface):
         setattr(before, name, getattr(behind, name))
 
 

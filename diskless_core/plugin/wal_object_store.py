@@ -163,6 +163,18 @@ class ConditionalObjectStore(WalObjectStore):
             ObjectNotFoundError: no such object.
         """
 
+    async def unbounded_versions(self, prefix: str) -> str | None:
+        """Why old versions of objects below `prefix` would pile up for ever, and what to do about it.
+
+        Some stores keep what is replaced or deleted, until a rule removes it. Optional: None, nothing is known to pile
+        up.
+
+        Raises:
+            WalObjectStoreError: the store cannot tell, for instance for lack of permission.
+        """
+        del prefix
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalObjectStorePlugin(Descriptor[WalObjectStore]):

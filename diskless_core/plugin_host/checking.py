@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
+from diskless_core.plugin.forwarding import abilities
 from diskless_core.plugin.version import API_VERSION
 
 _Method = Callable[..., Any]
@@ -68,7 +69,7 @@ def mistakes(interface: type[Any], backend: object) -> Sequence[str]:
         *mistaken_methods(interface, type(backend)),
         *(
             f"it does not say {name}: set it in {type(backend).__name__}, for there is no default"
-            for name in inspect.get_annotations(interface)
+            for name in abilities(interface)
             if not hasattr(backend, name)
         ),
     ]

@@ -34,11 +34,14 @@ _STARTS = ("start", "start_reading")
 
 
 def guarded(noun: str, name: str, backend: Any, secrets: Collection[str]) -> Any:
-    """A backend that raises nothing but its noun's own errors; the same one where the noun has none."""
+    """A backend that raises nothing but its noun's own errors; the same one where the noun has none.
+
+    It implements an extension of the noun's interface where the backend does.
+    """
     known = NOUNS[noun]
     if known.error is None:
         return backend
-    behind_guard = _OWN_CLASSES.get(known.interface) or guarded_class(known.interface)
+    behind_guard = _OWN_CLASSES.get(known.interface) or guarded_class(known.interface_of(type(backend)))
     return behind_guard(backend, Guard(f"{noun}.{name}", known.error, secrets))
 
 

@@ -210,7 +210,8 @@ def _check_factory(noun: Noun[Any], factory: object) -> None:
         raise _RefusedError(f"its factory is {type(factory).__name__}, which can't be called")
     problems: list[str] = []
     if isinstance(factory, type) and issubclass(factory, noun.interface):
-        problems += [*checking.missing_methods(factory), *checking.mistaken_methods(noun.interface, factory)]
+        interface = noun.interface_of(factory)
+        problems += [*checking.missing_methods(factory), *checking.mistaken_methods(interface, factory)]
     problems += checking.wrong_signature(factory)
     if problems:
         raise _RefusedError("; ".join(problems))

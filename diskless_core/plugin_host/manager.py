@@ -207,7 +207,7 @@ def _make(
         raise PluginFactoryError(
             f"the factory of {label} made {type(backend).__name__}, which is no {noun.interface.__name__}"
         )
-    if mistakes := checking.mistakes(noun.interface, backend):
+    if mistakes := checking.mistakes(noun.interface_of(type(backend)), backend):
         raise PluginFactoryError(f"{label} can't be used: {'; '.join(mistakes)}")
     made: InterfaceT = guarded(noun.name, name, backend, secrets)
     return made

@@ -6,7 +6,7 @@ and sections that `make docs` writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +33,7 @@ class Noun(Generic[InterfaceT]):
     Attributes:
         descriptor: class of what the hook's list holds.
         interface: the abstract class that a factory's result must be an instance of.
+        extensions: abstract classes with more methods, of which a backend may be an instance too.
         spec: specification of the hook that a plugin implements.
         error: what the interface's methods raise, where the core handles that: a guard lets nothing else out. None
             where the core takes whatever is raised.
@@ -42,6 +43,7 @@ class Noun(Generic[InterfaceT]):
 
     descriptor: type[Descriptor[InterfaceT]]
     interface: type[Any]
+    extensions: Sequence[type[Any]] = ()
     spec: Callable[[], list[Any]]
     error: type[Exception] | None = None
     help: str
@@ -51,6 +53,10 @@ class Noun(Generic[InterfaceT]):
     def name(self) -> str:
         """The noun, also the property that selects a backend and the first part of its entry points' names."""
         return self.descriptor.noun
+
+    def interface_of(self, implementation: type[Any]) -> type[Any]:
+        """What a class implements: an extension of the interface, or the interface."""
+        return next((one for one in self.extensions if issubclass(implementation, one)), self.interface)
 
     @property
     def hook(self) -> str:
@@ -93,6 +99,7 @@ WAL_OBJECT_STORE = _enter(
     Noun(
         descriptor=wal_object_store.WalObjectStorePlugin,
         interface=wal_object_store.WalObjectStore,
+        extensions=(wal_object_store.ConditionalObjectStore,),
         spec=wal_object_store.diskless_wal_object_stores,
         error=wal_object_store.WalObjectStoreError,
         help="Where WAL objects live: put, ranged get, list and delete.",

@@ -14,6 +14,7 @@ import pytest
 
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
 from diskless_core.testing.loop_stalls import SOME_CALLS, Turns, assert_loop_goes_on
+from diskless_core.testing.wal_object_store_conditions import ConditionalWritesContract
 from diskless_core.testing.wal_object_store_listing import ObjectListingContract
 from diskless_core.testing.wal_object_store_tools import (
     KEY,
@@ -28,8 +29,8 @@ from diskless_core.testing.wal_object_store_tools import (
 )
 
 
-class WalObjectStoreContract(ObjectListingContract):
-    """An object store plugin passes if a subclass with these and `ObjectListingContract`'s overridden does.
+class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
+    """An object store plugin passes if a subclass with these and those of the other parts overridden does.
 
     Attributes:
         shares_keys: whether one key may be written by several, and be read while it is replaced. The broker never does

@@ -14,13 +14,15 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from diskless_core.plugin.wal_object_store import (
+    ConditionalObjectStore,
+    ConditionFailedError,
     ObjectData,
     ObjectInfo,
     ObjectNotFoundError,
-    WalObjectStore,
+    VersionedObject,
     WalObjectStoreError,
 )
-from diskless_fsspec.errors import http_status, response_code, translated
+from diskless_fsspec.errors import http_status, is_refused_condition, response_code, translated
 from diskless_fsspec.keys import require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS
 from diskless_fsspec.object_upload import ObjectUpload
@@ -48,7 +50,7 @@ class ListedPage:
     token: str | None
 
 
-class BucketStore(WalObjectStore):
+class BucketStore(ConditionalObjectStore):
     """Objects below `<bucket>/<prefix>` of a URL. A request that takes longer than its time-out fails, retriably."""
 
     is_node_local = False
@@ -75,6 +77,21 @@ class BucketStore(WalObjectStore):
     @abstractmethod
     async def delete_names(self, names: Sequence[str]) -> set[str]:
         """Delete by name in the bucket, and return those that are gone."""
+
+    @abstractmethod
+    async def write_if(self, name: str, data: bytes, version: str | None) -> str:
+        """Store an object in one request if this version of it is there, or with None if there is no such object.
+
+        Returns the new version. The name is that in the bucket.
+        """
+
+    @abstractmethod
+    async def find_unbounded_versions(self, name_prefix: str) -> str | None:
+        """As `unbounded_versions`, for objects whose name in the bucket starts with the prefix."""
+
+    @abstractmethod
+    async def read_versioned(self, name: str) -> VersionedObject:
+        """An object by its name in the bucket."""
 
     @abstractmethod
     def new_upload(self, key: str, size_bytes: int) -> ObjectUpload:
@@ -110,7 +127,7 @@ class BucketStore(WalObjectStore):
             return await self.attempt(f"cannot read {key!r}", self._read(path, start, end))
         except WalObjectStoreError as error:
             cause = error.__cause__
-            if isinstance(cause, FileNotFoundError) and response_code(cause) != "NoSuchBucket":
+            if _is_absence(cause):
                 raise ObjectNotFoundError(key) from None
             if isinstance(cause, Exception) and http_status(cause) == _RANGE_NOT_SATISFIABLE:
                 return b""
@@ -133,6 +150,26 @@ class BucketStore(WalObjectStore):
         gone = await self.attempt("cannot delete objects", self.delete_names(list(names)))
         return [key for name, key in names.items() if name in gone]
 
+    async def create(self, key: str, data: ObjectData) -> str:
+        return await self._write_if(key, data, None)
+
+    async def replace(self, key: str, data: ObjectData, version: str) -> str:
+        return await self._write_if(key, data, version)
+
+    async def get_versioned(self, key: str) -> VersionedObject:
+        name = self.name(require_key(key))
+        try:
+            return await self.attempt(f"cannot read {key!r}", self.read_versioned(name))
+        except WalObjectStoreError as error:
+            if _is_absence(error.__cause__):
+                raise ObjectNotFoundError(key) from None
+            raise
+
+    async def unbounded_versions(self, prefix: str) -> str | None:
+        doing = f"cannot find out whether {self.options.url} keeps old versions of objects"
+        name_prefix = self._prefix + require_prefix(prefix)
+        return await self.attempt(doing, self.find_unbounded_versions(name_prefix))
+
     @property
     def filesystem(self) -> Any:
         if self._filesystem is None:
@@ -143,7 +180,7 @@ class BucketStore(WalObjectStore):
         """What an object is called in the bucket."""
         return f"{self._prefix}{key}"
 
-    async def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    async def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Await the file system's coroutine `_<name>`."""
         return await call_coroutine(self.filesystem, name, *args, **kwargs)
 
@@ -161,6 +198,16 @@ class BucketStore(WalObjectStore):
         except Exception as error:
             raise translated(error, doing) from error
 
+    async def _write_if(self, key: str, data: ObjectData, version: str | None) -> str:
+        name = self.name(require_key(key))
+        try:
+            return await self.attempt(f"cannot write {key!r}", self.write_if(name, bytes(data), version))
+        except WalObjectStoreError as error:
+            cause = error.__cause__
+            if is_refused_condition(cause) or (version is not None and response_code(cause) == "NoSuchKey"):
+                raise ConditionFailedError(key) from None
+            raise
+
     async def _read(self, path: str, start: int, end: int) -> bytes:
         if start < end:
             data: bytes = await self.call("cat_file", path, start=start, end=end)
@@ -174,9 +221,14 @@ class BucketStore(WalObjectStore):
         return f"{self.bucket}/{self.name(key)}"
 
 
-async def call_coroutine(filesystem: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+async def call_coroutine(filesystem: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     """Await the coroutine `_<name>` of a file system."""
     return await getattr(filesystem, f"_{name}")(*args, **kwargs)
+
+
+def _is_absence(error: BaseException | None) -> bool:
+    """Whether there is a bucket, but no such object in it."""
+    return isinstance(error, FileNotFoundError) and response_code(error) != "NoSuchBucket"
 
 
 async def filesystem_class(module: str, name: str, extra: str) -> Any:

@@ -20,6 +20,8 @@ _PERMANENT_ERRNOS = {
     errno.EEXIST,
 }
 
+_PRECONDITION_FAILED = 412
+
 _RETRIABLE_STATUSES = {408, 409, 425, 429}
 
 _RETRIABLE_CODES = {
@@ -69,17 +71,22 @@ def translated(error: Exception, doing: str) -> WalObjectStoreError:
     return WalObjectStoreError(f"{doing}: {_described(error)}", retriable=not _is_permanent(error))
 
 
-def response_code(error: Exception) -> str:
+def response_code(error: BaseException | None) -> str:
     """The service's own code of an error (`NoSuchKey`, `InvalidRange`…), or '' when it has none."""
     return _response(error)[1]
 
 
-def http_status(error: Exception) -> int | None:
+def is_refused_condition(error: BaseException | None) -> bool:
+    """Whether a service refused a conditional write because its condition does not hold."""
+    return isinstance(error, FileExistsError) or http_status(error) == _PRECONDITION_FAILED
+
+
+def http_status(error: BaseException | None) -> int | None:
     """The HTTP status of an error, or None when no server answered."""
     return _response(error)[0]
 
 
-def _response(error: Exception) -> tuple[int | None, str, str]:
+def _response(error: BaseException | None) -> tuple[int | None, str, str]:
     """HTTP status, code and message, as far as the exception or its cause has them."""
     for link in _causes(error):
         response = getattr(link, "response", None)
@@ -92,8 +99,8 @@ def _response(error: Exception) -> tuple[int | None, str, str]:
     return None, "", str(error)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    link = error
     while link is not None:
         yield link
         link = link.__cause__

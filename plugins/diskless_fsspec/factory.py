@@ -14,6 +14,7 @@ from diskless_fsspec.config import FsspecConnection, FsspecRemoteStorageSettings
 if TYPE_CHECKING:
     from diskless_fsspec.bucket_store import BucketStore
     from diskless_fsspec.segments import SegmentStore
+    from diskless_fsspec.sync_store import SyncFilesystemStore
 
 WAL_OBJECTS = "wal-objects"
 SEGMENTS = "remote-storage"
@@ -34,9 +35,7 @@ def make_store(context: PluginContext, settings: FsspecSettings) -> WalObjectSto
         case "s3" | "s3a" | "gs" | "gcs":
             return _bucket(settings)
         case scheme:
-            from diskless_fsspec.sync_store import SyncFilesystemStore
-
-            return SyncFilesystemStore(
+            return _sync_store(scheme)(
                 settings.url,
                 settings.parsed_options(),
                 node_id=context.node_id,
@@ -75,6 +74,16 @@ def make_segment_store(context: PluginContext, settings: FsspecRemoteStorageSett
 
             options = settings.parsed_options()
             return SyncSegmentStore(settings.url, options, clock=context.clock, threads=settings.threads)
+
+
+def _sync_store(scheme: str) -> type[SyncFilesystemStore]:
+    if scheme == "memory":
+        from diskless_fsspec.memory_store import MemoryObjectStore
+
+        return MemoryObjectStore
+    from diskless_fsspec.sync_store import SyncFilesystemStore
+
+    return SyncFilesystemStore
 
 
 def _folder(context: PluginContext, settings: FsspecConnection, default: str) -> Path:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from diskless_core.plugin.wal_object_store import ObjectInfo
+from diskless_core.plugin.wal_object_store import ObjectInfo, VersionedObject
+from diskless_fsspec import gcs_conditions
 from diskless_fsspec.bucket_store import BucketStore, ListedPage, call_coroutine, filesystem_class
 from diskless_fsspec.gcs_upload import GcsUpload
 from diskless_fsspec.object_upload import ObjectUpload
@@ -62,6 +63,15 @@ class GcsObjectStore(BucketStore):
 
         gone = await asyncio.gather(*(delete(name) for name in names))
         return {name for name, is_gone in zip(names, gone, strict=True) if is_gone}
+
+    async def write_if(self, name: str, data: bytes, version: str | None) -> str:
+        return await gcs_conditions.write_if(self, name, data, version)
+
+    async def read_versioned(self, name: str) -> VersionedObject:
+        return await gcs_conditions.read_versioned(self, name)
+
+    async def find_unbounded_versions(self, name_prefix: str) -> str | None:
+        return await gcs_conditions.find_unbounded_versions(self, name_prefix)
 
     def new_upload(self, key: str, size_bytes: int) -> ObjectUpload:
         return GcsUpload(self, key, size_bytes)

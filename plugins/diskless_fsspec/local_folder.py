@@ -57,7 +57,14 @@ class LocalFolder:
         Raises:
             ObjectNotFoundError: there is no such file.
         """
-        work = partial(self.files.read, self.root / require_key(key), start, end)
+        return await self.when_reading_file(key, partial(self.files.read, self.root / require_key(key), start, end))
+
+    async def when_reading_file(self, key: str, work: Callable[[], T]) -> T:
+        """As `when_reading`, for work that reads one file.
+
+        Raises:
+            ObjectNotFoundError: there is no such file.
+        """
         try:
             return await self.when_reading(f"cannot read {key!r}", work)
         except WalObjectStoreError as error:

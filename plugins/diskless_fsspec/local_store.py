@@ -10,13 +10,20 @@ from pathlib import Path
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.folders import sync_folder
-from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import (
+    ConditionalObjectStore,
+    ObjectData,
+    ObjectInfo,
+    VersionedObject,
+    WalObjectStoreError,
+)
 from diskless_fsspec.keys import INCOMING, require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS, paged
+from diskless_fsspec.local_conditions import ConditionalFiles
 from diskless_fsspec.local_folder import LocalFolder, delete_files
 
 
-class LocalObjectStore(WalObjectStore):
+class LocalObjectStore(ConditionalObjectStore):
     """One file for each object, below `root`.
 
     A put writes a file in `.incoming/<node id>`, syncs it, renames it, and syncs the folders that the rename changed.
@@ -32,6 +39,7 @@ class LocalObjectStore(WalObjectStore):
         self, root: Path, *, node_id: int, clock: Clock, threads: int = 4, page_objects: int = PAGE_OBJECTS
     ) -> None:
         self._folder = LocalFolder(root, threads=threads, thread_name="wal-object")
+        self._conditional = ConditionalFiles(self._folder, clock)
         self._root = root
         self._incoming = root / INCOMING / str(node_id)
         self._clock = clock
@@ -64,8 +72,17 @@ class LocalObjectStore(WalObjectStore):
 
     async def delete(self, keys: Sequence[str]) -> Sequence[str]:
         paths = {self._root / require_key(key): key for key in keys}
-        gone = await self._folder.when_writing("cannot delete objects", partial(delete_files, paths))
+        gone = await self._conditional.when_not_replacing("cannot delete objects", partial(delete_files, paths))
         return [paths[path] for path in gone]
+
+    async def create(self, key: str, data: ObjectData) -> str:
+        return await self._conditional.create(require_key(key), self._new_incoming(), data)
+
+    async def replace(self, key: str, data: ObjectData, version: str) -> str:
+        return await self._conditional.replace(require_key(key), self._new_incoming(), data, version)
+
+    async def get_versioned(self, key: str) -> VersionedObject:
+        return await self._conditional.read(require_key(key))
 
     def _prepare(self) -> None:
         self._folder.make(self._incoming)
@@ -77,7 +94,7 @@ class LocalObjectStore(WalObjectStore):
 
     def _write(self, key: str, data: ObjectData) -> None:
         target = self._root / key
-        growing = self._incoming / self._clock.new_uuid().hex
+        growing = self._new_incoming()
         with self._folder.made(self._incoming, target.parent, doing=f"cannot write {key!r}"):
             try:
                 self._folder.files.write(growing, data)
@@ -87,6 +104,9 @@ class LocalObjectStore(WalObjectStore):
                 with suppress(OSError):
                     growing.unlink()
                 raise
+
+    def _new_incoming(self) -> Path:
+        return self._incoming / self._clock.new_uuid().hex
 
 
 def _walk(root: Path, prefix: str) -> Iterator[ObjectInfo]:

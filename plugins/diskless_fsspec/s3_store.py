@@ -9,7 +9,8 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from diskless_core.plugin.wal_object_store import ObjectInfo
+from diskless_core.plugin.wal_object_store import ObjectInfo, VersionedObject
+from diskless_fsspec import s3_conditions
 from diskless_fsspec.bucket_store import BucketStore, ListedPage, filesystem_class
 from diskless_fsspec.object_upload import ObjectUpload
 from diskless_fsspec.s3_upload import S3Upload, forget_uploads
@@ -58,6 +59,15 @@ class S3ObjectStore(BucketStore):
             for error in answer.get("Errors", ()):
                 logger.warning("S3 did not delete %s: %s %s", error.get("Key"), error.get("Code"), error.get("Message"))
         return gone
+
+    async def write_if(self, name: str, data: bytes, version: str | None) -> str:
+        return await s3_conditions.write_if(self, name, data, version)
+
+    async def read_versioned(self, name: str) -> VersionedObject:
+        return await s3_conditions.read_versioned(self, name)
+
+    async def find_unbounded_versions(self, name_prefix: str) -> str | None:
+        return await s3_conditions.find_unbounded_versions(self, name_prefix)
 
     def new_upload(self, key: str, size_bytes: int) -> ObjectUpload:  # noqa: ARG002 - the parts say it
         return S3Upload(self, key)

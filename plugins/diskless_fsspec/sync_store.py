@@ -1,4 +1,7 @@
-"""WAL objects on any file system that fsspec knows, through its blocking API on threads; `memory://` among them."""
+"""WAL objects on any file system that fsspec knows, through its blocking API on threads.
+
+It cannot write on condition: fsspec's own `mode="create"` looks first and writes then.
+"""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import validate
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import DisklessFollowShardRequest
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_core.tiering.compaction import CompactionRequest
 from diskless_core.tiering.part import TieringBackends
@@ -111,6 +112,8 @@ class BrokerWorld(Protocol):
     bucket: Bucket
     network: Network
     node_ids: Sequence[int]
+    lagging: set[int]
+    followed: int
 
     def broker(self, node_id: int) -> Broker | None: ...
 
@@ -169,6 +172,7 @@ class Broker:
         transport = _Transport(self._world, self.node_id)
         around = Surroundings(
             transport=transport,
+            new_transport=lambda: transport,
             membership_transport=transport,
             peers=RegisteredPeers(self.node_id, BROKERS),
             endpoints={BROKERS: Endpoint(self.node_id, f"broker-{self.node_id}", PORT)},
@@ -340,6 +344,11 @@ class _Transport:
         self._node_id = node_id
 
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        if request.api_key == DisklessFollowShardRequest.API_KEY:
+            if self._node_id in self._world.lagging:
+                await asyncio.sleep(timeout_s)
+                raise AnswerLostError("nothing new reaches this broker")
+            self._world.followed += 1
         target = self._world.broker(node_id)
         if target is None or not target.started:
             raise PeerUnavailableError(f"connection refused by {node_id}")

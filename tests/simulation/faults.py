@@ -40,6 +40,7 @@ class Afflicted(Protocol):
     shard_ids: Sequence[ShardId]
     brokers: dict[int, Broker]
     disks: dict[int, Disk]
+    lagging: set[int]
     active: bool
 
     def start_broker(self, node_id: int) -> None: ...
@@ -165,12 +166,16 @@ class Troubles:
         self._note("all reach each other")
 
     async def _lag(self) -> None:
-        """A replica gets nothing new for a while."""
+        """A replica gets nothing new for a while, from the log or from anybody."""
         node_id = self._random.randint(1, self._world.scenario.brokers)
-        self._note(f"{node_id} lags")
+        is_deaf = self._random.random() < 0.7
+        self._note(f"{node_id} lags" if is_deaf else f"{node_id} gets nothing new from the log")
         self._world.log.pause_reads(node_id)
+        if is_deaf:
+            self._world.lagging.add(node_id)
         await asyncio.sleep(self._random.uniform(0.2, 6))
         self._world.log.resume_reads(node_id)
+        self._world.lagging.discard(node_id)
 
     async def _bucket_outage(self) -> None:
         self._note("the object store is down")
@@ -230,6 +235,7 @@ class Troubles:
         world.bucket.calm()
         for node_id in range(1, world.scenario.brokers + 1):
             world.log.resume_reads(node_id)
+            world.lagging.discard(node_id)
             if node_id in world.brokers:
                 world.brokers[node_id].process.thaw()
             else:

@@ -72,6 +72,8 @@ class World:
         self.brokers: dict[int, Broker] = {}
         self.disks = {node_id: Disk() for node_id in range(1, self.scenario.brokers + 1)}
         self.active = True
+        self.lagging: set[int] = set()
+        self.followed = 0
         self._ids = self._source("ids")
         self._lives: dict[int, int] = {}
         self._client_count = 0

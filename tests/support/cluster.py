@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
+from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerTransport
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import COORDINATOR_LOG
@@ -36,6 +37,21 @@ class OnSharedLog(PluginManager):
         return super().create(noun, selected, context_factory)
 
 
+class _Gate:
+    """Replicas of a node that follow others get no answers while the node is among those that lag."""
+
+    def __init__(self, transport: PeerTransport, lagging: set[int], node_id: int) -> None:
+        self._transport = transport
+        self._lagging = lagging
+        self._node_id = node_id
+
+    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        answer = await self._transport.send(node_id, request, timeout_s)
+        if self._node_id in self._lagging:
+            raise AnswerLostError("the node lags")
+        return answer
+
+
 class Cluster:
     """Brokers by node id. The first one leads the cluster's and the groups' shards, each Diskless shard whom `leaders`
     names."""
@@ -53,6 +69,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
+        self._lagging: set[int] = set()
         for kind in SHARD_KINDS:
             if kind is not DISKLESS:
                 self.shared.set_leader(kind.shard(0), node_ids[0])
@@ -62,6 +79,16 @@ class Cluster:
     def lead(self, shard: int, node_id: int) -> None:
         """From now on the log hints that this node leads a Diskless shard."""
         self.shared.set_leader(DISKLESS.shard(shard), node_id)
+
+    def lag(self, node_id: int) -> None:
+        """A node hears nothing new of any shard until `catch_up`. Whom it asks for something else answers it."""
+        self._lagging.add(node_id)
+        self.shared.pause_reads(node_id)
+
+    def catch_up(self, node_id: int) -> None:
+        """End what `lag` began."""
+        self._lagging.discard(node_id)
+        self.shared.resume_reads(node_id)
 
     async def __aenter__(self) -> Cluster:
         await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))
@@ -88,6 +115,11 @@ class Cluster:
         node = Node(loaded, plugins, SystemClock())
         await node.start()
         self.nodes[node_id] = node
+        assert node._parts is not None
+        for shard in node._parts.coordinators.all():
+            calls = shard._following._calls
+            assert calls is not None
+            calls._transport = _Gate(calls._transport, self._lagging, node_id)
 
     def connect(self, node_id: int, listener: str = CLIENTS) -> WireClient:
         """A raw connection, which blocks: use it in `in_thread`."""

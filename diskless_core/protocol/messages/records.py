@@ -116,6 +116,10 @@ class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: the cluster's id."""
 
 
+class CoordinatorNominationRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: who should lead a coordinator."""
+
+
 class OffsetCommitKey(CompiledRecord, ApiData, load_json=__package__):
     """`__consumer_offsets`: key of a committed offset."""
 

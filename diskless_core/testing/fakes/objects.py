@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import hashlib
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from itertools import islice
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.wal_object_store import (
+    ConditionalObjectStore,
+    ConditionFailedError,
     ObjectData,
     ObjectInfo,
     ObjectNotFoundError,
-    WalObjectStore,
+    VersionedObject,
     WalObjectStoreError,
 )
 from diskless_core.testing.fakes.faults import Misbehaving
@@ -25,6 +30,9 @@ class Operation(StrEnum):
     GET = "get"
     LIST = "list"
     DELETE = "delete"
+    CREATE = "create"
+    REPLACE = "replace"
+    GET_VERSIONED = "get_versioned"
 
 
 def slow_down() -> WalObjectStoreError:
@@ -37,11 +45,20 @@ def access_denied() -> WalObjectStoreError:
     return WalObjectStoreError("403 AccessDenied", retriable=False)
 
 
-class MemoryWalObjectStore(Misbehaving[Operation], WalObjectStore):
+def timed_out() -> WalObjectStoreError:
+    """What a caller learns of a request that nobody answered."""
+    return WalObjectStoreError("timed out")
+
+
+class MemoryWalObjectStore(Misbehaving[Operation], ConditionalObjectStore):
     """Objects in `objects`, which a test may read and change. Several brokers of one process may share an instance.
+
+    The version of an object is a digest of its bytes, as S3's ETag is: with the bytes, the version comes back.
 
     Attributes:
         objects: the bytes of each object by key.
+        late: conditional writes that nobody waits for any more and that have not arrived; each is called to arrive, and
+            is refused without a word if its condition does not hold then.
     """
 
     is_node_local = False
@@ -54,6 +71,8 @@ class MemoryWalObjectStore(Misbehaving[Operation], WalObjectStore):
         self._clock = clock
         self._page_objects = page_objects
         self._modified_ms: dict[str, int] = {}
+        self.late: deque[Callable[[], None]] = deque()
+        self._to_be_late: Counter[Operation] = Counter()
 
     async def start(self) -> None:
         """Nothing to do."""
@@ -66,8 +85,7 @@ class MemoryWalObjectStore(Misbehaving[Operation], WalObjectStore):
         async with self._called(Operation.PUT):
             if kept != data:
                 raise AssertionError(f"the body of {key!r} was changed while it was written")
-            self.objects[key] = kept
-            self._modified_ms[key] = self._clock.now_ms()
+            self._store(key, kept)
 
     async def get(self, key: str, start: int, end: int) -> ObjectData:
         async with self._called(Operation.GET):
@@ -91,6 +109,50 @@ class MemoryWalObjectStore(Misbehaving[Operation], WalObjectStore):
                 self._modified_ms.pop(key, None)
             return list(keys)
 
+    async def create(self, key: str, data: ObjectData) -> str:
+        return await self._write_if(Operation.CREATE, key, bytes(data), None)
+
+    async def replace(self, key: str, data: ObjectData, version: str) -> str:
+        return await self._write_if(Operation.REPLACE, key, bytes(data), version)
+
+    async def get_versioned(self, key: str) -> VersionedObject:
+        async with self._called(Operation.GET_VERSIONED):
+            if key not in self.objects:
+                raise ObjectNotFoundError(key)
+            return VersionedObject(self.objects[key], _version(self.objects[key]))
+
+    def be_late(self, operation: Operation, times: int = 1) -> None:
+        """Let the next calls of `create` or `replace` time out, and keep what they write in `late`."""
+        self._to_be_late[operation] += times
+
+    async def _write_if(self, operation: Operation, key: str, data: bytes, expected: str | None) -> str:
+        async with self._called(operation):
+            if self._to_be_late[operation]:
+                self._to_be_late[operation] -= 1
+                self.late.append(lambda: self._arrive(key, data, expected))
+                raise timed_out()
+            self._require(key, expected)
+            self._store(key, data)
+            return _version(data)
+
+    def _arrive(self, key: str, data: bytes, expected: str | None) -> None:
+        with suppress(ConditionFailedError):
+            self._require(key, expected)
+            self._store(key, data)
+
+    def _require(self, key: str, expected: str | None) -> None:
+        found = self.objects.get(key)
+        if (None if found is None else _version(found)) != expected:
+            raise ConditionFailedError(key)
+
+    def _store(self, key: str, data: bytes) -> None:
+        self.objects[key] = data
+        self._modified_ms[key] = self._clock.now_ms()
+
     def _info(self, key: str) -> ObjectInfo:
         modified_ms = self._modified_ms.setdefault(key, self._clock.now_ms())
         return ObjectInfo(key, len(self.objects[key]), modified_ms)
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

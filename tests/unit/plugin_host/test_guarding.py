@@ -22,6 +22,8 @@ from diskless_core.plugin.coordinator_store import CoordinatorStore, Coordinator
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata
 from diskless_core.plugin.remote_storage import LogSegmentData, RemoteStorage, RemoteStorageError
 from diskless_core.plugin.wal_object_store import (
+    ConditionalObjectStore,
+    ConditionFailedError,
     ObjectNotFoundError,
     WalObjectStore,
     WalObjectStoreError,
@@ -37,6 +39,7 @@ from diskless_core.testing.remote_storage_tools import make_segment
 
 GUARDED: list[tuple[str, type[Any], type[Exception]]] = [
     *((noun.name, noun.interface, noun.error) for noun in NOUNS.values() if noun.error is not None),
+    ("wal_object_store", ConditionalObjectStore, WalObjectStoreError),
     ("coordinator_store", ShardStore, CoordinatorStoreError),
     ("coordinator_store", StoreView, CoordinatorStoreError),
 ]
@@ -152,6 +155,7 @@ def _same(error: BaseException) -> BaseException:
     ("noun", "interface", "error"),
     [
         ("wal_object_store", WalObjectStore, ObjectNotFoundError("k")),
+        ("wal_object_store", ConditionalObjectStore, ConditionFailedError("k")),
         ("remote_log_metadata", RemoteLogMetadata, IllegalTransitionError("no")),
         ("coordinator_log", CoordinatorLog, LogOffsetPrunedError("below")),
     ],
@@ -202,6 +206,19 @@ async def test_the_abilities_are_those_that_the_backend_has_once_it_is_started()
     await store.start()
     assert store.requests_are_billed
     assert store.is_process_local
+
+
+async def test_a_store_behind_the_guard_writes_on_condition_if_it_does_so_before_it() -> None:
+    inner = MemoryWalObjectStore(SystemClock(), requests_are_billed=True)
+    store = guarded("wal_object_store", "vendor", inner, ())
+    assert isinstance(store, ConditionalObjectStore)
+    assert store.requests_are_billed
+    assert store.is_process_local
+    version = await store.create("k", b"1")
+    assert await store.replace("k", b"2", version) == (await store.get_versioned("k")).version
+    assert inner.objects == {"k": b"2"}
+    plain = guarded("wal_object_store", "vendor", raising(WalObjectStore, AssertionError), ())
+    assert not isinstance(plain, ConditionalObjectStore)
 
 
 async def test_a_listing_goes_through_and_ends_where_the_reader_ends_it() -> None:

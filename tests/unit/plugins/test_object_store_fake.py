@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from diskless_core.clock import SystemClock
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation, access_denied
+from diskless_core.plugin.wal_object_store import ConditionFailedError, VersionedObject, WalObjectStoreError
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation, access_denied, timed_out
 
 
 @pytest.fixture
@@ -101,3 +101,62 @@ async def test_a_body_that_changes_while_it_is_written_is_reported(store: Memory
         body[:] = b"after."
     with pytest.raises(AssertionError, match="changed"):
         await put
+
+
+async def test_a_late_create_arrives_when_the_test_lets_it(store: MemoryWalObjectStore) -> None:
+    store.be_late(Operation.CREATE)
+    with pytest.raises(WalObjectStoreError, match="timed out"):
+        await store.create("a", b"late")
+    assert "a" not in store.objects
+    store.late.popleft()()
+    assert store.objects == {"a": b"late"}
+    with pytest.raises(ConditionFailedError):
+        await store.create("a", b"second")
+
+
+async def test_a_late_create_loses_against_what_came_before_it(store: MemoryWalObjectStore) -> None:
+    store.be_late(Operation.CREATE)
+    with pytest.raises(WalObjectStoreError):
+        await store.create("a", b"late")
+    await store.create("a", b"first")
+    store.late.popleft()()
+    assert store.objects == {"a": b"first"}
+
+
+async def test_a_late_replace_arrives_only_if_the_version_is_still_the_one(store: MemoryWalObjectStore) -> None:
+    version = await store.create("a", b"1")
+    store.be_late(Operation.REPLACE, 2)
+    for data in (b"2", b"3"):
+        with pytest.raises(WalObjectStoreError, match="timed out"):
+            await store.replace("a", data, version)
+    for arrive in store.late:
+        arrive()
+    assert store.objects == {"a": b"2"}
+
+
+async def test_a_create_that_took_effect_can_be_answered_by_a_refusal_or_not_at_all(
+    store: MemoryWalObjectStore,
+) -> None:
+    store.fail_next(Operation.CREATE, error=lambda: ConditionFailedError("a"), takes_effect=True)
+    with pytest.raises(ConditionFailedError):
+        await store.create("a", b"own")
+    store.fail_next(Operation.CREATE, error=timed_out, takes_effect=True)
+    with pytest.raises(WalObjectStoreError, match="timed out"):
+        await store.create("b", b"own")
+    assert store.objects == {"a": b"own", "b": b"own"}
+
+
+async def test_a_create_that_fails_before_it_takes_effect_leaves_nothing(store: MemoryWalObjectStore) -> None:
+    store.fail_next(Operation.CREATE)
+    with pytest.raises(WalObjectStoreError, match="503"):
+        await store.create("a", b"x")
+    assert store.objects == {}
+    await store.create("a", b"x")
+
+
+async def test_a_version_comes_back_with_the_bytes(store: MemoryWalObjectStore) -> None:
+    first = await store.create("a", b"1")
+    second = await store.replace("a", b"2", first)
+    assert second != first
+    assert await store.replace("a", b"1", second) == first
+    assert await store.get_versioned("a") == VersionedObject(b"1", first)
