@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -17,7 +16,7 @@ from diskless_core.clock import Clock
 from diskless_core.cluster.membership import operations
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
-from diskless_core.cluster.membership.operations import Objection, no_objection
+from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
 from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Sessions, SessionTimes
 from diskless_core.cluster.membership.tables import BROKERS
 from diskless_core.cluster.operations import Refusal
@@ -38,14 +37,6 @@ class Link(Protocol):
     def on_lost(self, listener: Callable[[], None]) -> None:
         """Call `listener` when it is gone; at once, if it is."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duplicate:
-    """A node id has a process already. `silent_s` is how long it has not been heard, None where it never was."""
-
-    refusal: Refusal
-    silent_s: float | None
 
 
 class Registrar:
