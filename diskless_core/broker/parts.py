@@ -25,6 +25,7 @@ from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.shard_watch import ShardWatch
+from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
 from diskless_core.cluster import feature_levels, group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
@@ -172,6 +173,10 @@ async def start_parts(
     cluster_id = await _cluster_id(config, coordinators, backends.objects, awaited, clock)
     loops = Background()
     stack.push_async_callback(loops.stop)
+    probe = _storage_probe(config, cluster_id, coordinators, backends, clock)
+    if backends.log.is_shared:
+        loops.run(probe.write_objects, "probe of WAL objects")
+        await awaited.do(probe.read_object)
     membership = await _become_member(config, cluster_id, coordinators, around, stack)
     if coordinators.nominated is not None:
         loops.run(_controller(config, coordinators, membership, clock).run, "controller")
@@ -211,6 +216,9 @@ async def start_parts(
     )
     stack.push_async_callback(tiering.stop)
     await tiering.start()
+    if backends.log.is_shared and config.remote_log_storage_system_enable:
+        loops.run(partial(probe.write_segments, tiering.remote_storage), "probe of remote storage")
+        await awaited.do(partial(probe.read_segment, tiering.remote_storage))
     fetch = Fetch(
         FetchSettings.of(config),
         FetchNeighbours(
@@ -373,6 +381,20 @@ async def _become_member(
     except MembershipRefusedError as error:
         raise StartError(f"the cluster does not take this broker: {error}") from None
     return membership
+
+
+def _storage_probe(
+    config: BrokerConfig, cluster_id: str, coordinators: Coordinators, backends: BrokerBackends, clock: Clock
+) -> StorageProbe:
+    return StorageProbe(
+        backends.objects,
+        coordinators.cluster,
+        clock,
+        prefix=probe_prefix(config.diskless_wal_object_prefix),
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        has_segments=config.remote_log_storage_system_enable,
+    )
 
 
 def _controller(config: BrokerConfig, coordinators: Coordinators, membership: Membership, clock: Clock) -> Controller:

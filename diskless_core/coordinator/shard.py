@@ -302,13 +302,13 @@ class CoordinatorShard(Generic[RecordT]):
             return self.failure
         if self.leading:
             return None
-        if self.backlog is not None:
+        if self._replica.restoring or self.held_back:
             return self.backlog
         if self.leader_hint is None:
             return f"nobody is known to lead {self.id}"
         if self.leader_hint == self._services.node_id:
             return f"{self.id} is not led by this node yet"
-        return None
+        return self.backlog
 
     @property
     def backlog(self) -> str | None:
