@@ -16,6 +16,7 @@ from diskless_core.shards import CLUSTER_SHARD, short_name
 from diskless_core.snapshot.format import SnapshotError
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket
+from tests.simulation.garbling import Garbler
 from tests.simulation.history import History
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network
@@ -41,6 +42,7 @@ class Afflicted(Protocol):
     brokers: dict[int, Broker]
     disks: dict[int, Disk]
     lagging: set[int]
+    garbler: Garbler
     active: bool
 
     def start_broker(self, node_id: int) -> None: ...
@@ -229,7 +231,7 @@ class Troubles:
         world = self._world
         self._note("peace")
         world.network.heal()
-        world.network.loss_rate = world.network.slow_rate = 0.0
+        world.network.loss_rate = world.network.slow_rate = world.garbler.rate = 0.0
         world.log.error_rate = world.log.slow_rate = 0.0
         world.bucket.down = False
         world.bucket.calm()
