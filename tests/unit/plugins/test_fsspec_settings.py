@@ -19,6 +19,7 @@ from diskless_fsspec.factory import make_store
 from diskless_fsspec.gcs_store import GcsObjectStore
 from diskless_fsspec.local_segments import LocalSegmentStore
 from diskless_fsspec.local_store import LocalObjectStore
+from diskless_fsspec.memory_store import MemoryObjectStore
 from diskless_fsspec.plugin import diskless_remote_storages, diskless_wal_object_stores
 from diskless_fsspec.remote_storage import FsspecRemoteStorage
 from diskless_fsspec.s3_store import S3ObjectStore
@@ -36,7 +37,7 @@ def context(tmp_path: Path) -> PluginContext:
     [
         ("", LocalObjectStore, False, True),
         ("file:///srv/wal", LocalObjectStore, False, True),
-        ("memory://name", SyncFilesystemStore, False, True),
+        ("memory://name", MemoryObjectStore, False, True),
         ("s3://bucket/prefix", S3ObjectStore, True, False),
         ("gs://bucket", GcsObjectStore, True, False),
         ("sftp://host/folder", SyncFilesystemStore, True, False),
