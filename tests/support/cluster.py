@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
-from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerRequest, PeerTransport
+from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerTransport
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import COORDINATOR_LOG
@@ -92,11 +92,6 @@ class Cluster:
 
     async def __aenter__(self) -> Cluster:
         await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))
-        for node_id, node in self.nodes.items():
-            for peer_id, peer in self.nodes.items():
-                if peer_id != node_id:
-                    endpoint = peer.endpoints[BROKERS]
-                    node.peers.learn(peer_id, PeerAddress(endpoint.host, endpoint.port))
         return self
 
     async def __aexit__(self, *_: object) -> None:
