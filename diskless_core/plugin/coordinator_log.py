@@ -48,6 +48,7 @@ class LogBatch:
         offset: the one that the log assigned.
         next_offset: above `offset`; the entry that follows has this offset or a higher one.
         data: the Kafka v2 record batch. Its base offset and leader epoch (bytes 0 to 7 and 12 to 15) are unspecified.
+            Where others than brokers write into a log it may be anything, or nothing: all replicas ignore it.
     """
 
     offset: int

@@ -95,13 +95,11 @@ class ShardProducer:
         instance: uuid.UUID,
         open_producer: Callable[[DeliveryReport], Awaitable[Producer]],
         close_producer: Callable[[Producer], None],
-        timeout_s: float,
     ) -> None:
         self._topic, self._partition = place
         self._instance = instance.bytes
         self._open_producer = open_producer
         self._close_producer = close_producer
-        self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._opening = asyncio.Lock()
         self._producer: Producer | None = None
@@ -109,23 +107,14 @@ class ShardProducer:
         self._waiting: dict[int, _Append] = {}
 
     async def append(self, batches: Sequence[bytes]) -> list[int]:
-        """Produce one message for each batch, and return their offsets once all were read back.
+        """Produce one message for each batch, and return their offsets once all were read back, however long it takes.
 
         Raises:
             EntryRefusedError: Kafka has refused the only batch there is for its size.
             CoordinatorLogError: some batch was not, or not knowingly, appended.
         """
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                producer = await self._open()
-                append = self._produce(producer, batches)
-                return await append.done
-        except TimeoutError:
-            error = CoordinatorLogError(
-                f"{self} has not taken an append within {self._timeout_s:g} s: it may or may not have taken place"
-            )
-            self.fail(error)
-            raise error from None
+        producer = await self._open()
+        return await self._produce(producer, batches).done
 
     def read_back(self, offset: int, key: bytes | None) -> None:
         """Take note of a message that was read, if it is of this instance."""
