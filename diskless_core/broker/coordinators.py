@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
 
 from diskless_core.broker.errors import StartError
+from diskless_core.cluster.nominated_leaders import NominatedLeaders
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.config.broker import BrokerConfig
@@ -90,6 +91,8 @@ class Coordinators:
         cluster: the cluster shard.
         diskless: the Diskless shards by index.
         groups: the groups shard.
+        nominated: what the controller has nominated; None where the log says who should lead.
+        log_failure: why the log did not answer when it was asked last; None when it did.
 
     Raises:
         StartError: a shard may be led by other nodes only, and there are none.
@@ -99,10 +102,16 @@ class Coordinators:
         ids = shard_ids(settings.counts)
         _require_candidate(services, ids)
         self.log: CoordinatorLog = services.log
-        self._shards = {
-            shard_id: SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings) for shard_id in ids
-        }
-        [self.cluster] = self.of(ClusterShard)
+        self.log_failure: str | None = None
+        self.cluster = ClusterShard(CLUSTER.shard(0), services)
+        self.nominated: NominatedLeaders | None = None
+        if services.log.is_shared and not services.log.nominates_all_shards:
+            self.nominated = NominatedLeaders(self.cluster)
+            services = replace(services, nominator=self.nominated)
+        self._shards: dict[ShardId, CoordinatorShard[Any]] = {self.cluster.id: self.cluster}
+        for shard_id in ids:
+            if shard_id != self.cluster.id:
+                self._shards[shard_id] = SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings)
         self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self.of(DisklessShard)}
         [self.groups] = self.of(GroupsShard)
 
@@ -126,12 +135,24 @@ class Coordinators:
             StartError: there are more shards of a kind than are configured; nothing was started.
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a shard cannot be started.
         """
+        await self.start_following()
+        await self.until_serving(self.all())
+
+    async def start_following(self) -> None:
+        """Start all shards. Errors as `start`."""
         await self._require_all_shards()
         await asyncio.gather(*(shard.start() for shard in self.all()))
-        serving = asyncio.gather(*(shard.until_serving() for shard in self.all()))
+
+    async def until_serving(self, shards: Sequence[CoordinatorShard[Any]]) -> None:
+        """Wait until this node leads each of these shards or follows its leader.
+
+        Raises:
+            CoordinatorError: it never will: the log or the store of one cannot be used.
+        """
+        serving = asyncio.gather(*(shard.until_serving() for shard in shards))
         try:
             while not (await asyncio.wait([serving], timeout=PATIENCE_S))[0]:
-                obstacles = [shard.obstacle for shard in self.all() if shard.obstacle is not None]
+                obstacles = [shard.obstacle for shard in shards if shard.obstacle is not None]
                 _log.warning("the broker cannot start yet", waiting_for=obstacles)
             await serving
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -34,13 +35,25 @@ class _Expected:
 
 
 class PeerConnections:
-    """A `PeerTransport` over TCP, to the inter-broker listeners of `peers`."""
+    """A `PeerTransport` over TCP, to the inter-broker listeners of `peers`.
+
+    Attributes:
+        on_lost: called with a node's id when the connection to it broke.
+    """
 
     def __init__(self, peers: Peers, client_id: str) -> None:
+        self.on_lost: Callable[[int], None] = lambda _: None
         self._peers = peers
         self._client_id = client_id
         self._connections: dict[int, PeerConnection] = {}
         self._connecting: dict[int, asyncio.Task[PeerConnection]] = {}
+        self._beside: list[PeerConnections] = []
+
+    def beside(self) -> PeerConnections:
+        """Connections of their own to the same brokers, which end with these."""
+        connections = PeerConnections(self._peers, self._client_id)
+        self._beside.append(connections)
+        return connections
 
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         connection = self._connections.get(node_id)
@@ -49,7 +62,9 @@ class PeerConnections:
         return await connection.send(request, timeout_s)
 
     async def stop(self) -> None:
-        """Close all connections; what is under way is lost."""
+        """Close all connections, those beside them too; what is under way is lost."""
+        for connections in self._beside:
+            await connections.stop()
         connecting = list(self._connecting.values())
         for task in connecting:
             task.cancel()
@@ -86,14 +101,23 @@ class PeerConnections:
         except (OSError, TimeoutError) as error:
             raise PeerUnavailableError(f"no connection to {address.host}:{address.port}: {error!r}") from error
         _log.info("connected to another broker", node=node_id, address=f"{address.host}:{address.port}")
-        connection = self._connections[node_id] = PeerConnection(reader, writer, self._client_id)
+        connection = self._connections[node_id] = PeerConnection(
+            reader, writer, self._client_id, lambda: self.on_lost(node_id)
+        )
         return connection
 
 
 class PeerConnection:
     """One connection: requests go out at once, answers come back in the order of the requests."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client_id: str,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._on_lost = on_lost
         self._reader = reader
         self._writer = writer
         self._client_id = client_id
@@ -153,9 +177,11 @@ class PeerConnection:
             expected.answer.set_result(frame[body:])
 
     def _close(self, reason: str) -> None:
-        self.is_closed = True
+        was_closed, self.is_closed = self.is_closed, True
         self._writer.transport.abort()  # a broker that reads nothing would keep an orderly end waiting
         while self._expected:
             answer = self._expected.popleft().answer
             if not answer.done():
                 answer.set_exception(AnswerLostError(reason))
+        if not was_closed:
+            self._on_lost()

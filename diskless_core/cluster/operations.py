@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from diskless_core.cluster.nominations import Electorate, Nomination, plan
 from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    LeaderNominated,
     PartitionPlaced,
     ProducerIdsTaken,
     ResourceType,
@@ -17,7 +19,16 @@ from diskless_core.cluster.records import (
     TopicRemoved,
 )
 from diskless_core.cluster.spreading import place
-from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, NEXT_PRODUCER_ID, ONLY_ROW, TOPIC_IDS, TOPICS
+from diskless_core.cluster.tables import (
+    CLUSTER,
+    CLUSTER_ID,
+    NEXT_PRODUCER_ID,
+    NOMINATIONS,
+    ONLY_ROW,
+    TOPIC_IDS,
+    TOPICS,
+    nomination_key,
+)
 from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.protocol.errors import ErrorCode
@@ -66,11 +77,12 @@ class Refusal:
     message: str
 
 
-def name_cluster(command: ClusterCommand, wanted: str) -> str:
-    """The cluster's id: the one that it has, or `wanted` from now on."""
+def name_cluster(command: ClusterCommand, wanted: str, level: int) -> str:
+    """The cluster's id: the one that it has, or `wanted` from now on. A new cluster begins at this feature level."""
     known = command.get(CLUSTER, CLUSTER_ID)
     if known is not None:
         return known
+    command.raise_level(level)
     command.emit(ClusterNamed(cluster_id=wanted))
     return wanted
 
@@ -179,3 +191,12 @@ def take_producer_ids(command: ClusterCommand, broker_id: int) -> range:
     first = command.get(NEXT_PRODUCER_ID, ONLY_ROW) or 0
     command.emit(ProducerIdsTaken(broker_id=broker_id, next_producer_id=first + PRODUCER_ID_BLOCK))
     return range(first, first + PRODUCER_ID_BLOCK)
+
+
+def nominate(command: ClusterCommand, electorate: Electorate) -> Sequence[Nomination]:
+    """Write the next nominations that the planner finds, and return them; none at rest."""
+    held = (command.get(NOMINATIONS, nomination_key(shard)) for shard in electorate.shards)
+    changes = plan(electorate, {nomination.shard: nomination for nomination in held if nomination is not None})
+    for nomination in changes:
+        command.emit(LeaderNominated(nomination=nomination))
+    return changes

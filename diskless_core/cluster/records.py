@@ -6,6 +6,10 @@ import uuid
 from dataclasses import dataclass
 from enum import IntEnum
 
+from diskless_core.cluster.membership import records as brokers
+from diskless_core.cluster.membership.records import BrokerChanged, BrokerRecord, BrokerRegistered, BrokerUnregistered
+from diskless_core.cluster.nominations import Nomination
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.record_batch import RecordData
@@ -77,11 +81,31 @@ class QuotaSet:
     value: float | None
 
 
-ClusterRecord = ClusterNamed | TopicCreated | PartitionPlaced | TopicRemoved | ConfigSet | ProducerIdsTaken | QuotaSet
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderNominated:
+    """Who should lead a coordinator from now on."""
+
+    nomination: Nomination
+
+
+_OtherRecord = (
+    ClusterNamed
+    | TopicCreated
+    | PartitionPlaced
+    | TopicRemoved
+    | ConfigSet
+    | ProducerIdsTaken
+    | QuotaSet
+    | LeaderNominated
+)
+
+ClusterRecord = _OtherRecord | BrokerRecord
 
 
 def encode(record: ClusterRecord) -> RecordData:
     """The record as it stands in the log: no key, KRaft's framing."""
+    if isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+        return RecordData(key=None, value=brokers.encode(record))
     return RecordData(key=None, value=record_frames.encode_record(_message(record)))
 
 
@@ -122,10 +146,25 @@ def decode(data: RecordData) -> ClusterRecord:
                 key=message.key,
                 value=None if message.remove else message.value,
             )
+        case messages.CoordinatorNominationRecord():
+            return LeaderNominated(
+                nomination=Nomination(
+                    shard=ShardId(message.topic, message.partition_id),
+                    generation=message.generation,
+                    leader=message.leader,
+                    followers=tuple(message.followers),
+                )
+            )
+        case messages.RegisterBrokerRecord():
+            return brokers.registered(message)
+        case messages.BrokerRegistrationChangeRecord():
+            return brokers.changed(message)
+        case messages.UnregisterBrokerRecord():
+            return brokers.unregistered(message)
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 
-def _message(record: ClusterRecord) -> CompiledRecord:
+def _message(record: _OtherRecord) -> CompiledRecord:
     match record:
         case ClusterNamed():
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)
@@ -166,4 +205,12 @@ def _message(record: ClusterRecord) -> CompiledRecord:
                 key=record.key,
                 value=0.0 if record.value is None else record.value,
                 remove=record.value is None,
+            )
+        case LeaderNominated(nomination=nomination):
+            return messages.CoordinatorNominationRecord(
+                topic=nomination.shard.topic,
+                partition_id=nomination.shard.index,
+                generation=nomination.generation,
+                leader=nomination.leader,
+                followers=list(nomination.followers),
             )

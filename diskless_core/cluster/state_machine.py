@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from diskless_core.cluster import records
+from diskless_core.cluster.membership import tables as brokers
+from diskless_core.cluster.membership.records import BrokerChanged, BrokerRegistered, BrokerUnregistered
 from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    LeaderNominated,
     PartitionPlaced,
     ProducerIdsTaken,
     QuotaSet,
@@ -23,11 +26,13 @@ from diskless_core.cluster.tables import (
     CLUSTER_ID,
     CONFIGS,
     NEXT_PRODUCER_ID,
+    NOMINATIONS,
     ONLY_ROW,
     PLACEMENTS,
     TOPIC_IDS,
     TOPICS,
     ClusterTopic,
+    nomination_key,
 )
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table, Transaction
@@ -46,6 +51,9 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         CONFIGS,
         CLIENT_QUOTAS,
         NEXT_PRODUCER_ID,
+        NOMINATIONS,
+        brokers.BROKERS,
+        brokers.LAST_BROKER_EPOCH,
     )
 
     def encode(self, record: ClusterRecord) -> RecordData:
@@ -71,6 +79,10 @@ class ClusterMachine(StateMachine[ClusterRecord]):
                 tx.put(NEXT_PRODUCER_ID, ONLY_ROW, record.next_producer_id)
             case QuotaSet():
                 _quota_set(record, tx)
+            case LeaderNominated():
+                tx.put(NOMINATIONS, nomination_key(record.nomination.shard), record.nomination)
+            case BrokerRegistered() | BrokerChanged() | BrokerUnregistered():
+                brokers.replay(record, tx)
 
 
 def _partition_placed(record: PartitionPlaced, tx: Transaction) -> None:

@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from diskless_core.cluster.nominations import Nomination
 from diskless_core.coordinator.tables import Table
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
+from diskless_core.plugin.shard import ShardId
 
 
 class ClusterTopic(NamedTuple):
@@ -76,3 +78,25 @@ NEXT_PRODUCER_ID: Table[int] = Table(
     decode=lambda row: row[1],
 )
 ONLY_ROW = (0,)
+
+NOMINATIONS: Table[Nomination] = Table(
+    spec=TableSpec(
+        name="nominations",
+        key=(Column("topic", ColumnType.TEXT), Column("shard", ColumnType.INTEGER)),
+        values=(
+            Column("generation", ColumnType.INTEGER),
+            Column("leader", ColumnType.INTEGER),
+            Column("followers", ColumnType.TEXT),
+        ),
+    ),
+    encode=lambda one: (one.generation, one.leader, json.dumps(one.followers)),
+    decode=lambda row: Nomination(
+        shard=ShardId(row[0], row[1]), generation=row[2], leader=row[3], followers=tuple(json.loads(row[4]))
+    ),
+)
+"""Who should lead which coordinator, by `nomination_key`."""
+
+
+def nomination_key(shard: ShardId) -> tuple[str, int]:
+    """The key of a shard's row in `NOMINATIONS`."""
+    return shard.topic, shard.index

@@ -121,6 +121,11 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         f"Others are called {OTHER_NAMES}; * is all that are not named, so that *:1|2 keeps coordinators off all other "
         "brokers. Empty, any broker may lead any. The same on all brokers.",
     )
+    auto_leader_rebalance_enable: bool = Field(
+        default=True,
+        description="Whether coordinators move between brokers that share the coordinator log, one at a time, until "
+        "all brokers lead equally many. Coordinators whose leader is gone move in any case.",
+    )
     metadata_log_max_record_bytes_between_snapshots: Long = Field(
         default=20 * MIB,
         ge=1,

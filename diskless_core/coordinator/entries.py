@@ -7,19 +7,32 @@ KIP-1164's "Leadership and deployment"; see docs/adr/0001.)
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
+from diskless_core.coordinator.feature_level import FEATURE_LEVELS
 from diskless_core.coordinator.slices import Pace, Slices, at_once
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
+from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.record_batch import RecordData
 
 NO_TERM = -1
+
+NO_DIGEST = b""
+"""The digest of a log without a claim."""
+
+UNPATCHED = 16
+"""Logs may rewrite base offset and leader epoch (bytes 0-7, 12-15); from here on an entry comes back as it went."""
+
+_DIGEST_BYTES = 16
+_OFFSET = struct.Struct(">q")
 
 NO_OP = RecordData(key=None, value=record_frames.encode_record(messages.CoordinatorNoOpRecord()))
 """What an entry says that is there only to be read back."""
@@ -42,37 +55,65 @@ class Entry:
     records: Sequence[RecordData]
 
 
+def chained(digest: bytes, batch: LogBatch) -> bytes:
+    """The digest of the claims and accepted entries that `digest` stands for, and of `batch` after them.
+
+    It covers each entry's offset and its bytes from `UNPATCHED` on. All readers of a log get the same bytes there, so
+    replicas that have taken the same entries have the same digest.
+    """
+    chain = blake2b(digest + _OFFSET.pack(batch.offset), digest_size=_DIGEST_BYTES)
+    chain.update(memoryview(batch.data)[UNPATCHED:])
+    return chain.digest()
+
+
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Whose entries count: the latest claim's, in sequence."""
+    """Whose entries count: the latest claim's, in sequence.
+
+    Attributes:
+        digest: of all claims and accepted entries so far: see `chained`.
+    """
 
     term: int = NO_TERM
     next_sequence: int = 0
+    digest: bytes = NO_DIGEST
 
-    def claimed(self, offset: int) -> Acceptance:
-        return Acceptance(term=offset, next_sequence=0)
+    def claimed(self, offset: int, digest: bytes) -> Acceptance:
+        """After a claim at `offset`, with which the chain has come to `digest`."""
+        return Acceptance(term=offset, next_sequence=0, digest=digest)
 
     def accepts(self, entry: Entry) -> bool:
         return entry.term == self.term and entry.sequence == self.next_sequence
 
-    def advanced(self) -> Acceptance:
-        return Acceptance(term=self.term, next_sequence=self.next_sequence + 1)
+    def after(self, entry: Claim | Entry, batch: LogBatch) -> Acceptance:
+        """After the next entry of the log, whether it counts or not."""
+        if isinstance(entry, Claim):
+            return self.claimed(batch.offset, chained(self.digest, batch))
+        return self.advanced(chained(self.digest, batch)) if self.accepts(entry) else self
+
+    def advanced(self, digest: bytes) -> Acceptance:
+        """After an accepted entry, with which the chain has come to `digest`."""
+        return Acceptance(term=self.term, next_sequence=self.next_sequence + 1, digest=digest)
 
 
 ACCEPTANCE: Table[Acceptance] = Table(
     spec=TableSpec(
         name="acceptance",
         key=(Column("id", ColumnType.INTEGER),),
-        values=(Column("term", ColumnType.INTEGER), Column("next_sequence", ColumnType.INTEGER)),
+        values=(
+            Column("term", ColumnType.INTEGER),
+            Column("next_sequence", ColumnType.INTEGER),
+            Column("digest", ColumnType.BLOB),
+        ),
     ),
-    encode=lambda value: (value.term, value.next_sequence),
+    encode=lambda value: (value.term, value.next_sequence, value.digest),
     decode=lambda row: Acceptance(*row[1:]),
 )
 
 
 def tables_of(machine: StateMachine[Any]) -> tuple[Table[Any], ...]:
-    """All tables of a shard: its machine's, and whose entries count."""
-    return (*machine.tables, ACCEPTANCE)
+    """All tables of a shard: its machine's, whose entries count, and the level that it is written at."""
+    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS)
 
 
 def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:

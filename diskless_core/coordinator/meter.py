@@ -21,6 +21,9 @@ class ShardMeter:
         self.flushed_rows = metrics.coordinator_flushed_rows.labels(name)
         self.flush_failures = metrics.coordinator_flush_failures.labels(name)
         self.refused_commands = metrics.coordinator_refused_commands.labels(name)
+        self.log_entries = metrics.coordinator_log_entries.labels(name)
+        self.streamed_entries = metrics.coordinator_streamed_entries.labels(name)
+        self.differences = metrics.coordinator_differences.labels(name)
         self.snapshots_taken = metrics.coordinator_snapshots_taken.labels(name)
         self.snapshot_failures = metrics.coordinator_snapshot_failures.labels(name)
 

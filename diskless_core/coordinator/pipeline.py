@@ -15,9 +15,6 @@ from diskless_core.coordinator import entries
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.tables import Writes
 
-_UNPATCHED = 16
-"""Logs may rewrite base offset and leader epoch (bytes 0-7, 12-15); from here on an entry comes back as it went."""
-
 
 class Outcome(Awaitable[None], Protocol):
     """What the caller of a command waits for: a future."""
@@ -42,7 +39,7 @@ class Pending:
 
     def is_read_back_as(self, data: bytes) -> bool:
         """Whether the log's entry says the same. A log may have compressed it or set its timestamps."""
-        if memoryview(data)[_UNPATCHED:] == memoryview(self.entry)[_UNPATCHED:]:
+        if memoryview(data)[entries.UNPATCHED :] == memoryview(self.entry)[entries.UNPATCHED :]:
             return True
         return entries.decode(data) == entries.decode(self.entry)
 

@@ -15,6 +15,7 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.feature_level import level_of, replay_common, stored_level, too_new
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
@@ -22,9 +23,12 @@ from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import RecordT, StateMachine
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
+from diskless_core.coordinator.tail import Tail
 from diskless_core.plugin.coordinator_log import LogBatch, LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
+from diskless_core.protocol.record_frames import RecordFormatError
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
@@ -38,6 +42,7 @@ class Replica(Generic[RecordT]):
     Attributes:
         next_offset: everything in the log below it has been applied.
         acceptance: whose entries count from there on.
+        tail: the newest entries that counted.
     """
 
     def __init__(
@@ -48,12 +53,17 @@ class Replica(Generic[RecordT]):
         snapshots: SnapshotSource,
         meter: ShardMeter,
         clock: Clock,
+        *,
+        tail_bytes: int = 0,
+        levels: FeatureLevels = BUILD_LEVELS,
     ) -> None:
         self.id = shard_id
         self.machine = machine
+        self.levels = levels
         self.state = State(entries.tables_of(machine))
         self.next_offset = 0
         self.acceptance = Acceptance()
+        self.tail = Tail(tail_bytes)
         self.store = StoreThread(store, shard_id)
         self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter, clock)
         self._snapshots = snapshots
@@ -71,6 +81,11 @@ class Replica(Generic[RecordT]):
             CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
         await self.store.open(self.state.tables)
+        problem = too_new(await self.store.read(stored_level), self.levels.supported)
+        if problem is not None:
+            raise CoordinatorError(
+                f"the store of {self.id} is too new: {problem}. Nothing was changed: upgrade this broker"
+            )
         self.next_offset = await self.store.read(lambda store: store.applied_offset())
         known = self.next_offset or await self._snapshots.reached(self.id)
         if known > bounds.end:
@@ -94,6 +109,11 @@ class Replica(Generic[RecordT]):
                 await self.flusher.flush()
         finally:
             await self.store.close()
+
+    @property
+    def level(self) -> int:
+        """The level of `diskless.version` that the shard is written at, as far as this node knows."""
+        return level_of(Committed(self.state))
 
     @property
     def restoring(self) -> bool:
@@ -137,6 +157,7 @@ class Replica(Generic[RecordT]):
 
     def _load_acceptance(self) -> None:
         self.acceptance = self.state.committed(ACCEPTANCE, (0,)) or Acceptance()
+        self.tail.reset(self.next_offset, self.acceptance)
 
     # --- following -----------------------------------------------------------------------------------------------
 
@@ -153,35 +174,46 @@ class Replica(Generic[RecordT]):
         tx, pace = Transaction(Committed(self.state)), Pace()
         for data in entry.records:
             if data != entries.NO_OP:
-                yield from self.machine.replay_in_slices(self.machine.decode(data), tx)
+                try:
+                    record = self.machine.decode(data)
+                except RecordFormatError as error:
+                    replay_common(data, error, tx, self.levels.supported)
+                else:
+                    yield from self.machine.replay_in_slices(record, tx)
             if pace.is_over_after(1):
                 yield
         return tx.writes
 
-    def apply(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
+    def apply(self, writes: Writes, batch: LogBatch, digest: bytes, sequence: int | None = None) -> None:
         """Take the writes of the next entry, which was accepted, all at once.
 
         Args:
             batch: the entry as it stands in the log.
+            digest: of all that counts, this entry included.
             sequence: what the writes were proposed under.
         """
-        self.acceptance = self.acceptance.advanced()
+        self.acceptance = self.acceptance.advanced(digest)
         self._commit({**writes, ACCEPTANCE: {(0,): self.acceptance}}, batch, sequence)
         self._tell(writes)
 
-    def claimed(self, batch: LogBatch) -> None:
-        """Take a claim: whatever offset the store reaches from here on, it has to know whose entries count there."""
-        self.acceptance = self.acceptance.claimed(batch.offset)
+    def claimed(self, batch: LogBatch, digest: bytes) -> None:
+        """Take a claim: whatever offset the store reaches from here on, it has to know whose entries count there.
+
+        Arguments as of `apply`.
+        """
+        self.acceptance = self.acceptance.claimed(batch.offset, digest)
         self._commit({ACCEPTANCE: {(0,): self.acceptance}}, batch)
 
     def _commit(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
         self.next_offset = batch.next_offset
         self.state.commit(writes, sequence, size_bytes=len(batch.data))
         self.flusher.note()
+        self.tail.add(batch, self.acceptance)
 
     def skip(self, next_offset: int) -> None:
-        """Take an entry that does not count: it was written under a term that is over, or out of sequence."""
+        """Take entries that do not count: they were written under a term that is over, or out of sequence."""
         self.next_offset = next_offset
+        self.tail.wake()
 
     def _tell(self, writes: Writes) -> None:
         for listener in self._commit_listeners:

@@ -18,8 +18,12 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.feature_level import encode_level
+from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
+from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
 from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
@@ -28,12 +32,16 @@ from diskless_core.coordinator.slices import Pace, Slices
 from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
+from diskless_core.coordinator.tail import TAIL_BYTES, Tail
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch, LogOffsetPrunedError
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.protocol.record_frames import UnknownRecordError
+from diskless_core.shards import kind_of
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
@@ -61,7 +69,14 @@ def _anybody(_: ShardId) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardServices:
-    """What all shards of a node share. `may_lead` says of which shards this node is a candidate for their leader."""
+    """What all shards of a node share.
+
+    Attributes:
+        may_lead: of which shards the operator lets this node be the leader.
+        nominator: says who should lead a shard; None: the log does.
+        levels: what this build knows of feature levels.
+        new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
+    """
 
     node_id: int
     clock: Clock
@@ -70,6 +85,9 @@ class ShardServices:
     snapshots: SnapshotSource = field(default_factory=NoSnapshots)
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
+    nominator: Nominator | None = None
+    levels: FeatureLevels = BUILD_LEVELS
+    new_transport: Callable[[], PeerTransport] | None = None
 
 
 class CoordinatorShard(Generic[RecordT]):
@@ -89,16 +107,41 @@ class CoordinatorShard(Generic[RecordT]):
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
         self._services = services
-        self._replica = Replica(shard_id, machine, services.store, services.snapshots, self.meter, services.clock)
+        is_shared = services.log.is_shared
+        self._replica = Replica(
+            shard_id,
+            machine,
+            services.store,
+            services.snapshots,
+            self.meter,
+            services.clock,
+            tail_bytes=TAIL_BYTES if is_shared else 0,
+            levels=services.levels,
+        )
         self._leader = Leader(
             shard_id,
             self._replica.state,
             services.log,
+            services.nominator or services.log,
             services.clock,
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
         )
         self._replica.flusher.on_room = self._leader.leadership.changed.set
+        self._leader.on_step_down = self._replica.tail.wake
+        self._following = Following(
+            shard_id,
+            services.node_id,
+            self._replica,
+            self._leader.leadership,
+            services.log,
+            services.clock,
+            self.meter,
+            services.new_transport() if is_shared and services.new_transport is not None else None,
+            take=self._take,
+            skip=self._skip,
+            until_due=self._until_due,
+        )
         self._end_at_start = 0
         self._log_bytes_taken = 0
         self._judging = asyncio.Lock()
@@ -123,6 +166,7 @@ class CoordinatorShard(Generic[RecordT]):
             self._replica.flusher.run,
         )
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
+        self._leader.leadership.changed.set()
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -137,8 +181,13 @@ class CoordinatorShard(Generic[RecordT]):
         try:
             await loop()
         except Exception as error:
-            self.failure = f"{self.id} stands still from log offset {self.next_offset} on: {error!r}"
-            self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
+            where = f"{self.id} stands still from log offset {self.next_offset} on"
+            if isinstance(error, UnknownRecordError):
+                self.failure = f"{where}: {error}. A later version of Diskless wrote it: upgrade this broker"
+                self._log.critical("the shard's work on this node is over: upgrade the broker", reason=self.failure)
+            else:
+                self.failure = f"{where}: {error!r}"
+                self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()
@@ -177,6 +226,18 @@ class CoordinatorShard(Generic[RecordT]):
         await self._leader.leadership.wait_until(lambda: self.term != term)
         return self.term
 
+    async def until_caught_up(self) -> None:
+        """Wait until this node has applied what was committed when it started, whoever leads.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.backlog is None)
+
+    async def until_leadership(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds that depends on who leads, by the log's hint and this node's term."""
+        await self._leader.leadership.wait_until(condition)
+
     async def until_led_elsewhere(self, node_id: int) -> None:
         """Wait until the log hints at a leader that it does not hint at now, and that is not `node_id`."""
         hint = self.leader_hint
@@ -212,9 +273,24 @@ class CoordinatorShard(Generic[RecordT]):
         return self._leader.leadership.term
 
     @property
+    def latest_term(self) -> int:
+        """The term of the latest claim that this node has read, whoever leads in it; -1 before the first."""
+        return self._replica.acceptance.term
+
+    @property
+    def predecessor(self) -> int | None:
+        """The node that led before the one that leads now; None where it was the same, or is not known."""
+        return self._leader.leadership.predecessor
+
+    @property
     def leader_hint(self) -> int | None:
-        """The node that the log says should lead, and that may."""
+        """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
+
+    @property
+    def claimed_by(self) -> int | None:
+        """The node whose claim is the latest that this process has read; None before the first."""
+        return self._leader.leadership.claimant
 
     @property
     def obstacle(self) -> str | None:
@@ -226,22 +302,43 @@ class CoordinatorShard(Generic[RecordT]):
             return self.failure
         if self.leading:
             return None
-        if self._replica.restoring:
-            return f"{self.id} is being restored from a snapshot"
-        if self.held_back:
-            return f"the store of {self.id} lacks too much for more of the log to be read: see the broker's log"
+        if self._replica.restoring or self.held_back:
+            return self.backlog
         if self.leader_hint is None:
             return f"nobody is known to lead {self.id}"
         if self.leader_hint == self._services.node_id:
             return f"{self.id} is not led by this node yet"
+        return self.backlog
+
+    @property
+    def backlog(self) -> str | None:
+        """Why this node has not applied what was committed when it started, or can't apply more; None when it can."""
+        if self.failure is not None:
+            return self.failure
+        if not self._tasks:
+            return f"{self.id} is not started yet"
+        if self._replica.restoring:
+            return f"{self.id} is being restored from a snapshot"
+        if self.held_back:
+            return f"the store of {self.id} lacks too much for more of the log to be read: see the broker's log"
         if self.next_offset < self._end_at_start:
             return f"the log of {self.id} is being read"
         return None
 
     @property
+    def cannot_lead(self) -> bool:
+        """Whether another node would be the better leader: this one's copy is broken, or is being mended."""
+        return self.failure is not None or self._replica.restoring or self.held_back
+
+    @property
     def next_offset(self) -> int:
         """Everything in the log below this offset has been applied."""
         return self._replica.next_offset
+
+    @property
+    def level(self) -> int:
+        """The level of `diskless.version` that the shard is written at, as far as this node knows."""
+        return self._replica.level
 
     @property
     def pending_commands(self) -> int:
@@ -277,6 +374,19 @@ class CoordinatorShard(Generic[RecordT]):
         """When `snapshot` was taken, in milliseconds since the epoch; 0 without one."""
         return self.snapshot.taken_at if self.snapshot is not None else 0
 
+    @property
+    def tail(self) -> Tail:
+        """The newest claims and accepted entries that were taken here."""
+        return self._replica.tail
+
+    def require_leading(self) -> int:
+        """The term that this node leads in.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError: it does not, or not yet.
+        """
+        return self._leader.require()
+
     # --- commands and reads --------------------------------------------------------------------------------------
 
     async def submit(self, operation: Operation[RecordT, R], prefetch: Sequence[tuple[Table[Any], Key]] = ()) -> R:
@@ -291,6 +401,8 @@ class CoordinatorShard(Generic[RecordT]):
             OutcomeUnknownError: it may or may not have happened, or may yet.
             StoreBehindError: the store lacks too much for new records; nothing happened.
             CoordinatorError: the store failed to prefetch; nothing happened.
+            FeatureLevelError: the operation is defective: a record needs a higher level than the one in force.
+                Nothing happened.
         """
         return await self.submit_in_slices(lambda command: _in_one_slice(operation, command), prefetch)
 
@@ -331,12 +443,32 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def _sent(self, term: int, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
-        if not command.records:
+        if not command.records and command.new_level is None:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
-        records = await self._in_term(term, _encoded(self.machine, command.records))
+        records = await self._in_term(term, self._encoded(command))
         return self._leader.enqueue(records, command.tx.writes)
+
+    def _encoded(self, command: Command[RecordT]) -> Slices[list[RecordData]]:
+        """The command's records as they stand in the log.
+
+        Raises:
+            FeatureLevelError: one of them needs a higher level than the shard is written at.
+        """
+        levels, level = self._services.levels, command.level
+        keyed = kind_of(self.id).keyed_records
+        encoded, pace = list[RecordData](), Pace()
+        if command.new_level is not None:
+            encoded.append(encode_level(command.new_level))
+        for record in command.records:
+            data = self.machine.encode(record)
+            if level < levels.supported.newest:
+                levels.require(data, level, keyed)
+            encoded.append(data)
+            if pace.is_over_after(1):
+                yield
+        return encoded
 
     def _require_term(self, term: int) -> None:
         if self._leader.require() != term:
@@ -415,10 +547,7 @@ class CoordinatorShard(Generic[RecordT]):
     async def _follow_log(self) -> None:
         while True:
             try:
-                async for batches in self._services.log.read(self.id, self.next_offset):
-                    for batch in batches:
-                        await self._until_due()
-                        await self._take(batch)
+                await self._following.run()
                 return
             except LogOffsetPrunedError as error:
                 await self._restore(error)
@@ -437,31 +566,50 @@ class CoordinatorShard(Generic[RecordT]):
             self._log_bytes_taken = 0
             await asyncio.sleep(0)
 
-    async def _take(self, batch: LogBatch) -> None:
-        self.applied_bytes += len(batch.data)
+    async def _take(self, batch: LogBatch, digest: bytes | None = None) -> bool:
+        """See `Take`."""
         was_reading = self.next_offset < self._end_at_start
+        chain = entries.chained(self._replica.acceptance.digest, batch)
+        if digest is not None and chain != digest:
+            return False
         own = self._leader.read_back(batch.data, self._replica.acceptance)
         if own is not None:
             self._log_bytes_taken += len(batch.data) // OWN_ENTRY_SHARE
-            self._replica.apply(own.writes, batch, own.sequence)
+            self._replica.apply(own.writes, batch, chain, own.sequence)
             self._leader.pipeline.read_back()
             if not own.done.done():
                 own.done.set_result(None)
         else:
             self._log_bytes_taken += len(batch.data)
-            await self._take_foreign(batch)
-        if was_reading and self.next_offset >= self._end_at_start:
+            if not await self._take_foreign(batch, chain):
+                if digest is not None:
+                    return False
+                self._replica.skip(batch.next_offset)
+        self.applied_bytes += len(batch.data)
+        if was_reading:
+            self._notice_end_at_start()
+        return True
+
+    def _skip(self, next_offset: int) -> None:
+        """Take it that nothing counts below `next_offset` that was not taken."""
+        self._replica.skip(next_offset)
+        self._notice_end_at_start()
+
+    def _notice_end_at_start(self) -> None:
+        if self.next_offset >= self._end_at_start:
             self._leader.leadership.changed.set()
 
-    async def _take_foreign(self, batch: LogBatch) -> None:
+    async def _take_foreign(self, batch: LogBatch, chain: bytes) -> bool:
+        """Take what is no command of this node; False, with nothing done, if it does not count."""
         entry = await _one_by_one(entries.decode_in_slices(batch.data))
         if isinstance(entry, Claim):
-            self._replica.claimed(batch)
+            self._replica.claimed(batch, chain)
             self._leader.claimed(entry, batch.offset)
-        elif self._replica.acceptance.accepts(entry):
-            self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch)
-        else:
-            self._replica.skip(batch.next_offset)
+            return True
+        if not self._replica.acceptance.accepts(entry):
+            return False
+        self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch, chain)
+        return True
 
     async def _restore(self, reason: LogOffsetPrunedError) -> None:
         """The log was pruned beyond what is applied here: a snapshot covers it."""
@@ -501,12 +649,3 @@ async def _one_by_one(slices: Slices[R], before_next: Callable[[], None] = lambd
             return result
         await asyncio.sleep(0)
         before_next()
-
-
-def _encoded(machine: StateMachine[RecordT], records: Sequence[RecordT]) -> Slices[list[RecordData]]:
-    encoded, pace = list[RecordData](), Pace()
-    for record in records:
-        encoded.append(machine.encode(record))
-        if pace.is_over_after(1):
-            yield
-    return encoded

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from diskless_core.clock import Clock
+from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerRequest, Peers
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.diskless.attempts import Attempt, RefusedAttempts, ShardAttempts
@@ -21,6 +22,7 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.follow_shard import FollowShardAnswer
 from diskless_core.protocol.framing import Request, Response, decode_request, encode_body
 from diskless_core.protocol.messages import (
     DISKLESS_APIS,
@@ -35,6 +37,7 @@ from diskless_core.protocol.messages import (
     DisklessDescribeFilesResponse,
     DisklessFindBatchesRequest,
     DisklessFindBatchesResponse,
+    DisklessFollowShardRequest,
     DisklessHandOverFilesRequest,
     DisklessHandOverFilesResponse,
     DisklessListOffsetsRequest,
@@ -84,6 +87,7 @@ class CoordinatorService:
 
     Args:
         peers: know this node's own address, too.
+        feeds: all shards of the node, for the replicas that follow them.
         refused_with: the error of every answer, of a service for somebody who may not ask.
     """
 
@@ -93,6 +97,7 @@ class CoordinatorService:
         shards: Mapping[int, DisklessShard],
         peers: Peers,
         purgatory: Purgatory,
+        feeds: ShardFeeds,
         clock: Clock,
         *,
         refused_with: ErrorCode | None = None,
@@ -100,11 +105,13 @@ class CoordinatorService:
         self._node_id = node_id
         self._shards = shards
         self._peers = peers
+        self._feeds = feeds
+        self._refused_with = refused_with
         self._attempts = RefusedAttempts(refused_with) if refused_with is not None else ShardAttempts(shards)
         self._reads = CoordinatorReads(self._attempts, purgatory, clock)
         self.refusing = (
             CoordinatorService(
-                node_id, shards, peers, purgatory, clock, refused_with=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                node_id, shards, peers, purgatory, feeds, clock, refused_with=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             )
             if refused_with is None
             else self
@@ -254,6 +261,11 @@ class CoordinatorService:
         done = await self._ask(request, lambda shard: shard.hand_over(files))
         return DisklessHandOverFilesResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
 
+    async def follow_shard(self, request: DisklessFollowShardRequest) -> FollowShardAnswer:
+        if self._refused_with is not None:
+            return FollowShardAnswer(error_code=int(self._refused_with))
+        return await self._feeds.follow(request)
+
     async def raise_horizon(self, request: DisklessRaiseHorizonRequest) -> DisklessRaiseHorizonResponse:
         done = await self._ask(request, lambda shard: shard.raise_horizon(request.horizon))
         return DisklessRaiseHorizonResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
@@ -282,6 +294,7 @@ _ANSWERS = {
         _Answer(DisklessHandOverFilesRequest, CoordinatorService.hand_over_files),
         _Answer(DisklessDescribeFilesRequest, CoordinatorService.describe_files),
         _Answer(DisklessRaiseHorizonRequest, CoordinatorService.raise_horizon),
+        _Answer(DisklessFollowShardRequest, CoordinatorService.follow_shard),
         _Answer(FindCoordinatorRequest, CoordinatorService.find_coordinator),
     )
 }

@@ -21,6 +21,7 @@ from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
     TIMEOUT_S,
+    HangBackend,
     MakeLog,
     batch_of,
     next_batches,
@@ -49,12 +50,23 @@ class LogLifeContract:
 
     @pytest.fixture
     def make_log(self) -> MakeLog:
-        """Makes instances, not started, that open one and the same log, which is empty when the test begins."""
+        """Makes instances, not started, that open one and the same log, which is empty when the test begins.
+
+        The instances of a log that is shared are used at once, each with the node id that it was made with.
+        """
         raise NotImplementedError("give the suite a fixture make_log")
 
     @pytest.fixture
     def killable_log(self) -> KillableLog | None:
         """How a process of its own opens the log of `make_log`; None skips the tests that kill it."""
+        return None
+
+    @pytest.fixture
+    def hang_backend(self) -> HangBackend | None:
+        """Lets the backend of `make_log` fall silent; None skips the test that needs it.
+
+        The log under test may be configured to give an append up after less than 30 seconds.
+        """
         return None
 
     # -- prune ----------------------------------------------------------------------------------------------------

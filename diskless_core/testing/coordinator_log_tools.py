@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol, TypeVar
 
-from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBatch
+from diskless_core.plugin.coordinator_log import CoordinatorLog, LeadershipHint, LogBatch
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import RecordData, build
 from diskless_core.shards import DISKLESS
 
 LogT = TypeVar("LogT", bound=CoordinatorLog)
 
-MakeLog = Callable[[], CoordinatorLog]
-"""Makes instances, not started, that open one and the same log."""
+
+class MakeLog(Protocol):
+    """Makes instances, not started, that open one and the same log. A log that is not shared ignores `node_id`."""
+
+    def __call__(self, node_id: int = 1) -> CoordinatorLog: ...
+
+
+HangBackend = Callable[[], AbstractAsyncContextManager[None]]
+"""While it lasts, the backend takes what it is sent, or does not, and answers nothing."""
 
 SHARD = DISKLESS.shard(0)
 OTHER_SHARD = DISKLESS.shard(1)
@@ -30,6 +38,19 @@ _LEADER_EPOCH = slice(12, 16)
 def batch_of(*values: bytes) -> bytes:
     """A batch with one record for each value."""
     return build([RecordData(None, value) for value in values], timestamp_ms=0)
+
+
+def batch_of_size(size_bytes: int) -> bytes:
+    """A batch of exactly that size, at least 200 bytes, which compresses badly."""
+    noise = hashlib.shake_256().digest(size_bytes)
+    for padding in range(8):  # some sizes take two records: a length may take more bytes
+        taken = size_bytes
+        for _ in range(4):
+            batch = batch_of(noise[:taken], bytes(padding))
+            if len(batch) == size_bytes:
+                return batch
+            taken += size_bytes - len(batch)
+    raise ValueError(f"there is no batch of {size_bytes} bytes")
 
 
 def numbered_batches(count: int, *, size_bytes: int = 1024) -> list[bytes]:
@@ -93,3 +114,51 @@ async def next_batches(reader: AsyncIterator[Sequence[LogBatch]]) -> Sequence[Lo
     """What the reader yields next; fails when that takes too long."""
     async with asyncio.timeout(TIMEOUT_S):
         return await anext(reader)
+
+
+class HintStream:
+    """Listens to who should lead a shard, and remembers the newest hint.
+
+    Attributes:
+        newest: the hint with the highest generation that was heard; None before the first one.
+    """
+
+    def __init__(self, log: CoordinatorLog, shard: ShardId, *, candidate: bool = True) -> None:
+        self.newest: LeadershipHint | None = None
+        self._log = log
+        self._shard = shard
+        self._candidate = candidate
+        self._listening: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> HintStream:
+        self._listen()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def ask_again(self, *, candidate: bool) -> None:
+        """Withdraw the node's candidacy, or stand again."""
+        await self._close()
+        self._candidate = candidate
+        self._listen()
+
+    def _listen(self) -> None:
+        self._listening = asyncio.create_task(self._follow())
+
+    async def _close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+            if not self._listening.cancelled():
+                self._listening.result()
+
+    async def _follow(self) -> None:
+        hints = self._log.leadership(self._shard, candidate=self._candidate)
+        try:
+            async for hint in hints:
+                if self.newest is None or hint.generation >= self.newest.generation:
+                    self.newest = hint
+        finally:
+            if isinstance(hints, AsyncGenerator):
+                await hints.aclose()

@@ -16,6 +16,7 @@ from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
     CoordinatorLogError,
+    EntryRefusedError,
     LeadershipHint,
     LogBatch,
     LogBounds,
@@ -98,10 +99,20 @@ class LocalCoordinatorLog(CoordinatorLog):
             raise CoordinatorLogError(f"the log of {shard} was opened for reading only")
         if not batches:
             return []
-        answer: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
         counts = [_record_count(batch) for batch in batches]
-        running.writer.submit(Append(shard=shard, batches=tuple(batches), record_counts=counts, answer=answer))
-        return await answer
+        sizes = [len(batch) for batch in batches]
+        taken = next((at for at, size in enumerate(sizes) if size > self.max_entry_bytes), len(batches))
+        offsets: Sequence[int] = []
+        if taken:
+            answer: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
+            batches_taken, counts_taken = tuple(batches[:taken]), counts[:taken]
+            running.writer.submit(Append(shard=shard, batches=batches_taken, record_counts=counts_taken, answer=answer))
+            offsets = await answer
+        if taken < len(batches):
+            raise EntryRefusedError(
+                f"an entry of {sizes[taken]} bytes is larger than {self.max_entry_bytes}", position=taken
+            )
+        return offsets
 
     def read(self, shard: ShardId, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
         running, log = self._running_shard(shard)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,15 @@ from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.testing.coordinator_log import CoordinatorLogContract
 from diskless_core.testing.coordinator_log_appender import KillableLog
-from diskless_core.testing.coordinator_log_tools import MakeLog
-from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.coordinator_log_tools import OTHER_SHARD, SHARD, HangBackend, MakeLog
+from diskless_core.testing.fakes.log import APPEND_TIMEOUT_S, SharedLog
 from diskless_local_log.config import LocalLogSettings
 from diskless_local_log.local_log import LocalCoordinatorLog
 
 
 class TestLocalLog(CoordinatorLogContract):
+    largest_tried_entry_bytes = 64 << 20
+
     @pytest.fixture
     def settings(self) -> dict[str, object]:
         return {"segment.bytes": 16384}
@@ -24,7 +28,7 @@ class TestLocalLog(CoordinatorLogContract):
     @pytest.fixture
     def make_log(self, tmp_path: Path, settings: dict[str, object]) -> MakeLog:
         context = PluginContext(node_id=7, data_dir=tmp_path / "log", log_dir=tmp_path, clock=SystemClock())
-        return lambda: LocalCoordinatorLog(context, LocalLogSettings.model_validate(settings))
+        return lambda node_id=7: LocalCoordinatorLog(context, LocalLogSettings.model_validate(settings))
 
     @pytest.fixture
     def killable_log(self, tmp_path: Path, settings: dict[str, object]) -> KillableLog:
@@ -43,6 +47,25 @@ class TestLocalLogWithoutMemory(TestLocalLog):
 
 class TestFakeLog(CoordinatorLogContract):
     @pytest.fixture
-    def make_log(self) -> MakeLog:
+    def shared(self) -> SharedLog:
         shared = SharedLog()
-        return lambda: shared.node(1)
+        shared.max_entry_bytes = shared.announced_max_entry_bytes = 2 << 20
+        return shared
+
+    @pytest.fixture
+    def make_log(self, shared: SharedLog) -> MakeLog:
+        return lambda node_id=1: shared.node(node_id)
+
+    @pytest.fixture
+    def hang_backend(self, shared: SharedLog) -> HangBackend:
+        @asynccontextmanager
+        async def hang() -> AsyncIterator[None]:
+            shared.append_timeout_s = 0.05
+            for shard in (SHARD, OTHER_SHARD):
+                shared.hold_high_watermark(shard)
+            yield
+            for shard in (SHARD, OTHER_SHARD):
+                shared.release_high_watermark(shard)
+            shared.append_timeout_s = APPEND_TIMEOUT_S
+
+        return hang

@@ -57,12 +57,12 @@ async def test_a_broker_that_missed_what_the_log_forgot_goes_on_from_a_snapshot_
                 assert two.call(metadata_request("gone"), 12).topics[0].error_code == 3
 
         await in_thread(before)
-        cluster.shared.pause_reads(2)
+        cluster.lag(2)
         applied = {shard: state.high_watermark for shard, state in cluster.shared._shards.items()}
         await in_thread(meanwhile)
         await until(lambda: cluster.shared.state(SHARD).start > applied[SHARD])
         await in_thread(after)
-        cluster.shared.resume_reads(2)
+        cluster.catch_up(2)
         await until(lambda: applied_offsets(cluster, 2) == applied_offsets(cluster, 1))
         assert cluster.nodes[2].not_ready() == []
         await in_thread(read_at_the_other)

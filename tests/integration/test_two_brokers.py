@@ -104,7 +104,7 @@ async def test_a_broker_that_lags_does_not_send_consumers_elsewhere(tmp_path: Pa
                 assert read_all(two, 0, 1) == [b"a"]
 
         await in_thread(write)
-        cluster.shared.pause_reads(2)
+        cluster.lag(2)
 
         def lag() -> None:
             with cluster.connect(1) as one, cluster.connect(2) as two:
@@ -118,7 +118,7 @@ async def test_a_broker_that_lags_does_not_send_consumers_elsewhere(tmp_path: Pa
                 assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
         await in_thread(lag)
-        cluster.shared.resume_reads(2)
+        cluster.catch_up(2)
 
         def catch_up() -> None:
             with cluster.connect(2) as two:
@@ -265,3 +265,27 @@ async def test_a_broker_finds_the_leader_that_its_own_log_has_not_told_it_of(tmp
 
         await in_thread(write)
         assert cluster.answered(1, "FindCoordinator") > 0
+
+
+@guarantee("Reads", "What one broker has acknowledged the others learn from it, not from the log.")
+async def test_a_broker_learns_of_commits_from_the_one_that_leads(tmp_path: Path):
+    async with Cluster(tmp_path, {0: 1, 1: 1}) as cluster:
+
+        def create() -> None:
+            with cluster.connect(1) as one:
+                create_topic(one, TOPIC, 2)
+
+        await in_thread(create)
+        await until(lambda: cluster.answered(1, "DisklessFollowShard") > 0)
+        cluster.shared.pause_reads(2)
+
+        def write_and_read() -> None:
+            with cluster.connect(1) as one, cluster.connect(2) as two:
+                for number in range(20):
+                    append(one, TOPIC, batch_of(b"%d" % number), partition=number % 2)
+                for partition in range(2):
+                    expected = [b"%d" % number for number in range(partition, 20, 2)]
+                    assert read_all(two, partition, 10) == expected
+
+        await in_thread(write_and_read)
+        cluster.shared.resume_reads(2)

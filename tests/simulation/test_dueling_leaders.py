@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.entries import Acceptance, Claim
+from diskless_core.coordinator.entries import NO_DIGEST, Acceptance, Claim
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import BatchResult, CommitFile, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
@@ -114,10 +114,10 @@ class Duel:
         for one in self.shared.content(SHARD_ID):
             entry = entries.decode(one.data)
             if isinstance(entry, Claim):
-                acceptance = acceptance.claimed(one.offset)
+                acceptance = acceptance.claimed(one.offset, NO_DIGEST)
             elif acceptance.accepts(entry):
                 accepted[entry.term, entry.sequence] += 1
-                acceptance = acceptance.advanced()
+                acceptance = acceptance.advanced(NO_DIGEST)
         assert set(accepted.values()) == {1}
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
-from diskless_core.coordinator.peers import PeerAddress
+from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerTransport
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import COORDINATOR_LOG
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.shards import DISKLESS, SHARD_KINDS
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.wire import WireClient
@@ -37,6 +38,21 @@ class OnSharedLog(PluginManager):
         return super().create(noun, selected, context_factory)
 
 
+class _Gate:
+    """Replicas of a node that follow others get no answers while the node is among those that lag."""
+
+    def __init__(self, transport: PeerTransport, lagging: set[int], node_id: int) -> None:
+        self._transport = transport
+        self._lagging = lagging
+        self._node_id = node_id
+
+    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        answer = await self._transport.send(node_id, request, timeout_s)
+        if self._node_id in self._lagging:
+            raise AnswerLostError("the node lags")
+        return answer
+
+
 class Cluster:
     """Brokers by node id. The first one leads the cluster's and the groups' shards, each Diskless shard whom `leaders`
     names."""
@@ -54,6 +70,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
+        self._lagging: set[int] = set()
         for kind in SHARD_KINDS:
             if kind is not DISKLESS:
                 self.shared.set_leader(kind.shard(0), node_ids[0])
@@ -64,20 +81,30 @@ class Cluster:
         """From now on the log hints that this node leads a Diskless shard."""
         self.shared.set_leader(DISKLESS.shard(shard), node_id)
 
-    async def __aenter__(self) -> Cluster:
-        await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))
-        for node_id, node in self.nodes.items():
-            for peer_id, peer in self.nodes.items():
-                if peer_id != node_id:
-                    endpoint = peer.endpoints[BROKERS]
-                    node.peers.learn(peer_id, PeerAddress(endpoint.host, endpoint.port))
+    def lag(self, node_id: int) -> None:
+        """A node hears nothing new of any shard until `catch_up`. Whom it asks for something else answers it."""
+        self._lagging.add(node_id)
+        self.shared.pause_reads(node_id)
+
+    def catch_up(self, node_id: int) -> None:
+        """End what `lag` began."""
+        self._lagging.discard(node_id)
+        self.shared.resume_reads(node_id)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.gather(*(self.start(node_id) for node_id in self._node_ids))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for node in reversed(self.nodes.values()):
             await node.stop()
 
-    async def _start(self, node_id: int) -> None:
+    async def stop(self, node_id: int) -> None:
+        """Stop a broker in good order."""
+        await self.nodes.pop(node_id).stop()
+
+    async def start(self, node_id: int, levels: FeatureLevels = BUILD_LEVELS) -> None:
+        """Start a broker. What it raises is passed on."""
         properties = {
             "node.id": str(node_id),
             "log.dirs": str(self._folder / f"node-{node_id}"),
@@ -91,9 +118,14 @@ class Cluster:
         }
         plugins = OnSharedLog(self.shared, node_id)
         loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)
-        node = Node(loaded, plugins, SystemClock())
+        node = Node(loaded, plugins, SystemClock(), levels)
         await node.start()
         self.nodes[node_id] = node
+        assert node._parts is not None
+        for shard in node._parts.coordinators.all():
+            calls = shard._following._calls
+            assert calls is not None
+            calls._transport = _Gate(calls._transport, self._lagging, node_id)
 
     def connect(self, node_id: int, listener: str = CLIENTS) -> WireClient:
         """A raw connection, which blocks: use it in `in_thread`."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from diskless_core.clock import Clock
+from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import (
     AnswerLostError,
     PeerAddress,
@@ -44,6 +45,7 @@ class NetworkNode:
         self._network = network
         self._clock = clock
         self.shards: dict[int, DisklessShard] = {}
+        self.feeds: ShardFeeds
         self.service: CoordinatorService
         self.directory: CoordinatorClients
 
@@ -53,7 +55,8 @@ class NetworkNode:
             self.shards[index] = shard = await replica.start(lead=False)
             shard.find_offsets_with(latest)
             shard.on_head_moved(purgatory.wake)
-        self.service = CoordinatorService(self.node_id, self.shards, self.peers, purgatory, self._clock)
+        self.feeds = ShardFeeds(self.shards.values(), self._clock)
+        self.service = CoordinatorService(self.node_id, self.shards, self.peers, purgatory, self.feeds, self._clock)
         self.directory = CoordinatorClients(self.node_id, self.shards, self._network, self.peers)
 
     async def stop(self) -> None:

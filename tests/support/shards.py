@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import NoSnapshots, SnapshotSource
 from diskless_core.coordinator.tables import Key, Table, V
@@ -43,6 +45,10 @@ class Sequential(OffsetAssignment):
         return offsets
 
 
+def _given(transport: PeerTransport) -> PeerTransport:
+    return transport
+
+
 class ShardNode:
     """One node's replica of the shard. `start` after `kill` or `stop` is a new process on the same log."""
 
@@ -57,6 +63,7 @@ class ShardNode:
         snapshots: SnapshotSource | None = None,
         disk: Disk | None = None,
         candidate: bool = True,
+        transport: PeerTransport | None = None,
     ) -> None:
         self.shared = shared
         self.clock = clock
@@ -65,6 +72,7 @@ class ShardNode:
         self.store = FailingStore(disk)
         self.snapshots = snapshots or NoSnapshots()
         self.candidate = candidate
+        self.transport = transport
         self.metrics = Metrics()
         self.rules = CommitRules(assignment=assignment or Sequential())
         self.log: FakeCoordinatorLog
@@ -81,6 +89,7 @@ class ShardNode:
             snapshots=self.snapshots,
             metrics=self.metrics,
             may_lead=lambda _: self.candidate,
+            new_transport=partial(_given, self.transport) if self.transport is not None else None,
         )
         self.shard = DisklessShard(self.shard_id, services, self.rules)
         await self.shard.start()

@@ -78,3 +78,11 @@ class DisklessRaiseHorizonRequest(ApiMessage, load_json=__package__):
 
 class DisklessRaiseHorizonResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-1164, "Orphan files"."""
+
+
+class DisklessFollowShardRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Local state machine"."""
+
+
+class DisklessFollowShardResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Local state machine"."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -16,6 +17,7 @@ from diskless_core.log.segment import require_whole_batch
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
     CoordinatorLogError,
+    EntryRefusedError,
     LeadershipHint,
     LogBatch,
     LogBounds,
@@ -25,6 +27,9 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import CorruptBatchError
 
 _ALL_NODES = -1
+
+APPEND_TIMEOUT_S = 30.0
+"""After which an append that has heard nothing raises."""
 
 
 class AppendFault(Enum):
@@ -93,13 +98,22 @@ class SharedLog:
     Attributes:
         append_delay_s: called before each batch of an append; the seconds that it is slept. Appends of several nodes
             then interleave batch by batch.
+        nominates_all_shards: see `CoordinatorLog`.
         append_error: called as `append_error(shard, node_id)` at each append for which no fault is planned; the fault
             that it returns happens.
+        entries_read: how many entries the readers of each node were given, by its id.
+        append_timeout_s: how long an append waits for the high watermark.
+        max_entry_bytes: the largest batch that the log takes.
+        announced_max_entry_bytes: what it says of that; another number while the log does not know better.
     """
 
-    def __init__(self, *, append_delay_s: Callable[[], float] | None = None) -> None:
+    def __init__(self, *, append_delay_s: Callable[[], float] | None = None, nominates_all_shards: bool = True) -> None:
+        self.nominates_all_shards = nominates_all_shards
         self.append_delay_s = append_delay_s
+        self.append_timeout_s = APPEND_TIMEOUT_S
+        self.max_entry_bytes = self.announced_max_entry_bytes = CoordinatorLog.max_entry_bytes
         self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
+        self.entries_read: Counter[int] = Counter()
         self._shards: dict[ShardId, SharedShard] = {}
         self._faults: list[_PlannedFault] = []
         self._read_faults: set[int] = set()
@@ -198,7 +212,9 @@ class SharedLog:
             state.outsiders.add(node_id)
         state.notify()
 
-    def node_stopped(self) -> None:
+    def node_stopped(self, node_id: int) -> None:
+        if node_id in self._started:
+            self._started.remove(node_id)
         self._notify_all()
 
     def take_fault(self, shard: ShardId, node_id: int) -> AppendFault | None:
@@ -224,9 +240,14 @@ class FakeCoordinatorLog(CoordinatorLog):
     is_shared = True
 
     def __init__(self, shared: SharedLog, node_id: int) -> None:
+        self.nominates_all_shards = shared.nominates_all_shards
         self._shared = shared
         self._node_id = node_id
         self._running = False
+
+    @property
+    def max_entry_bytes(self) -> int:  # type: ignore[override]
+        return self._shared.announced_max_entry_bytes
 
     async def start(self) -> None:
         self._running = True
@@ -234,7 +255,7 @@ class FakeCoordinatorLog(CoordinatorLog):
 
     async def stop(self) -> None:
         self._running = False
-        self._shared.node_stopped()
+        self._shared.node_stopped(self._node_id)
 
     async def append(self, shard: ShardId, batches: Sequence[bytes]) -> Sequence[int]:
         self._require_running()
@@ -252,10 +273,20 @@ class FakeCoordinatorLog(CoordinatorLog):
             case AppendFault.FIRST_BATCH_APPENDED | AppendFault.ALL_APPENDED:
                 await self._append_each(state, batches[:1] if fault is AppendFault.FIRST_BATCH_APPENDED else batches)
                 raise CoordinatorLogError(f"injected: {fault.name.lower()}, but the answer was lost")
-        while offsets and state.high_watermark <= offsets[-1]:
-            await state.changed.wait()
-            self._require_running()
+        await self._until_committed(state, offsets)
+        if len(offsets) < len(batches):
+            message = f"the entry has {len(batches[len(offsets)])} bytes, {self._shared.max_entry_bytes} are allowed"
+            raise EntryRefusedError(message, position=len(offsets))
         return offsets
+
+    async def _until_committed(self, state: SharedShard, offsets: Sequence[int]) -> None:
+        try:
+            async with asyncio.timeout(self._shared.append_timeout_s):
+                while offsets and state.high_watermark <= offsets[-1]:
+                    await state.changed.wait()
+                    self._require_running()
+        except TimeoutError:
+            raise CoordinatorLogError("the high watermark has not come so far in time") from None
 
     def read(self, shard: ShardId, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
         self._require_running()
@@ -292,6 +323,7 @@ class FakeCoordinatorLog(CoordinatorLog):
             batches = state.committed_from(offset)
             if batches:
                 offset = batches[-1].next_offset
+                self._shared.entries_read[self._node_id] += len(batches)
                 yield batches
             else:
                 await state.changed.wait()
@@ -310,8 +342,11 @@ class FakeCoordinatorLog(CoordinatorLog):
                 yield hint
 
     async def _append_each(self, state: SharedShard, batches: Sequence[bytes]) -> list[int]:
-        offsets = []
+        """Append up to the first batch that is too large."""
+        offsets = list[int]()
         for batch in batches:
+            if len(batch) > self._shared.max_entry_bytes:
+                return offsets
             if self._shared.append_delay_s is not None:
                 await asyncio.sleep(self._shared.append_delay_s())
                 self._require_running()

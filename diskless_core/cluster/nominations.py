@@ -1,0 +1,232 @@
+"""Who should lead which coordinator: the controller's decisions. Pure.
+
+A nomination names a leader and the brokers that the next leader is chosen from. Shards whose leader cannot go on get
+another one at once, all of them. Everything else, such as giving a broker that returned its share, is one change at a
+time, and no change is made that would not improve anything: brokers that differ by one shard are balanced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from diskless_core.cluster.membership.model import LiveBroker
+from diskless_core.plugin.shard import ShardId
+
+FOLLOWERS = 2
+"""A nomination names so many followers, or all candidates where there are fewer."""
+
+_BALANCED = 1
+"""Brokers whose numbers of shards differ by no more are left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nomination:
+    """Who should lead a shard.
+
+    Attributes:
+        generation: of this shard's nominations, counted from 1.
+        followers: the brokers that the next leader is chosen from, ascending.
+    """
+
+    shard: ShardId
+    generation: int
+    leader: int
+    followers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electorate:
+    """What the controller knows when it decides.
+
+    Attributes:
+        shards: those that it nominates leaders for.
+        brokers: those that are up. One that is not healthy keeps what it leads, and is nominated for more only where
+            nobody else is left.
+        may_lead: whether the operator lets a broker lead a shard.
+        may_balance: whether a leader that could go on may be replaced for the sake of balance now.
+    """
+
+    shards: Sequence[ShardId]
+    brokers: Sequence[LiveBroker]
+    may_lead: Callable[[ShardId, int], bool]
+    may_balance: bool = True
+
+
+def plan(electorate: Electorate, present: Mapping[ShardId, Nomination]) -> Sequence[Nomination]:
+    """The next nominations; none at rest. There are several only where leaders cannot go on.
+
+    Args:
+        present: the nominations that hold.
+    """
+    planner = _Planner(electorate, present)
+    urgent = list(planner.replace_leaders())
+    if urgent:
+        return urgent
+    return list(planner.complete_followers() or (planner.balance() if electorate.may_balance else ()))
+
+
+class _Rank(IntEnum):
+    """How fit a broker is to lead a shard, the fittest first."""
+
+    READY = 0
+    AILING = 1
+    OUT = 2
+
+
+@dataclass(slots=True)
+class _Planner:
+    electorate: Electorate
+    present: Mapping[ShardId, Nomination]
+    brokers: dict[int, LiveBroker] = field(init=False)
+    load: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.brokers = {broker.node_id: broker for broker in self.electorate.brokers}
+        self.load = dict.fromkeys(sorted(self.brokers), 0)
+        for nomination in self._held():
+            if nomination.leader in self.load:
+                self.load[nomination.leader] += 1
+
+    def replace_leaders(self) -> Iterator[Nomination]:
+        """For each shard whose leader is gone or cannot lead it, and that another broker could lead.
+
+        Shards that never had a leader come last: any broker will do for them, so they level what the others leave.
+        """
+        for shard in sorted(self.electorate.shards, key=lambda shard: shard not in self.present):
+            held = self.present.get(shard)
+            if held is not None and self._rank(shard, held.leader) is not _Rank.OUT:
+                continue
+            candidates = self._candidates(shard)
+            if not candidates:
+                continue
+            followers = () if held is None else held.followers
+            leader = min(
+                candidates, key=lambda one: (self._rank(shard, one), one not in followers, self.load[one], one)
+            )
+            yield self._move(shard, leader)
+
+    def complete_followers(self) -> Sequence[Nomination]:
+        """For the first shard whose followers are too few, or in fewer racks than they could be."""
+        for held in self._held():
+            if self._rank(held.shard, held.leader) is _Rank.OUT:
+                continue
+            wanted = self._followers(held.shard, held.leader)
+            known = [one for one in held.followers if self._rank(held.shard, one) is not _Rank.OUT]
+            if any(
+                have < need
+                for have, need in zip(
+                    self._merits(held.shard, held.leader, known),
+                    self._merits(held.shard, held.leader, wanted),
+                    strict=True,
+                )
+            ):
+                return [self._nomination(held.shard, held.leader)]
+        return []
+
+    def balance(self) -> Sequence[Nomination]:
+        """The one change by which the brokers come closer to leading equally many shards.
+
+        Where placement is in the way of a direct move, shards are passed on from broker to broker. The move at the
+        receiving end comes first; so the way that is left gets shorter, and a direct move ends it.
+        """
+        ready = [one for one, broker in self.brokers.items() if broker.is_healthy]
+        loads = [self.load[one] for one in ready]
+        if not loads or max(loads) - min(loads) <= _BALANCED:
+            return []
+        moves: dict[int, dict[int, ShardId]] = {one: {} for one in ready}
+        for held in self._held():
+            if self._rank(held.shard, held.leader) is _Rank.READY:
+                self._note_moves(held, moves[held.leader])
+        ways = [way for one in ready if (way := self._way_from(one, moves)) is not None]
+        if not ways:
+            return []
+        giver, taker = min(ways, key=lambda way: (len(way), self.load[way[-1]] - self.load[way[0]], way))[-2:]
+        return [self._move(moves[giver][taker], taker)]
+
+    def _note_moves(self, held: Nomination, moves: dict[int, ShardId]) -> None:
+        """To each broker that could lead a shard, one shard; best one that it follows."""
+        for one in self._candidates(held.shard):
+            if one == held.leader or self._rank(held.shard, one) is not _Rank.READY:
+                continue
+            if one not in moves or (one in held.followers and one not in self.present[moves[one]].followers):
+                moves[one] = held.shard
+
+    def _way_from(self, giver: int, moves: Mapping[int, Mapping[int, ShardId]]) -> list[int] | None:
+        """The shortest way from a broker to one that leads much less; of several, to the one that leads least."""
+        ways, reached = deque([[giver]]), {giver}
+        found: list[list[int]] = []
+        while ways:
+            way = ways.popleft()
+            if found and len(way) >= len(found[0]):
+                break
+            for one in sorted(moves[way[-1]]):
+                if one in reached:
+                    continue
+                reached.add(one)
+                ways.append([*way, one])
+                if self.load[giver] - self.load[one] > _BALANCED:
+                    found.append(ways[-1])
+        return min(found, key=lambda way: (self.load[way[-1]], way), default=None)
+
+    # --- one shard -----------------------------------------------------------------------------------------------
+
+    def _held(self) -> Iterator[Nomination]:
+        return (self.present[shard] for shard in self.electorate.shards if shard in self.present)
+
+    def _rank(self, shard: ShardId, node_id: int) -> _Rank:
+        broker = self.brokers.get(node_id)
+        if broker is None or shard in broker.barred or not self.electorate.may_lead(shard, node_id):
+            return _Rank.OUT
+        return _Rank.READY if broker.is_healthy else _Rank.AILING
+
+    def _candidates(self, shard: ShardId) -> list[int]:
+        """All that may be nominated anew, ascending."""
+        return [one for one in self.load if self._rank(shard, one) is not _Rank.OUT]
+
+    def _move(self, shard: ShardId, leader: int) -> Nomination:
+        held = self.present.get(shard)
+        if held is not None and held.leader in self.load:
+            self.load[held.leader] -= 1
+        self.load[leader] += 1
+        return self._nomination(shard, leader)
+
+    def _nomination(self, shard: ShardId, leader: int) -> Nomination:
+        held = self.present.get(shard)
+        return Nomination(
+            shard=shard,
+            generation=1 if held is None else held.generation + 1,
+            leader=leader,
+            followers=tuple(sorted(self._followers(shard, leader))),
+        )
+
+    def _followers(self, shard: ShardId, leader: int) -> list[int]:
+        """The healthy first, then such in other racks, then those that the present nomination names."""
+        held = self.present.get(shard)
+        known = () if held is None else (held.leader, *held.followers)
+        others = [one for one in self._candidates(shard) if one != leader]
+        racks = {self.brokers[leader].rack}
+        chosen: list[int] = []
+        while others and len(chosen) < FOLLOWERS:
+            one = min(
+                others,
+                key=lambda one: (
+                    self._rank(shard, one),
+                    self.brokers[one].rack in racks,
+                    one not in known,
+                    self.load[one],
+                    one,
+                ),
+            )
+            others.remove(one)
+            chosen.append(one)
+            racks.add(self.brokers[one].rack)
+        return chosen
+
+    def _merits(self, shard: ShardId, leader: int, followers: Sequence[int]) -> tuple[int, int, int]:
+        """How many followers there are, how many of them healthy, and in how many racks they and the leader are."""
+        healthy = sum(self._rank(shard, one) is _Rank.READY for one in followers)
+        racks = {self.brokers[one].rack for one in (leader, *followers)}
+        return len(followers), min(healthy, FOLLOWERS), len(racks)

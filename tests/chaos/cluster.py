@@ -1,0 +1,230 @@
+"""A cluster of real brokers with proxies everywhere: before the bucket, between brokers, and before clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from diskless_core.shards import parse_shard, short_name
+from tests.chaos.plan import Role
+from tests.chaos.proxy import Proxies, Proxy, Trouble
+from tests.support.apache_kafka import free_ports
+from tests.support.broker import BrokerProcess
+from tests.support.versitygw import VersityGateway
+
+CLIENTS, BROKERS = "PLAINTEXT", "INTERNAL"
+BUCKET = "chaos"
+
+_ASK_TIMEOUT_S = 1.0
+_DISK_BYTES = 256 << 20
+_AHEAD = "+10m"
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One broker and what stands before it."""
+
+    node_id: int
+    process: BrokerProcess
+    admin_port: int
+    clients: Proxy
+    peers: Proxy
+    bucket: Proxy
+    disk: Path
+    is_paused: bool = False
+
+    @property
+    def runs(self) -> bool:
+        return self.process.is_running and not self.is_paused
+
+
+class ChaosCluster:
+    """Brokers by node id, each of which can be hurt. A context manager; nothing is left behind at its end.
+
+    Args:
+        properties: what every broker is told of its log.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str], source: random.Random) -> None:
+        self.members: dict[int, Member] = {}
+        self._folder = folder
+        self._properties = properties
+        self._stack = ExitStack()
+        self._bucket = VersityGateway(folder, BUCKET)
+        self._proxies = Proxies(self._who, source)
+
+    def __enter__(self) -> ChaosCluster:
+        with ExitStack() as stack:
+            stack.callback(self._bucket.end)
+            self._bucket.start()
+            stack.enter_context(self._proxies)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{member.clients.port}" for member in self.members.values())
+
+    # --- brokers -------------------------------------------------------------------------------------------------
+
+    def add(self, node_id: int) -> Member:
+        """A new broker, not started."""
+        clients, peers, admin = free_ports(3)
+        member = Member(
+            node_id=node_id,
+            admin_port=admin,
+            clients=self._proxies.before(clients),
+            peers=self._proxies.before(peers),
+            bucket=self._proxies.before(self._bucket.port),
+            disk=self._disk(node_id),
+            process=BrokerProcess(self._folder / f"broker-{node_id}"),
+        )
+        member.process = BrokerProcess(
+            self._folder / f"broker-{node_id}",
+            {
+                "node.id": str(node_id),
+                "log.dirs": str(member.disk),
+                "listeners": f"{CLIENTS}://127.0.0.1:{clients},{BROKERS}://127.0.0.1:{peers}",
+                "advertised.listeners": (
+                    f"{CLIENTS}://127.0.0.1:{member.clients.port},{BROKERS}://127.0.0.1:{member.peers.port}"
+                ),
+                "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
+                "inter.broker.listener.name": BROKERS,
+                "admin.listener": f"http://127.0.0.1:{admin}",
+                **self._bucket.properties(f"http://127.0.0.1:{member.bucket.port}"),
+                **self._properties,
+            },
+        )
+        self._stack.callback(member.process.end)
+        self.members[node_id] = member
+        return member
+
+    def remove(self, member: Member) -> None:
+        """It stops for good, cleanly."""
+        member.process.stop()
+        del self.members[member.node_id]
+
+    def pause(self, member: Member) -> None:
+        os.kill(member.process.pid, signal.SIGSTOP)
+        member.is_paused = True
+
+    def wake(self, member: Member) -> None:
+        os.kill(member.process.pid, signal.SIGCONT)
+        member.is_paused = False
+
+    def start_with_another_clock(self, member: Member) -> None:
+        """Ten minutes ahead; the monotonic clock stays."""
+        os.environ.update(LD_PRELOAD=_faketime(), FAKETIME=_AHEAD, FAKETIME_DONT_FAKE_MONOTONIC="1")
+        try:
+            member.process.start()
+        finally:
+            for name in ("LD_PRELOAD", "FAKETIME", "FAKETIME_DONT_FAKE_MONOTONIC"):
+                del os.environ[name]
+
+    def fill_disk(self, member: Member) -> None:
+        """Leave no byte free where its data are."""
+        free = shutil.disk_usage(member.disk).free
+        with (member.disk / "filler").open("wb") as filler:
+            os.posix_fallocate(filler.fileno(), 0, max(1, free - 4096))
+
+    def free_disk(self, member: Member) -> None:
+        (member.disk / "filler").unlink(missing_ok=True)
+
+    def of_role(self, role: Role, pick: float) -> list[Member]:
+        """Whom a fault hits now: running brokers only, and nobody if there is none of that role."""
+        running = [member for member in self.members.values() if member.runs]
+        match role:
+            case Role.ALL:
+                return running
+            case Role.CONTROLLER:
+                running = [member for member in running if self._leads(member, "cluster-0")]
+            case Role.LEADER:
+                running = [member for member in running if self._leads(member, "diskless-")]
+            case Role.ANY:
+                pass
+        return [running[int(pick * len(running))]] if running else []
+
+    def _leads(self, member: Member, prefix: str) -> bool:
+        return any(
+            shard["leading"] and short_name(parse_shard(shard["shard"])).startswith(prefix)
+            for shard in self.shards_of(member)
+        )
+
+    def shards_of(self, member: Member) -> list[Mapping[str, Any]]:
+        """What a broker says of its shards; nothing if it does not answer."""
+        try:
+            url = f"http://127.0.0.1:{member.admin_port}/coordinator/shards"
+            with urllib.request.urlopen(url, timeout=_ASK_TIMEOUT_S) as answer:
+                found: list[Mapping[str, Any]] = json.load(answer)
+                return found
+        except (OSError, ValueError):
+            return []
+
+    # --- networks ------------------------------------------------------------------------------------------------
+
+    def begin(self, proxy: Proxy, trouble: Trouble) -> None:
+        self._proxies.begin(proxy, trouble)
+
+    def end(self, proxy: Proxy, trouble: Trouble) -> None:
+        self._proxies.end(proxy, trouble)
+
+    def peer_troubles(self, member: Member, trouble: Trouble) -> list[tuple[Proxy, Trouble]]:
+        """What cuts a broker from all others in both directions."""
+        inwards = [(member.peers, trouble)]
+        outwards = [
+            (other.peers, Trouble(trouble.kind, source=member.node_id, delay_s=trouble.delay_s))
+            for other in self.members.values()
+            if other is not member
+        ]
+        return inwards + outwards
+
+    def _who(self, port: int) -> int | None:
+        """The broker that has opened a connection from a local port."""
+        for member in list(self.members.values()):
+            try:
+                connections = psutil.Process(member.process.pid).net_connections("tcp4")
+            except (psutil.Error, AssertionError):
+                continue  # it has ended
+            if any(connection.laddr.port == port for connection in connections):
+                return member.node_id
+        return None
+
+    def _disk(self, node_id: int) -> Path:
+        """A small disk of its own, where this process may mount one; else a folder."""
+        disk = self._folder / f"disk-{node_id}"
+        disk.mkdir(parents=True)
+        if can_fill_disks():
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(disk)], check=True)
+            self._stack.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
+        return disk
+
+
+def can_fill_disks() -> bool:
+    """Whether disks of a limited size can be mounted here."""
+    return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("mount") is not None
+
+
+def can_set_clocks() -> bool:
+    """Whether a process can be given another time of day here."""
+    return bool(_faketime())
+
+
+def _faketime() -> str:
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    return str(found[0]) if found else ""

@@ -1,0 +1,215 @@
+"""Nominations of leaders, for any brokers, placements and nominations before."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diskless_core.cluster.membership.model import LiveBroker
+from diskless_core.cluster.nominations import FOLLOWERS, Electorate, Nomination, plan
+from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import DISKLESS
+
+NODES = range(1, 6)
+SHARDS = [DISKLESS.shard(index) for index in range(6)]
+
+Nominations = dict[ShardId, Nomination]
+Placement = Mapping[ShardId, frozenset[int]]
+
+candidates = st.builds(
+    LiveBroker,
+    node_id=st.sampled_from(NODES),
+    rack=st.sampled_from([None, "a", "b", "c"]),
+    is_healthy=st.sampled_from([True, True, True, False]),
+    barred=st.sampled_from([frozenset[ShardId]()] * 4 + [frozenset(SHARDS[:2])]),
+)
+brokers_of = st.lists(candidates, unique_by=lambda one: one.node_id, max_size=len(NODES))
+sound_brokers_of = brokers_of.map(
+    lambda brokers: [replace(one, is_healthy=True, barred=frozenset()) for one in brokers]
+)
+placements = st.dictionaries(st.sampled_from(SHARDS), st.frozensets(st.sampled_from(NODES), min_size=1))
+shards_of = st.integers(0, len(SHARDS)).map(lambda count: SHARDS[:count])
+
+
+@st.composite
+def nominations_of(draw: st.DrawFn) -> Nominations:
+    """Any that hold, by whatever brokers there once were."""
+    found = {}
+    for shard in SHARDS:
+        if draw(st.booleans()):
+            leader, *followers = draw(st.permutations(NODES))[: draw(st.integers(1, 4))]
+            found[shard] = Nomination(
+                shard=shard, generation=draw(st.integers(1, 9)), leader=leader, followers=tuple(sorted(followers))
+            )
+    return found
+
+
+def electorate(
+    shards: Sequence[ShardId], brokers: Sequence[LiveBroker], placement: Placement | None = None
+) -> Electorate:
+    placement = placement or {}
+    return Electorate(
+        shards=shards, brokers=brokers, may_lead=lambda shard, node_id: node_id in placement.get(shard, {node_id})
+    )
+
+
+def until_rest(known: Electorate, present: Nominations) -> tuple[Nominations, list[Nomination]]:
+    """What holds in the end, and all changes on the way."""
+    held, changes = dict(present), list[Nomination]()
+    while found := plan(known, held):
+        urgent = [one for one in found if not is_sound(known, held.get(one.shard))]
+        assert len(found) == 1 or len(found) == len(urgent), "several changes that nobody waits for"
+        for one in found:
+            before = held.get(one.shard)
+            assert one.generation == (before.generation + 1 if before else 1)
+            held[one.shard] = one
+        changes += found
+        assert len(changes) <= 3 * len(known.shards) + len(known.shards) * len(known.brokers), "it does not settle"
+    return held, changes
+
+
+def fitness(known: Electorate, shard: ShardId, node_id: int) -> int:
+    """0: it cannot lead; 2: if nobody else does; 3: well."""
+    for broker in known.brokers:
+        if broker.node_id == node_id and shard not in broker.barred and known.may_lead(shard, node_id):
+            return 3 if broker.is_healthy else 2
+    return 0
+
+
+def best(known: Electorate, shard: ShardId) -> int:
+    return max((fitness(known, shard, broker.node_id) for broker in known.brokers), default=0)
+
+
+def is_sound(known: Electorate, held: Nomination | None) -> bool:
+    if held is None:
+        return False
+    return fitness(known, held.shard, held.leader) >= 2 or best(known, held.shard) < 2
+
+
+@given(shards_of, brokers_of, placements, nominations_of())
+def test_in_the_end_a_broker_leads_that_can_and_new_leaders_are_the_fittest(shards, brokers, placement, present):
+    known = electorate(shards, brokers, placement)
+
+    held, _ = until_rest(known, present)
+
+    for shard in shards:
+        if best(known, shard) >= 2:
+            leader = held[shard].leader
+            assert fitness(known, shard, leader) >= 2
+            if shard not in present or leader != present[shard].leader:
+                assert fitness(known, shard, leader) == best(known, shard)
+        elif shard not in present:
+            assert shard not in held
+
+
+@given(shards_of, brokers_of, placements, nominations_of())
+def test_all_shards_that_need_another_leader_get_one_at_once(shards, brokers, placement, present):
+    known = electorate(shards, brokers, placement)
+
+    first = {one.shard for one in plan(known, present)}
+
+    stuck = {shard for shard in shards if not is_sound(known, present.get(shard)) and best(known, shard) >= 2}
+    if stuck:
+        assert first == stuck
+
+
+@given(shards_of, brokers_of, placements, nominations_of())
+def test_a_change_names_only_brokers_that_are_up_and_may_lead(shards, brokers, placement, present):
+    known = electorate(shards, brokers, placement)
+
+    _, changes = until_rest(known, present)
+
+    for one in changes:
+        assert one.leader not in one.followers
+        assert len(set(one.followers)) == len(one.followers)
+        assert all(fitness(known, one.shard, follower) >= 2 for follower in one.followers)
+        assert fitness(known, one.shard, one.leader) >= 1
+
+
+@given(shards_of, brokers_of, placements, nominations_of())
+def test_in_the_end_a_leader_has_two_followers_or_all_that_there_are_in_as_many_racks_as_can_be(
+    shards, brokers, placement, present
+):
+    known = electorate(shards, brokers, placement)
+
+    held, _ = until_rest(known, present)
+
+    racks = {broker.node_id: broker.rack for broker in brokers}
+    for shard in shards:
+        if shard not in held or not fitness(known, shard, held[shard].leader):
+            continue
+        leader = held[shard].leader
+        others = {fit: [] for fit in (2, 3)}
+        for broker in brokers:
+            if broker.node_id != leader and (fit := fitness(known, shard, broker.node_id)) >= 2:
+                others[fit].append(broker.node_id)
+        followers = [one for one in held[shard].followers if fitness(known, shard, one) >= 2]
+        assert len(followers) >= min(FOLLOWERS, len(others[2]) + len(others[3]))
+        assert len(set(followers) & set(others[3])) >= min(FOLLOWERS, len(others[3]))
+        if not others[2]:
+            pairs = itertools.combinations(others[3], min(FOLLOWERS, len(others[3])))
+            reachable = max(len({racks[one] for one in (leader, *pair)}) for pair in pairs)
+            assert len({racks[one] for one in (leader, *followers)}) >= reachable
+
+
+@given(shards_of, sound_brokers_of, placements, nominations_of())
+def test_in_the_end_shards_are_spread_as_evenly_as_placement_lets_them_be(shards, brokers, placement, present):
+    known = electorate(shards, brokers, placement)
+
+    held, _ = until_rest(known, present)
+
+    choices = [[one.node_id for one in brokers if known.may_lead(shard, one.node_id)] for shard in shards]
+    least = min(
+        (sum(count**2 for count in Counter(leaders).values()) for leaders in itertools.product(*filter(None, choices))),
+        default=0,
+    )
+    led = Counter(held[shard].leader for shard, choice in zip(shards, choices, strict=True) if choice)
+    assert sum(count**2 for count in led.values()) == least
+
+
+@given(shards_of, sound_brokers_of.filter(len), nominations_of())
+def test_no_more_leaders_move_than_have_to(shards, brokers, present):
+    known = electorate(shards, brokers)
+    up = {broker.node_id for broker in brokers}
+    present = {shard: one for shard, one in present.items() if one.leader in up}
+
+    held, _ = until_rest(known, present)
+
+    kept = {shard: present[shard].leader for shard in shards if shard in present}
+    loads = sorted((Counter(kept.values())[one] for one in up), reverse=True)
+    share, extra = divmod(len(shards), len(up))
+    shares = [share + (index < extra) for index in range(len(up))]
+    too_many = sum(max(0, load - fair) for load, fair in zip(loads, shares, strict=True))
+    moved = [shard for shard, leader in kept.items() if held[shard].leader != leader]
+    assert len(moved) <= too_many
+
+
+@given(shards_of, sound_brokers_of.filter(lambda brokers: len(brokers) > 2), st.data())
+def test_when_a_leader_dies_one_of_its_followers_leads_and_other_leaders_stay(shards, brokers, data):
+    held, _ = until_rest(electorate(shards, brokers), {})
+    dead = data.draw(st.sampled_from([broker.node_id for broker in brokers]))
+
+    known = electorate(shards, [broker for broker in brokers if broker.node_id != dead])
+    changes = plan(replace(known, may_balance=False), held)
+
+    orphaned = {shard for shard in shards if held[shard].leader == dead}
+    if orphaned:
+        assert {one.shard for one in changes} == orphaned
+        assert all(one.leader in held[one.shard].followers for one in changes)
+
+
+@given(shards_of, sound_brokers_of.filter(len), nominations_of())
+def test_no_leader_moves_for_balance_while_it_may_not(shards, brokers, present):
+    known = replace(electorate(shards, brokers), may_balance=False)
+    up = {broker.node_id for broker in brokers}
+
+    held, _ = until_rest(known, present)
+
+    for shard in shards:
+        if shard in present and present[shard].leader in up:
+            assert held[shard].leader == present[shard].leader
