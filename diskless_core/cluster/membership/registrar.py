@@ -43,7 +43,7 @@ class Registrar:
     """What the leader of the cluster shard does about members. On other nodes it refuses everything.
 
     Args:
-        leads: whether the log hints that a broker leads any coordinator.
+        leads: whether a broker leads a shard that another one can be nominated for.
         objection: why a broker may not register beside what is looked at here, such as the levels of its features.
     """
 

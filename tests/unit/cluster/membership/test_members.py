@@ -180,19 +180,48 @@ def test_a_broker_that_leads_nothing_is_let_go_at_once() -> None:
     in_world(scene)
 
 
-def test_a_controller_that_leaves_waits_for_its_successor() -> None:
+def test_a_broker_that_leads_a_shard_waits_until_another_one_does() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        world.coordinate_groups(2)
+        await until(lambda: two.groups.leading and one.groups.claimed_by == 2)
+        leaving = begun(two.membership.leave(60.0))
+        await asyncio.sleep(2 * SESSION_S)
+        assert not leaving.done()
+        assert [broker.node_id for broker in one.membership.registrar.live()] == [1]
+        assert one.live == [1, 2]
+        world.coordinate_groups(1)
+        began_s = asyncio.get_running_loop().time()
+        await leaving
+        assert one.groups.leading
+        assert asyncio.get_running_loop().time() - began_s < 1.0
+        assert one.live == [1]
+
+    in_world(scene)
+
+
+def test_a_controller_that_leaves_is_let_go_when_it_leads_nothing_else() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two = await world.join(1, 2)
         await until(lambda: two.live == [1, 2])
-        leaving = begun(one.membership.leave(30.0))
+        leaving = begun(one.membership.leave(60.0))
         await asyncio.sleep(1)
         assert not leaving.done()
-        assert [broker.node_id for broker in one.membership.registrar.live()] == [2]
-        world.lead(2)
-        began_s = asyncio.get_running_loop().time()
+        world.coordinate_groups(2)
         await leaving
-        assert asyncio.get_running_loop().time() - began_s < 1.0
-        assert two.live == [2]
+        await until(lambda: two.live == [2])
+
+    in_world(scene)
+
+
+def test_a_broker_that_is_not_let_go_stops_at_its_limit() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        world.coordinate_groups(2)
+        await until(lambda: one.groups.claimed_by == 2)
+        began_s = asyncio.get_running_loop().time()
+        await two.membership.leave(5.0)
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(5.0)
 
     in_world(scene)
 
