@@ -91,17 +91,19 @@ class Cluster:
         self.shared.resume_reads(node_id)
 
     async def __aenter__(self) -> Cluster:
-        await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))
+        await asyncio.gather(*(self.start(node_id) for node_id in self._node_ids))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for node in reversed(self.nodes.values()):
             await node.stop()
 
-    async def _start(self, node_id: int) -> None:
+    async def start(self, node_id: int, folder: str | None = None, properties: Mapping[str, str] | None = None) -> None:
+        """Start a broker, in a folder of its own or in another one. Errors as `Node.start`."""
         properties = {
             "node.id": str(node_id),
-            "log.dirs": str(self._folder / f"node-{node_id}"),
+            "broker.rack": f"rack-{node_id}",
+            "log.dirs": str(self._folder / (folder or f"node-{node_id}")),
             "listeners": f"{CLIENTS}://127.0.0.1:0,{BROKERS}://127.0.0.1:0",
             "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
             "inter.broker.listener.name": BROKERS,
@@ -109,6 +111,7 @@ class Cluster:
             "diskless.metadata.topic.num.partitions": str(self._shards),
             "wal_object_store.fsspec.url": f"file://{self._folder / 'bucket'}",
             **self._properties,
+            **(properties or {}),
         }
         plugins = OnSharedLog(self.shared, node_id)
         loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)
