@@ -184,7 +184,8 @@ class Member:
         code, now_s = code_of(response.error_code), self._clock.monotonic()
         if code is ErrorCode.NONE:
             self._lifecycle.registered(response.broker_epoch, now_s)
-            _log.info("registered with the controller", controller=controller, epoch=response.broker_epoch)
+            if controller != self._spec.node_id:
+                _log.info("registered with the controller", controller=controller, epoch=response.broker_epoch)
             return
         refusal = wire.refused_registration(response)
         self._obstacle = refusal.message
@@ -219,7 +220,7 @@ class Member:
         else:
             self._obstacle = code.name
             self._lifecycle.no_answer(now_s)
-        if self.state is not before:
+        if self.state is not before and controller != self._spec.node_id:
             _log.info("the broker's state has changed", state=self.state.name.lower())
 
     async def _call(self, controller: int | None, request: ApiRequest[ResponseT_co]) -> ResponseT_co:
