@@ -95,6 +95,7 @@ class Membership:
             neighbours.clock,
             node_id=settings.node_id,
             leads=self._leads,
+            is_gone=lambda node_id: self._member.unreachable == node_id,
             objection=neighbours.objection,
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
@@ -144,6 +145,12 @@ class Membership:
     async def stop(self) -> None:
         """Send no more heartbeats."""
         await self._loops.stop()
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the controller keeps this broker fenced, as far as it knows."""
+        known = self.brokers.get(self._node_id)
+        return known is None or known.is_fenced
 
     def connection_lost(self, node_id: int) -> None:
         """The connection of `transport` to a node broke."""

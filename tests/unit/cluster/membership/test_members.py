@@ -137,6 +137,19 @@ def test_a_new_controller_grants_every_broker_a_session_but_the_one_that_it_repl
     in_world(scene)
 
 
+def test_a_controller_that_was_killed_is_fenced_as_soon_as_another_one_leads() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await until(lambda: two.live == [1, 2])
+        await one.kill()
+        await asyncio.sleep(5)
+        assert two.live == [1, 2]
+        world.lead(2)
+        assert await until(lambda: two.live == [2]) < RESET_S + 0.2
+
+    in_world(scene)
+
+
 def test_a_controller_that_is_replaced_and_lives_is_not_fenced() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two, three = await world.join(1, 2, 3)
