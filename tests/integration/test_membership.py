@@ -54,7 +54,7 @@ async def test_clients_are_told_of_all_live_brokers_by_the_listener_that_they_us
 
 async def test_a_broker_that_has_stopped_is_fenced_and_can_be_forgotten_and_may_come_back(tmp_path: Path):
     async with Cluster(tmp_path, {0: 1}) as cluster:
-        await cluster.nodes.pop(2).stop()
+        await cluster.stop(2)
 
         def forget() -> None:
             with cluster.connect(1) as one:
@@ -75,7 +75,7 @@ async def test_a_broker_that_has_stopped_is_fenced_and_can_be_forgotten_and_may_
 
 async def test_a_request_to_forget_a_broker_is_passed_on_to_the_controller(tmp_path: Path):
     async with Cluster(tmp_path, {0: 1}, node_ids=(1, 2, 3)) as cluster:
-        await cluster.nodes.pop(3).stop()
+        await cluster.stop(3)
 
         def forget() -> None:
             with cluster.connect(2) as two:
