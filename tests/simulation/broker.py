@@ -45,6 +45,7 @@ from diskless_tiering.coordinator_metadata import CoordinatorMetadata
 from diskless_tiering.inline import InlineCompaction
 from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
+from tests.simulation.garbling import Garbler
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
@@ -113,7 +114,7 @@ class BrokerWorld(Protocol):
     network: Network
     node_ids: Sequence[int]
     lagging: set[int]
-    followed: int
+    garbler: Garbler
 
     def broker(self, node_id: int) -> Broker | None: ...
 
@@ -345,10 +346,16 @@ class _Transport:
 
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         if request.api_key == DisklessFollowShardRequest.API_KEY:
-            if self._node_id in self._world.lagging:
-                await asyncio.sleep(timeout_s)
-                raise AnswerLostError("nothing new reaches this broker")
-            self._world.followed += 1
+            return await self._follow(node_id, request, timeout_s)
+        return await self._send(node_id, request, timeout_s)
+
+    async def _follow(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        if self._node_id in self._world.lagging:
+            await asyncio.sleep(timeout_s)
+            raise AnswerLostError("nothing new reaches this broker")
+        return self._world.garbler.passed_on(await self._send(node_id, request, timeout_s))
+
+    async def _send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         target = self._world.broker(node_id)
         if target is None or not target.started:
             raise PeerUnavailableError(f"connection refused by {node_id}")
