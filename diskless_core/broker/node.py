@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
-from diskless_core.broker.contexts import plugin_contexts
+from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
@@ -43,7 +43,7 @@ class Node:
         self._loaded = loaded
         self._plugins = plugins
         self._clock = clock
-        self._context = plugin_contexts(loaded.broker, clock, node_id=loaded.broker.node_id)
+        self._context = configured_contexts(loaded, plugins, clock, node_id=loaded.broker.node_id)
         self._listening = Listening(loaded.broker, clock, self.metrics)
         self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
         self.peers = RegisteredPeers(loaded.broker.node_id, loaded.broker.inter_broker_listener_name)
