@@ -18,6 +18,7 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorError, EntryTooLargeError
+from diskless_core.coordinator.feature_level import encode_level
 from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Hold, Leader, Standing
 from diskless_core.coordinator.leadership import Nominator
@@ -38,7 +39,10 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogE
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.protocol.record_frames import UnknownRecordError
+from diskless_core.shards import kind_of
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
@@ -71,6 +75,7 @@ class ShardServices:
     Attributes:
         may_lead: of which shards the operator lets this node be the leader.
         nominator: says who should lead a shard; None: the log does.
+        levels: what this build knows of feature levels.
         new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
     """
 
@@ -82,6 +87,7 @@ class ShardServices:
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
     nominator: Nominator | None = None
+    levels: FeatureLevels = BUILD_LEVELS
     new_transport: Callable[[], PeerTransport] | None = None
 
 
@@ -111,6 +117,7 @@ class CoordinatorShard(Generic[RecordT]):
             self.meter,
             services.clock,
             tail_bytes=TAIL_BYTES if is_shared else 0,
+            levels=services.levels,
         )
         self._leader = Leader(
             shard_id,
@@ -184,8 +191,13 @@ class CoordinatorShard(Generic[RecordT]):
         try:
             await loop()
         except Exception as error:
-            self.failure = f"{self.id} stands still from log offset {self.next_offset} on: {error!r}"
-            self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
+            where = f"{self.id} stands still from log offset {self.next_offset} on"
+            if isinstance(error, UnknownRecordError):
+                self.failure = f"{where}: {error}. A later version of Diskless wrote it: upgrade this broker"
+                self._log.critical("the shard's work on this node is over: upgrade the broker", reason=self.failure)
+            else:
+                self.failure = f"{where}: {error!r}"
+                self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
             others = [task for task in self._tasks if task is not asyncio.current_task()]
             for task in others:
                 task.cancel()
@@ -216,14 +228,6 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._wait_until(lambda: self.obstacle is None)
 
-    async def until_caught_up(self) -> None:
-        """Wait until `has_caught_up`.
-
-        Raises:
-            CoordinatorError: it never will: its log or its store cannot be used.
-        """
-        await self._wait_until(lambda: self.has_caught_up)
-
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         def holds() -> bool:
             held = condition()
@@ -240,6 +244,18 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._leader.leadership.wait_until(lambda: self.term != term)
         return self.term
+
+    async def until_caught_up(self) -> None:
+        """Wait until this node has applied what was committed when it started, whoever leads.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.backlog is None)
+
+    async def until_leadership(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds that depends on who leads, by the log's hint and this node's term."""
+        await self._leader.leadership.wait_until(condition)
 
     async def until_led_elsewhere(self, node_id: int) -> None:
         """Wait until the log hints at a leader that it does not hint at now, and that is not `node_id`."""
@@ -276,6 +292,16 @@ class CoordinatorShard(Generic[RecordT]):
         return self._leader.leadership.term
 
     @property
+    def latest_term(self) -> int:
+        """The term of the latest claim that this node has read, whoever leads in it; -1 before the first."""
+        return self._replica.acceptance.term
+
+    @property
+    def predecessor(self) -> int | None:
+        """The node that led before the one that leads now; None where it was the same, or is not known."""
+        return self._leader.leadership.predecessor
+
+    @property
     def leader_hint(self) -> int | None:
         """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
@@ -284,11 +310,6 @@ class CoordinatorShard(Generic[RecordT]):
     def claimed_by(self) -> int | None:
         """The node whose claim is the latest that this process has read; None before the first."""
         return self._leader.leadership.claimant
-
-    @property
-    def has_caught_up(self) -> bool:
-        """Whether this node has applied everything that was committed when the shard was started here."""
-        return bool(self._tasks) and not self._replica.restoring and self.next_offset >= self._end_at_start
 
     @property
     def obstacle(self) -> str | None:
@@ -300,22 +321,43 @@ class CoordinatorShard(Generic[RecordT]):
             return self.failure
         if self.leading:
             return None
-        if self._replica.restoring:
-            return f"{self.id} is being restored from a snapshot"
-        if self.held_back:
-            return f"the store of {self.id} lacks too much for more of the log to be read: see the broker's log"
+        if self._replica.restoring or self.held_back:
+            return self.backlog
         if self.leader_hint is None:
             return f"nobody is known to lead {self.id}"
         if self.leader_hint == self._services.node_id:
             return f"{self.id} is not led by this node yet"
+        return self.backlog
+
+    @property
+    def backlog(self) -> str | None:
+        """Why this node has not applied what was committed when it started, or can't apply more; None when it can."""
+        if self.failure is not None:
+            return self.failure
+        if not self._tasks:
+            return f"{self.id} is not started yet"
+        if self._replica.restoring:
+            return f"{self.id} is being restored from a snapshot"
+        if self.held_back:
+            return f"the store of {self.id} lacks too much for more of the log to be read: see the broker's log"
         if self.next_offset < self._end_at_start:
             return f"the log of {self.id} is being read"
         return None
 
     @property
+    def cannot_lead(self) -> bool:
+        """Whether another node would be the better leader: this one's copy is broken, or is being mended."""
+        return self.failure is not None or self._replica.restoring or self.held_back
+
+    @property
     def next_offset(self) -> int:
         """Everything in the log below this offset has been applied."""
         return self._replica.next_offset
+
+    @property
+    def level(self) -> int:
+        """The level of `diskless.version` that the shard is written at, as far as this node knows."""
+        return self._replica.level
 
     @property
     def pending_commands(self) -> int:
@@ -380,6 +422,8 @@ class CoordinatorShard(Generic[RecordT]):
             OutcomeUnknownError: it may or may not have happened, or may yet.
             StoreBehindError: the store lacks too much for new records; nothing happened.
             CoordinatorError: the store failed to prefetch; nothing happened.
+            FeatureLevelError: the operation is defective: a record needs a higher level than the one in force.
+                Nothing happened.
         """
         return await self.submit_in_slices(lambda command: _in_one_slice(operation, command), prefetch)
 
@@ -410,7 +454,7 @@ class CoordinatorShard(Generic[RecordT]):
             for effect in command.effects:
                 effect()
         if done is not None:
-            await (asyncio.shield(done) if command.records else _proven(done))
+            await (asyncio.shield(done) if command.records or command.new_level is not None else _proven(done))
         self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
         return answer
 
@@ -420,12 +464,32 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def _sent(self, standing: Standing, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
-        if not command.records:
+        if not command.records and command.new_level is None:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
-        records = await self._while_standing(standing, _encoded(self.machine, command.records))
+        records = await self._while_standing(standing, self._encoded(command))
         return self._leader.enqueue(records, command.tx.writes, has_effects=bool(command.effects))
+
+    def _encoded(self, command: Command[RecordT]) -> Slices[list[RecordData]]:
+        """The command's records as they stand in the log.
+
+        Raises:
+            FeatureLevelError: one of them needs a higher level than the shard is written at.
+        """
+        levels, level = self._services.levels, command.level
+        keyed = kind_of(self.id).keyed_records
+        encoded, pace = list[RecordData](), Pace()
+        if command.new_level is not None:
+            encoded.append(encode_level(command.new_level))
+        for record in command.records:
+            data = self.machine.encode(record)
+            if level < levels.supported.newest:
+                levels.require(data, level, keyed)
+            encoded.append(data)
+            if pace.is_over_after(1):
+                yield
+        return encoded
 
     async def _prefetch(self, wanted: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
         with self.store_errors():
@@ -633,12 +697,3 @@ async def _one_by_one(slices: Slices[R], before_next: Callable[[], None] = lambd
             return result
         await asyncio.sleep(0)
         before_next()
-
-
-def _encoded(machine: StateMachine[RecordT], records: Sequence[RecordT]) -> Slices[list[RecordData]]:
-    encoded, pace = list[RecordData](), Pace()
-    for record in records:
-        encoded.append(machine.encode(record))
-        if pace.is_over_after(1):
-            yield
-    return encoded

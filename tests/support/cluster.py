@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
-from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerRequest, PeerTransport
+from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerTransport
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import COORDINATOR_LOG
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.shards import DISKLESS, SHARD_KINDS
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.wire import WireClient
@@ -54,7 +55,11 @@ class _Gate:
 
 class Cluster:
     """Brokers by node id. The first one leads the cluster's and the groups' shards, each Diskless shard whom `leaders`
-    names."""
+    names.
+
+    Args:
+        nominates: whether the first one nominates leaders of all other shards instead, as the controller.
+    """
 
     def __init__(
         self,
@@ -62,10 +67,12 @@ class Cluster:
         leaders: Mapping[int, int],
         node_ids: tuple[int, ...] = (1, 2),
         properties: Mapping[str, str] | None = None,
+        *,
+        nominates: bool = False,
     ) -> None:
         self._folder = folder
         self._properties = properties or {}
-        self.shared = SharedLog()
+        self.shared = SharedLog(nominates_all_shards=not nominates)
         self.nodes: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
@@ -90,23 +97,30 @@ class Cluster:
         self._lagging.discard(node_id)
         self.shared.resume_reads(node_id)
 
-    async def __aenter__(self) -> Cluster:
-        await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))
-        for node_id, node in self.nodes.items():
-            for peer_id, peer in self.nodes.items():
-                if peer_id != node_id:
-                    endpoint = peer.endpoints[BROKERS]
-                    node.peers.learn(peer_id, PeerAddress(endpoint.host, endpoint.port))
+    async def __aenter__(self) -> Self:
+        await asyncio.gather(*(self.start(node_id) for node_id in self._node_ids))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for node in reversed(self.nodes.values()):
             await node.stop()
 
-    async def _start(self, node_id: int) -> None:
+    async def stop(self, node_id: int) -> None:
+        """Stop a broker in good order."""
+        await self.nodes.pop(node_id).stop()
+
+    async def start(
+        self,
+        node_id: int,
+        levels: FeatureLevels = BUILD_LEVELS,
+        folder: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start a broker, in a folder of its own or in another one. What it raises is passed on."""
         properties = {
             "node.id": str(node_id),
-            "log.dirs": str(self._folder / f"node-{node_id}"),
+            "broker.rack": f"rack-{node_id}",
+            "log.dirs": str(self._folder / (folder or f"node-{node_id}")),
             "listeners": f"{CLIENTS}://127.0.0.1:0,{BROKERS}://127.0.0.1:0",
             "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
             "inter.broker.listener.name": BROKERS,
@@ -114,10 +128,11 @@ class Cluster:
             "diskless.metadata.topic.num.partitions": str(self._shards),
             "wal_object_store.fsspec.url": f"file://{self._folder / 'bucket'}",
             **self._properties,
+            **(properties or {}),
         }
         plugins = OnSharedLog(self.shared, node_id)
         loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)
-        node = Node(loaded, plugins, SystemClock())
+        node = Node(loaded, plugins, SystemClock(), levels)
         await node.start()
         self.nodes[node_id] = node
         assert node._parts is not None
