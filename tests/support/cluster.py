@@ -109,11 +109,18 @@ class Cluster:
         """Stop a broker in good order."""
         await self.nodes.pop(node_id).stop()
 
-    async def start(self, node_id: int, levels: FeatureLevels = BUILD_LEVELS) -> None:
-        """Start a broker. What it raises is passed on."""
+    async def start(
+        self,
+        node_id: int,
+        levels: FeatureLevels = BUILD_LEVELS,
+        folder: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start a broker, in a folder of its own or in another one. What it raises is passed on."""
         properties = {
             "node.id": str(node_id),
-            "log.dirs": str(self._folder / f"node-{node_id}"),
+            "broker.rack": f"rack-{node_id}",
+            "log.dirs": str(self._folder / (folder or f"node-{node_id}")),
             "listeners": f"{CLIENTS}://127.0.0.1:0,{BROKERS}://127.0.0.1:0",
             "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
             "inter.broker.listener.name": BROKERS,
@@ -121,6 +128,7 @@ class Cluster:
             "diskless.metadata.topic.num.partitions": str(self._shards),
             "wal_object_store.fsspec.url": f"file://{self._folder / 'bucket'}",
             **self._properties,
+            **(properties or {}),
         }
         plugins = OnSharedLog(self.shared, node_id)
         loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)
