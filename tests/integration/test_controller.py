@@ -51,7 +51,7 @@ async def test_brokers_share_the_coordinators_and_one_that_stops_gives_its_own_a
         await leaving.stop()
         await in_thread(lambda: write(1))
         await until(lambda: sorted(led(cluster).values()) == [2, 3])
-        await cluster._start(3)
+        await cluster.start(3)
         await until(lambda: sorted(led(cluster).values()) == [1, 2, 2])
         await in_thread(lambda: write(2))
 
@@ -66,4 +66,4 @@ async def test_a_broker_with_objects_of_its_own_does_not_start(tmp_path: Path):
     async with Cluster(tmp_path, NOBODY_IS_HINTED, (1,), nominates=True) as cluster:
         cluster._properties = {"wal_object_store.fsspec.url": f"file://{tmp_path / 'own'}"}
         with pytest.raises(StartError, match="All brokers need the same wal_object_store"):
-            await cluster._start(2)
+            await cluster.start(2)
