@@ -31,19 +31,27 @@ from diskless_core.plugin_host.nouns import (
     ORPHAN_DETECTION,
     WAL_OBJECT_STORE,
 )
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.tiering.part import Tiering
 
 
 class Node:
-    """One broker. `start` returns when clients can connect."""
+    """One broker. `start` returns when clients can connect.
 
-    def __init__(self, loaded: LoadedConfig, plugins: PluginManager, clock: Clock) -> None:
+    Args:
+        levels: what its build knows of feature levels.
+    """
+
+    def __init__(
+        self, loaded: LoadedConfig, plugins: PluginManager, clock: Clock, levels: FeatureLevels = BUILD_LEVELS
+    ) -> None:
         self.config = loaded.broker
         self.metrics = Metrics()
         self._loaded = loaded
         self._plugins = plugins
         self._clock = clock
         self._context = configured_contexts(loaded, plugins, clock, node_id=loaded.broker.node_id)
+        self._levels = levels
         self._listening = Listening(loaded.broker, clock, self.metrics)
         self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
         self.peers = RegisteredPeers(loaded.broker.node_id, loaded.broker.inter_broker_listener_name)
@@ -132,6 +140,7 @@ class Node:
             endpoints=self.endpoints,
             clock=self._clock,
             metrics=self.metrics,
+            levels=self._levels,
         )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
         heartbeats.on_lost = self._parts.membership.connection_lost

@@ -18,15 +18,16 @@ from functools import partial
 import structlog
 
 from diskless_core.background import Background, end_backend
+from diskless_core.broker import features
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
-from diskless_core.broker.features import FEATURES
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.shard_watch import ShardWatch
+from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
-from diskless_core.cluster import group_configs, topic_configs
+from diskless_core.cluster import feature_levels, group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.controller import Controller, ControllerNeighbours
@@ -35,11 +36,13 @@ from diskless_core.cluster.membership.model import BrokerListener, SupportedLeve
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
+from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
 from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.feeds import ShardFeeds
+from diskless_core.coordinator.level_follower import LevelFollower
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
@@ -63,6 +66,7 @@ from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FEATURE, FeatureLevels
 from diskless_core.protocol.names import uuid_text
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
@@ -93,6 +97,7 @@ class Surroundings:
     """What a broker finds around it: the other nodes, time, and where it is measured.
 
     Attributes:
+        levels: what its build knows of feature levels.
         new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
         endpoints: where this broker is reached, by the names of its listeners.
@@ -105,6 +110,7 @@ class Surroundings:
     endpoints: Mapping[str, Endpoint]
     clock: Clock
     metrics: Metrics
+    levels: FeatureLevels = BUILD_LEVELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +173,10 @@ async def start_parts(
     cluster_id = await _cluster_id(config, coordinators, backends.objects, awaited, clock)
     loops = Background()
     stack.push_async_callback(loops.stop)
+    probe = _storage_probe(config, cluster_id, coordinators, backends, clock)
+    if backends.log.is_shared:
+        loops.run(probe.write_objects, "probe of WAL objects")
+        await awaited.do(probe.read_object)
     membership = await _become_member(config, cluster_id, coordinators, around, stack)
     if coordinators.nominated is not None:
         loops.run(_controller(config, coordinators, membership, clock).run, "controller")
@@ -206,6 +216,9 @@ async def start_parts(
     )
     stack.push_async_callback(tiering.stop)
     await tiering.start()
+    if backends.log.is_shared and config.remote_log_storage_system_enable:
+        loops.run(partial(probe.write_segments, tiering.remote_storage), "probe of remote storage")
+        await awaited.do(partial(probe.read_segment, tiering.remote_storage))
     fetch = Fetch(
         FetchSettings.of(config),
         FetchNeighbours(
@@ -301,7 +314,7 @@ async def _start_coordinators(
             "inter.broker.listener.name to the name of a listener for them"
         )
     await _start_backend(backends.log.start, backends.log.stop, stack)
-    snapshots = Snapshots.of(config, backends.objects, around.clock)
+    snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     services = ShardServices(
         node_id=config.node_id,
         clock=around.clock,
@@ -310,6 +323,7 @@ async def _start_coordinators(
         snapshots=snapshots,
         metrics=around.metrics,
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
+        levels=around.levels,
         new_transport=around.new_transport,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
@@ -325,6 +339,10 @@ async def _start_coordinators(
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
         loops.run(snapshotter.run, f"{shard.id} snapshots")
+    others = [shard for shard in coordinators.all() if shard is not coordinators.cluster]
+    levels = LevelFollower(coordinators.cluster, others, around.clock)
+    for shard in others:
+        loops.run(partial(levels.follow, shard), f"{shard.id} feature level")
     for diskless in coordinators.diskless.values():
         expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
         loops.run(expiry.run, f"{diskless.id} producer expiration")
@@ -348,10 +366,13 @@ async def _become_member(
                 BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
                 for name, endpoint in around.endpoints.items()
             ],
-            features={name: SupportedLevels(*levels) for name, levels in FEATURES.items()},
+            features={
+                name: SupportedLevels(*levels) for name, levels in features.supported(around.levels.supported).items()
+            },
             log_is_ok=lambda: coordinators.log_failure is None,
             clock=around.clock,
             metrics=around.metrics,
+            objection=feature_levels.object_to,
         ),
     )
     stack.push_async_callback(membership.stop)
@@ -360,6 +381,20 @@ async def _become_member(
     except MembershipRefusedError as error:
         raise StartError(f"the cluster does not take this broker: {error}") from None
     return membership
+
+
+def _storage_probe(
+    config: BrokerConfig, cluster_id: str, coordinators: Coordinators, backends: BrokerBackends, clock: Clock
+) -> StorageProbe:
+    return StorageProbe(
+        backends.objects,
+        coordinators.cluster,
+        clock,
+        prefix=probe_prefix(config.diskless_wal_object_prefix),
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        has_segments=config.remote_log_storage_system_enable,
+    )
 
 
 def _controller(config: BrokerConfig, coordinators: Coordinators, membership: Membership, clock: Clock) -> Controller:
@@ -380,7 +415,7 @@ def _controller(config: BrokerConfig, coordinators: Coordinators, membership: Me
 async def _cluster_id(
     config: BrokerConfig, coordinators: Coordinators, objects: WalObjectStore, awaited: AwaitedObjects, clock: Clock
 ) -> str:
-    """The cluster's id, once it is sure that the objects are this cluster's."""
+    """The cluster's id, once it is sure that this build can read it and that the objects are this cluster's."""
     owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
     wanted = config.cluster_id or uuid_text(clock.new_uuid())
     cluster_id = await coordinators.cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody))
@@ -389,9 +424,19 @@ async def _cluster_id(
             f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
             f"change cluster.id or log.dirs"
         )
+    _require_level(coordinators.cluster)
     has_topics = coordinators.cluster.has_topics
     await awaited.do(lambda: owner.require(cluster_id, has_topics=has_topics))
     return cluster_id
+
+
+def _require_level(cluster: ClusterShard) -> None:
+    level, supported = cluster.level, cluster.supported_levels
+    if level < supported.oldest:
+        raise StartError(
+            f"{FEATURE} is {level} in this cluster, and this version of Diskless supports {supported}: upgrade by a "
+            f"version that supports {level} and {supported.oldest}, and raise the level with it first"
+        )
 
 
 def _tiering(config: BrokerConfig, backends: TieringBackends, neighbours: TieringNeighbours) -> Tiering:

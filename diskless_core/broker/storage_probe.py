@@ -13,7 +13,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -74,46 +73,52 @@ class ProbedShard(Protocol):
     async def until_term_changes(self, term: int | None) -> int | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbedStorage:
-    """What is probed.
+class StorageProbe:
+    """Writes probes while this node is the controller, and reads those of another one.
 
-    Attributes:
+    Args:
         prefix: of the probe objects' keys, see `probe_prefix`.
-        segments: the remote storage; None where this broker is not configured to make segments.
+        has_segments: whether this broker makes segments, so that there is remote storage to be probed.
     """
 
-    objects: WalObjectStore
-    prefix: str
-    segments: RemoteStorage | None
-
-
-class StorageProbe:
-    """Writes probes while this node is the controller, and reads those of another one."""
-
     def __init__(
-        self, storage: ProbedStorage, shard: ProbedShard, *, node_id: int, cluster_id: str, clock: Clock
+        self,
+        objects: WalObjectStore,
+        shard: ProbedShard,
+        clock: Clock,
+        *,
+        prefix: str,
+        node_id: int,
+        cluster_id: str,
+        has_segments: bool,
     ) -> None:
-        self._storage = storage
+        self._objects = objects
         self._shard = shard
+        self._clock = clock
+        self._prefix = prefix
         self._node_id = node_id
         self._cluster_id = cluster_id
-        self._clock = clock
+        self._has_segments = has_segments
 
     # --- the controller ------------------------------------------------------------------------------------------
 
-    async def write(self) -> None:
-        """Write a probe for each term that this node leads the cluster shard in. Runs for ever."""
-        segments = self._storage.segments
+    async def write_objects(self) -> None:
+        """Write an object for each term that this node leads the cluster shard in. Runs for ever."""
         while True:
             term = await self._shard.until_term_changes(None)
-            if term is None:
-                continue
-            await self._in_term(term, partial(self._write_object, term))
-            if segments is not None:
+            if term is not None:
+                await self._in_term(term, partial(self._write_object, term))
+                await self._in_term(term, partial(self._delete_objects, term))
+                await self._shard.until_term_changes(term)
+
+    async def write_segments(self, segments: RemoteStorage) -> None:
+        """Write a segment for each such term, and the object that says where it is. Runs for ever."""
+        while True:
+            term = await self._shard.until_term_changes(None)
+            if term is not None:
                 await self._in_term(term, partial(self._write_segment, term, segments))
-            await self._in_term(term, partial(self._delete_others, term))
-            await self._shard.until_term_changes(term)
+                await self._in_term(term, partial(self._delete_segments, term, segments))
+                await self._shard.until_term_changes(term)
 
     async def _in_term(self, term: int, step: Callable[[], Awaitable[None]]) -> None:
         failures = 0
@@ -131,9 +136,9 @@ class StorageProbe:
         probe = {
             "cluster_id": self._cluster_id,
             "broker_id": self._node_id,
-            "has_segments": self._storage.segments is not None,
+            "has_segments": self._has_segments,
         }
-        await self._storage.objects.put(self._key(term), json.dumps(probe).encode())
+        await self._objects.put(self._key(term), json.dumps(probe).encode())
 
     async def _write_segment(self, term: int, segments: RemoteStorage) -> None:
         metadata, data = self._segment(term)
@@ -143,24 +148,28 @@ class StorageProbe:
 
         custom = await segments.copy(metadata, LogSegmentData(log=log, indexes=dict))
         probe = {"custom_metadata": None if custom is None else base64.b64encode(custom).decode()}
-        await self._storage.objects.put(self._key(term) + _SEGMENT, json.dumps(probe).encode())
+        await self._objects.put(self._key(term) + _SEGMENT, json.dumps(probe).encode())
 
-    async def _delete_others(self, term: int) -> None:
-        """Delete the objects of terms that are over. Their segments go with them."""
-        async for page in self._storage.objects.list(f"{self._storage.prefix}/"):
+    async def _delete_objects(self, term: int) -> None:
+        for key in [key async for key, _ in self._older(term, "")]:
+            await self._objects.delete([key])
+
+    async def _delete_segments(self, term: int, segments: RemoteStorage) -> None:
+        async for key, older in self._older(term, _SEGMENT):
+            try:
+                probe = _parsed(await self._objects.get(key, 0, _LIMIT_BYTES))
+            except ObjectNotFoundError:
+                continue
+            await segments.delete(self._segment(older, custom=_custom(probe))[0])
+            await self._objects.delete([key])
+
+    async def _older(self, term: int, suffix: str) -> AsyncIterator[tuple[str, int]]:
+        """The keys of terms before this one, and the terms."""
+        async for page in self._objects.list(f"{self._prefix}/"):
             for found in page:
-                name = found.key.removeprefix(f"{self._storage.prefix}/").removesuffix(_SEGMENT)
+                name = found.key.removeprefix(f"{self._prefix}/").removesuffix(suffix)
                 if name.isdigit() and int(name) < term:
-                    if found.key.endswith(_SEGMENT) and self._storage.segments is not None:
-                        await self._delete_segment(found.key, int(name), self._storage.segments)
-                    await self._storage.objects.delete([found.key])
-
-    async def _delete_segment(self, key: str, term: int, segments: RemoteStorage) -> None:
-        try:
-            probe = _parsed(await self._storage.objects.get(key, 0, _LIMIT_BYTES))
-        except ObjectNotFoundError:
-            return
-        await segments.delete(self._segment(term, custom=_custom(probe))[0])
+                    yield found.key, int(name)
 
     # --- a broker that starts ------------------------------------------------------------------------------------
 
@@ -188,8 +197,8 @@ class StorageProbe:
                 f"{self._cluster_id}. Give each cluster a diskless.wal.object.prefix of its own"
             )
 
-    async def read_segment(self) -> None:
-        """Find the segment that the present controller wrote, where both make segments.
+    async def read_segment(self, segments: RemoteStorage) -> None:
+        """Find the segment that the present controller wrote, where it makes segments.
 
         A remote storage that does not answer is no reason not to start.
 
@@ -197,9 +206,6 @@ class StorageProbe:
             StartError: it is not there, so the segments of this broker are not those of the cluster.
             WalObjectStoreError: it cannot be found out.
         """
-        segments = self._storage.segments
-        if segments is None:
-            return
         written = await self._found("")
         if written is None or not written.probe.get("has_segments"):
             return
@@ -233,7 +239,7 @@ class StorageProbe:
         while not self._is_controller:
             term = self._shard.latest_term
             try:
-                data = await self._storage.objects.get(self._key(term) + suffix, 0, _LIMIT_BYTES)
+                data = await self._objects.get(self._key(term) + suffix, 0, _LIMIT_BYTES)
             except ObjectNotFoundError:
                 if self._clock.monotonic() >= deadline:
                     return None
@@ -245,7 +251,7 @@ class StorageProbe:
     # --- both ----------------------------------------------------------------------------------------------------
 
     def _key(self, term: int) -> str:
-        return f"{self._storage.prefix}/{term}"
+        return f"{self._prefix}/{term}"
 
     def _segment(self, term: int, *, custom: bytes | None = None) -> tuple[RemoteLogSegmentMetadata, bytes]:
         """The segment of a term, the same for all brokers of a cluster, and its log."""

@@ -36,6 +36,12 @@ EVERY_SHARD: Meanings = {
         "By the leader, when a read has to be strict and nothing else is on its way through the log.",
         "Changes nothing. That it was read back proves that the leader still leads.",
     ),
+    messages.FeatureLevelRecord: Meaning(
+        "The shard is written at this level of `diskless.version` from here on.",
+        "In the cluster shard with the cluster's id, and for UpdateFeatures; in the others by their leader, as soon as "
+        "it knows of the cluster's new level.",
+        "Puts the level. A replica whose version does not support it stops here.",
+    ),
     messages.CoordinatorSnapshotRecord: Meaning(
         "A snapshot is whole.",
         "By the leader, into the object store, as the last object of a snapshot. It is never in a log.",
@@ -191,8 +197,18 @@ are the frame version 1, the record's number and its version, then its fields in
 └ frame version 1
 ```
 
-Replay is a pure function: the same entries give the same tables on every node. A record that it does not know is not
-passed over: the shard stops with an error that names the offset. Types are Kafka's.
+Replay is a pure function: the same entries give the same tables on every node. Types are Kafka's.
+
+## What a replica does not know
+
+Each record, and each version of one, came with a level of the feature `diskless.version`; all of those on this page
+came with level 1. A leader writes none that needs more than the level in force, so brokers of two versions can run
+together: [upgrade a cluster](operations.md#upgrade-a-cluster).
+
+A replica that meets a record or a version that it does not know stops, and says which it is and that its broker has to
+be upgraded. The others go on. One exception is in the frame: the frame version 2 in place of 1 says that the record may
+be ignored. No replica replays such a record, whether it knows it or not, so all behave alike; `diskless coordinator
+dump` shows it. It may stand in any shard, without a key. A tagged field that a replica does not know is passed over.
 """
 
 _KEYED = """

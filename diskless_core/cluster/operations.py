@@ -77,11 +77,12 @@ class Refusal:
     message: str
 
 
-def name_cluster(command: ClusterCommand, wanted: str) -> str:
-    """The cluster's id: the one that it has, or `wanted` from now on."""
+def name_cluster(command: ClusterCommand, wanted: str, level: int) -> str:
+    """The cluster's id: the one that it has, or `wanted` from now on. A new cluster begins at this feature level."""
     known = command.get(CLUSTER, CLUSTER_ID)
     if known is not None:
         return known
+    command.raise_level(level)
     command.emit(ClusterNamed(cluster_id=wanted))
     return wanted
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from diskless_core.cluster import operations
+from diskless_core.cluster import feature_levels, operations
+from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.records import ClusterRecord
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, PLACEMENTS, TOPICS
@@ -18,10 +19,15 @@ LOOK_S = 0.1
 
 
 class ClusterShard(CoordinatorShard[ClusterRecord]):
-    """The one shard that has the topics."""
+    """The one shard that has the topics.
+
+    Attributes:
+        supported_levels: the levels of `diskless.version` that this node's build supports.
+    """
 
     def __init__(self, shard_id: ShardId, services: ShardServices) -> None:
         super().__init__(shard_id, ClusterMachine(), services)
+        self.supported_levels = services.levels.supported
 
     @property
     def has_topics(self) -> bool:
@@ -38,6 +44,7 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
         Raises:
             CoordinatorError: the shard cannot be used on this node.
         """
+        level = self.supported_levels.newest
         while True:
             known = self.state.committed(CLUSTER, CLUSTER_ID)
             if known is not None:
@@ -47,9 +54,25 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
                 await self.barrier()  # a node that does not lead may only not have heard of the id yet
                 if self.state.committed(CLUSTER, CLUSTER_ID) is None:
                     await check_new()
-                return await self.submit(lambda command: operations.name_cluster(command, wanted))
+                return await self.submit(lambda command: operations.name_cluster(command, wanted, level))
             except CoordinatorError:
                 await asyncio.sleep(LOOK_S)
+
+    async def raise_level(self, wanted: int, *, validate_only: bool = False) -> Refusal | None:
+        """Raise the cluster's level of `diskless.version`; see `feature_levels.raise_level`.
+
+        Raises:
+            CoordinatorError: no definite answer.
+        """
+        return await self.submit(
+            lambda command: feature_levels.raise_level(
+                command,
+                wanted,
+                build=self.supported_levels,
+                brokers=feature_levels.registered_levels(command.tx),
+                validate_only=validate_only,
+            )
+        )
 
     async def shards_in_use(self) -> set[int]:
         """Indexes of the Diskless shards that have partitions, strictly: no topic created before the call is missed.

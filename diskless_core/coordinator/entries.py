@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from diskless_core.coordinator.feature_level import FEATURE_LEVELS
 from diskless_core.coordinator.slices import Pace, Slices, at_once
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
@@ -111,8 +112,8 @@ ACCEPTANCE: Table[Acceptance] = Table(
 
 
 def tables_of(machine: StateMachine[Any]) -> tuple[Table[Any], ...]:
-    """All tables of a shard: its machine's, and whose entries count."""
-    return (*machine.tables, ACCEPTANCE)
+    """All tables of a shard: its machine's, whose entries count, and the level that it is written at."""
+    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS)
 
 
 def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:

@@ -15,6 +15,7 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.feature_level import level_of, replay_common, stored_level, too_new
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
@@ -26,6 +27,8 @@ from diskless_core.coordinator.tail import Tail
 from diskless_core.plugin.coordinator_log import LogBatch, LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
+from diskless_core.protocol.record_frames import RecordFormatError
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
@@ -52,9 +55,11 @@ class Replica(Generic[RecordT]):
         clock: Clock,
         *,
         tail_bytes: int = 0,
+        levels: FeatureLevels = BUILD_LEVELS,
     ) -> None:
         self.id = shard_id
         self.machine = machine
+        self.levels = levels
         self.state = State(entries.tables_of(machine))
         self.next_offset = 0
         self.acceptance = Acceptance()
@@ -76,6 +81,11 @@ class Replica(Generic[RecordT]):
             CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
         await self.store.open(self.state.tables)
+        problem = too_new(await self.store.read(stored_level), self.levels.supported)
+        if problem is not None:
+            raise CoordinatorError(
+                f"the store of {self.id} is too new: {problem}. Nothing was changed: upgrade this broker"
+            )
         self.next_offset = await self.store.read(lambda store: store.applied_offset())
         known = self.next_offset or await self._snapshots.reached(self.id)
         if known > bounds.end:
@@ -99,6 +109,11 @@ class Replica(Generic[RecordT]):
                 await self.flusher.flush()
         finally:
             await self.store.close()
+
+    @property
+    def level(self) -> int:
+        """The level of `diskless.version` that the shard is written at, as far as this node knows."""
+        return level_of(Committed(self.state))
 
     @property
     def restoring(self) -> bool:
@@ -159,7 +174,12 @@ class Replica(Generic[RecordT]):
         tx, pace = Transaction(Committed(self.state)), Pace()
         for data in entry.records:
             if data != entries.NO_OP:
-                yield from self.machine.replay_in_slices(self.machine.decode(data), tx)
+                try:
+                    record = self.machine.decode(data)
+                except RecordFormatError as error:
+                    replay_common(data, error, tx, self.levels.supported)
+                else:
+                    yield from self.machine.replay_in_slices(record, tx)
             if pace.is_over_after(1):
                 yield
         return tx.writes

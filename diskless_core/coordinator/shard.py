@@ -18,6 +18,7 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.feature_level import encode_level
 from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.leadership import Nominator
@@ -37,7 +38,10 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogE
 from diskless_core.plugin.coordinator_store import CoordinatorStore, CoordinatorStoreError, ShardStore, StoreView
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.protocol.record_frames import UnknownRecordError
+from diskless_core.shards import kind_of
 from diskless_core.snapshot.format import Manifest
 
 R = TypeVar("R")
@@ -70,6 +74,7 @@ class ShardServices:
     Attributes:
         may_lead: of which shards the operator lets this node be the leader.
         nominator: says who should lead a shard; None: the log does.
+        levels: what this build knows of feature levels.
         new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
     """
 
@@ -81,6 +86,7 @@ class ShardServices:
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
     nominator: Nominator | None = None
+    levels: FeatureLevels = BUILD_LEVELS
     new_transport: Callable[[], PeerTransport] | None = None
 
 
@@ -110,6 +116,7 @@ class CoordinatorShard(Generic[RecordT]):
             self.meter,
             services.clock,
             tail_bytes=TAIL_BYTES if is_shared else 0,
+            levels=services.levels,
         )
         self._leader = Leader(
             shard_id,
@@ -174,8 +181,13 @@ class CoordinatorShard(Generic[RecordT]):
         try:
             await loop()
         except Exception as error:
-            self.failure = f"{self.id} stands still from log offset {self.next_offset} on: {error!r}"
-            self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
+            where = f"{self.id} stands still from log offset {self.next_offset} on"
+            if isinstance(error, UnknownRecordError):
+                self.failure = f"{where}: {error}. A later version of Diskless wrote it: upgrade this broker"
+                self._log.critical("the shard's work on this node is over: upgrade the broker", reason=self.failure)
+            else:
+                self.failure = f"{where}: {error!r}"
+                self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()
@@ -290,13 +302,13 @@ class CoordinatorShard(Generic[RecordT]):
             return self.failure
         if self.leading:
             return None
-        if self.backlog is not None:
+        if self._replica.restoring or self.held_back:
             return self.backlog
         if self.leader_hint is None:
             return f"nobody is known to lead {self.id}"
         if self.leader_hint == self._services.node_id:
             return f"{self.id} is not led by this node yet"
-        return None
+        return self.backlog
 
     @property
     def backlog(self) -> str | None:
@@ -322,6 +334,11 @@ class CoordinatorShard(Generic[RecordT]):
     def next_offset(self) -> int:
         """Everything in the log below this offset has been applied."""
         return self._replica.next_offset
+
+    @property
+    def level(self) -> int:
+        """The level of `diskless.version` that the shard is written at, as far as this node knows."""
+        return self._replica.level
 
     @property
     def pending_commands(self) -> int:
@@ -384,6 +401,8 @@ class CoordinatorShard(Generic[RecordT]):
             OutcomeUnknownError: it may or may not have happened, or may yet.
             StoreBehindError: the store lacks too much for new records; nothing happened.
             CoordinatorError: the store failed to prefetch; nothing happened.
+            FeatureLevelError: the operation is defective: a record needs a higher level than the one in force.
+                Nothing happened.
         """
         return await self.submit_in_slices(lambda command: _in_one_slice(operation, command), prefetch)
 
@@ -424,12 +443,32 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def _sent(self, term: int, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
-        if not command.records:
+        if not command.records and command.new_level is None:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
-        records = await self._in_term(term, _encoded(self.machine, command.records))
+        records = await self._in_term(term, self._encoded(command))
         return self._leader.enqueue(records, command.tx.writes)
+
+    def _encoded(self, command: Command[RecordT]) -> Slices[list[RecordData]]:
+        """The command's records as they stand in the log.
+
+        Raises:
+            FeatureLevelError: one of them needs a higher level than the shard is written at.
+        """
+        levels, level = self._services.levels, command.level
+        keyed = kind_of(self.id).keyed_records
+        encoded, pace = list[RecordData](), Pace()
+        if command.new_level is not None:
+            encoded.append(encode_level(command.new_level))
+        for record in command.records:
+            data = self.machine.encode(record)
+            if level < levels.supported.newest:
+                levels.require(data, level, keyed)
+            encoded.append(data)
+            if pace.is_over_after(1):
+                yield
+        return encoded
 
     def _require_term(self, term: int) -> None:
         if self._leader.require() != term:
@@ -610,12 +649,3 @@ async def _one_by_one(slices: Slices[R], before_next: Callable[[], None] = lambd
             return result
         await asyncio.sleep(0)
         before_next()
-
-
-def _encoded(machine: StateMachine[RecordT], records: Sequence[RecordT]) -> Slices[list[RecordData]]:
-    encoded, pace = list[RecordData](), Pace()
-    for record in records:
-        encoded.append(machine.encode(record))
-        if pace.is_over_after(1):
-            yield
-    return encoded

@@ -20,13 +20,15 @@ from crc32c import crc32c
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.feature_level import stored_level
 from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.plugin.coordinator_store import ShardStore, TableChanges, TableSpec
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
-from diskless_core.snapshot.format import Manifest, Part, SnapshotError
+from diskless_core.snapshot.format import Manifest, Part, SnapshotError, SnapshotTooNewError
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 
 _log = structlog.get_logger(__name__)
@@ -71,20 +73,26 @@ class Snapshots:
     Args:
         objects: where they are put.
         prefix: what their keys begin with; one cluster has it for itself.
+        levels: of the build that takes and reads them.
     """
 
-    def __init__(self, objects: WalObjectStore, prefix: str, clock: Clock) -> None:
+    def __init__(
+        self, objects: WalObjectStore, prefix: str, clock: Clock, levels: FeatureLevels = BUILD_LEVELS
+    ) -> None:
         self._objects = objects
         self._prefix = prefix
         self._clock = clock
+        self._levels = levels
 
     @classmethod
-    def of(cls, config: BrokerConfig, objects: WalObjectStore, clock: Clock) -> Snapshots:
+    def of(
+        cls, config: BrokerConfig, objects: WalObjectStore, clock: Clock, levels: FeatureLevels = BUILD_LEVELS
+    ) -> Snapshots:
         """Those of the cluster that a broker belongs to."""
-        return cls(objects, snapshot_prefix(config), clock)
+        return cls(objects, snapshot_prefix(config), clock, levels)
 
     async def take(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> Manifest:
-        """Put a snapshot of the store as it is now, and read it back.
+        """Put a snapshot of the store as it is now, at the level that its content is written at, and read it back.
 
         Writes to the store go on meanwhile. What a failed attempt leaves is removed with the next one's predecessors.
 
@@ -96,6 +104,8 @@ class Snapshots:
             taken_at = self._clock.now_ms()
             view = stack.enter_context(await store.read(lambda opened: opened.snapshot()))
             offset = await asyncio.to_thread(view.applied_offset)
+            level = await asyncio.to_thread(stored_level, view)
+            tables = snapshot_format.tables_at(level, tables)
             stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
             parts: list[Part] = []
             encoded = snapshot_format.encode_parts(view, tables)
@@ -108,6 +118,7 @@ class Snapshots:
             taken_at=taken_at,
             tables=snapshot_format.declared(tables),
             parts=parts,
+            level=level,
         )
         key = stem + MANIFEST_SUFFIX
         await self._objects.put(key, snapshot_format.encode_manifest(manifest))
@@ -145,9 +156,11 @@ class Snapshots:
                 async for manifest in manifests:
                     try:
                         return await self._load(shard, manifest, tables, store)
+                    except SnapshotTooNewError:
+                        raise
                     except reading.UNUSABLE as error:
                         _log.warning("a snapshot is passed over", shard=str(shard), error=str(error))
-        except WalObjectStoreError as error:
+        except (SnapshotTooNewError, WalObjectStoreError) as error:
             raise CoordinatorError(f"the snapshot of {shard} cannot be loaded: {error}") from error
         raise CoordinatorError(
             f"the log of {shard} was pruned, and no snapshot is in {self._folder(shard)} that can be loaded"
@@ -157,12 +170,13 @@ class Snapshots:
         """See `SnapshotSource.reached`."""
         try:
             manifest = await self.newest(shard)
-        except WalObjectStoreError as error:
+        except (SnapshotTooNewError, WalObjectStoreError) as error:
             raise CoordinatorError(f"the snapshots of {shard} cannot be looked for: {error}") from error
         return manifest.applied_offset if manifest is not None else 0
 
     async def _load(self, shard: ShardId, manifest: Manifest, tables: Sequence[TableSpec], store: StoreThread) -> int:
-        if dict(manifest.tables) != snapshot_format.declared(tables):
+        snapshot_format.require_supported(manifest.level, self._levels.supported)
+        if dict(manifest.tables) != snapshot_format.declared(snapshot_format.tables_at(manifest.level, tables)):
             raise CoordinatorError(f"the snapshot of {shard} has other tables than this version of Diskless")
         await store.read(lambda opened: opened.clear())
         for part in manifest.parts:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from diskless_core.coordinator.feature_level import FEATURE_LEVELS, LEVEL_KEY, level_of
 from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.tables import Key, Table, Transaction, V
 from diskless_core.protocol.record_batch import RecordData
@@ -32,6 +33,7 @@ class StateMachine(Protocol[RecordT]):
         """The record back.
 
         Raises:
+            UnknownRecordError: only a later version of Diskless knows it.
             RecordFormatError: it is none of this kind's.
         """
         ...
@@ -55,6 +57,7 @@ class Command(Generic[RecordT]):
 
     Attributes:
         effects: what is done beside the shard's state, see `then`.
+        new_level: the level of `diskless.version` that the shard is raised to, see `raise_level`.
     """
 
     machine: StateMachine[RecordT]
@@ -62,6 +65,20 @@ class Command(Generic[RecordT]):
     now_ms: int
     records: list[RecordT] = field(default_factory=list)
     effects: list[Callable[[], None]] = field(default_factory=list)
+    new_level: int | None = None
+
+    @property
+    def level(self) -> int:
+        """The level of `diskless.version` that the shard is written at.
+
+        A record that needs more than this is refused, so an operation that has two ways to say something looks here.
+        """
+        return level_of(self.tx)
+
+    def raise_level(self, level: int) -> None:
+        """Write at this level from this command on. Levels only grow: the caller has compared it with `level`."""
+        self.new_level = level
+        self.tx.put(FEATURE_LEVELS, LEVEL_KEY, level)
 
     def get(self, table: Table[V], key: Key) -> V | None:
         """The value that it will have when everything before this command has committed."""

@@ -59,11 +59,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
-    """A table as the core declares it: rows are unique by, and ordered by, the key columns."""
+    """A table as the core declares it: rows are unique by, and ordered by, the key columns.
+
+    Attributes:
+        level: the level of `diskless.version` that brought the table, which has no rows below it. Stores need not look.
+    """
 
     name: str
     key: tuple[Column, ...]
     values: tuple[Column, ...]
+    level: int = field(default=1, compare=False)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -137,7 +142,9 @@ class CoordinatorStore(ABC):
     def open(self, shard: ShardId, tables: Sequence[TableSpec]) -> ShardStore:
         """Open or create a shard's store. Called on the thread that will use it.
 
-        A store whose declared tables differ from those found starts empty: the log fills it again.
+        Tables that are declared and not found are added, empty. Tables that are found, not declared and empty are
+        dropped. So versions of Diskless that differ in tables that are not in use yet can open each other's stores.
+        Where anything else differs, the store starts empty: the log fills it again.
 
         Raises:
             CoordinatorStoreError: it can't be opened; the message says what to do.

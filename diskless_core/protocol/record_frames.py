@@ -2,6 +2,10 @@
 
 A KRaft frame is three unsigned varints, frame version, api key and record version, and then the record. Keys and values
 have an int16 version in front instead; a key's version says what kind of key it is.
+
+The frame version says what a replica does with the record. Version 1 is KRaft's: the record counts, and a replica that
+does not know it must stop. Version 2 has the same layout and says that the record may be ignored: no replica replays
+it, whether it knows the record or not, so all of them behave alike.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.messages import (
@@ -37,6 +41,9 @@ from diskless_core.protocol.structure import FrameError, check_structure
 from diskless_core.protocol.varint import VarintError, encode_uvarint, read_uvarint
 
 FRAME_VERSION = 1
+IGNORABLE_FRAME_VERSION = 2
+"""Of a record that no replica replays. It is there for people and tools that read the log."""
+
 GROUP_VALUE_VERSION = 3
 """The version of classic groups' values that Apache Kafka 4 writes unless a newer field needs another."""
 
@@ -45,6 +52,14 @@ _VERSION = struct.Struct(">h")
 
 class RecordFormatError(Exception):
     """A record is of an unknown kind or version, or malformed."""
+
+
+class UnknownRecordError(RecordFormatError):
+    """A well-formed frame holds a record, or the version of one, that only a later version of Diskless knows."""
+
+
+class IgnorableRecordError(RecordFormatError):
+    """The record's frame says that it may be ignored: it is not replayed."""
 
 
 def required_id(value: uuid.UUID | None) -> uuid.UUID:
@@ -58,24 +73,36 @@ def required_id(value: uuid.UUID | None) -> uuid.UUID:
     return value
 
 
-def encode_record(message: CompiledRecord, version: int = 0) -> bytes:
-    """A metadata record in KRaft's framing."""
-    return record_prefix(type(message), version) + message.encode_body(version)
+def encode_record(message: CompiledRecord, version: int = 0, *, ignorable: bool = False) -> bytes:
+    """A metadata record in KRaft's framing.
+
+    Args:
+        ignorable: no replica replays it. A record may be written so only if no table and no answer depends on it.
+    """
+    return record_prefix(type(message), version, ignorable=ignorable) + message.encode_body(version)
 
 
-def record_prefix(record_class: type[CompiledRecord], version: int = 0) -> bytes:
+def record_prefix(record_class: type[CompiledRecord], version: int = 0, *, ignorable: bool = False) -> bytes:
     """What stands before a record of this class in KRaft's framing."""
     api_key: int = record_class.json["apiKey"]
-    return encode_uvarint(FRAME_VERSION) + encode_uvarint(api_key) + encode_uvarint(version)
+    frame_version = IGNORABLE_FRAME_VERSION if ignorable else FRAME_VERSION
+    return encode_uvarint(frame_version) + encode_uvarint(api_key) + encode_uvarint(version)
 
 
-def decode_record(
-    data: bytes | bytearray | memoryview, records: Mapping[int, type[CompiledRecord]] = METADATA_RECORDS
-) -> Any:
-    """The one metadata record that `data` consists of, an instance of a class in `records`, which has them by api key.
+class RecordFrame(NamedTuple):
+    """What stands before a record. `body_at` is where the record begins."""
+
+    frame_version: int
+    api_key: int
+    version: int
+    body_at: int
+
+
+def read_frame(data: bytes | bytearray | memoryview) -> RecordFrame:
+    """The frame of a metadata record, whatever its record is.
 
     Raises:
-        RecordFormatError: frame version, api key or record version is unknown, or the record is malformed.
+        RecordFormatError: it is malformed, or of a frame version that does not exist.
     """
     view = memoryview(data)
     try:
@@ -84,10 +111,52 @@ def decode_record(
         version, pos = read_uvarint(view, pos)
     except (VarintError, IndexError) as error:
         raise RecordFormatError("the frame of a metadata record is malformed") from error
-    record_class = records.get(api_key)
-    if frame_version != FRAME_VERSION or record_class is None:
+    if frame_version not in (FRAME_VERSION, IGNORABLE_FRAME_VERSION):
         raise RecordFormatError(f"no metadata record has frame version {frame_version} and api key {api_key}")
-    return _decode(record_class, version, view, pos)
+    return RecordFrame(frame_version, api_key, version, pos)
+
+
+def decode_record(
+    data: bytes | bytearray | memoryview, records: Mapping[int, type[CompiledRecord]] = METADATA_RECORDS
+) -> Any:
+    """The one metadata record that `data` consists of, an instance of a class in `records`, which has them by api key.
+
+    Raises:
+        IgnorableRecordError: the frame says that the record may be ignored; `read_record` shows it.
+        UnknownRecordError: the frame is well-formed, and api key or record version is unknown.
+        RecordFormatError: the record is malformed, or of a frame version that does not exist.
+    """
+    frame = read_frame(data)
+    if frame.frame_version == IGNORABLE_FRAME_VERSION:
+        raise IgnorableRecordError(f"record {frame.api_key} version {frame.version} may be ignored")
+    return _decode_framed(frame, data, records)
+
+
+def read_record(
+    data: bytes | bytearray | memoryview, records: Mapping[int, type[CompiledRecord]] = METADATA_RECORDS
+) -> Any:
+    """The same as `decode_record`, for tools: a record that may be ignored is decoded too."""
+    return _decode_framed(read_frame(data), data, records)
+
+
+def _decode_framed(
+    frame: RecordFrame, data: bytes | bytearray | memoryview, records: Mapping[int, type[CompiledRecord]]
+) -> Any:
+    record_class = records.get(frame.api_key)
+    if record_class is None:
+        raise UnknownRecordError(
+            f"this version of Diskless does not know the record with api key {frame.api_key}, version {frame.version}"
+        )
+    _require_known(record_class, frame.version)
+    return _decode(record_class, frame.version, memoryview(data), frame.body_at)
+
+
+def _require_known(record_class: type[CompiledRecord], version: int) -> None:
+    newest = record_class.valid_versions[1]
+    if version > newest:
+        raise UnknownRecordError(
+            f"this version of Diskless knows {record_class.__name__} up to version {newest}, not version {version}"
+        )
 
 
 def _decode(record_class: type[CompiledRecord], version: int, view: memoryview, pos: int) -> Any:
@@ -135,12 +204,13 @@ class KeyedRecords:
         """A key of the topic.
 
         Raises:
-            RecordFormatError: it is of another kind, or malformed.
+            UnknownRecordError: it is of another kind.
+            RecordFormatError: it is malformed.
         """
         version = _version(data)
         record_class = self._keys.get(version)
         if record_class is None:
-            raise RecordFormatError(f"keys of version {version} are unknown")
+            raise UnknownRecordError(f"this version of Diskless does not know keys of version {version}")
         key: CompiledRecord = _decode(record_class, version, memoryview(data), _VERSION.size)
         return key
 
@@ -148,9 +218,12 @@ class KeyedRecords:
         """The value that belongs to `key`. Tombstones have no bytes and don't come here.
 
         Raises:
-            RecordFormatError: its version is unknown, or it is malformed.
+            UnknownRecordError: its version is unknown.
+            RecordFormatError: it is malformed.
         """
-        value: CompiledRecord = _decode(self.values[type(key)], _version(data), memoryview(data), _VERSION.size)
+        record_class, version = self.values[type(key)], _version(data)
+        _require_known(record_class, version)
+        value: CompiledRecord = _decode(record_class, version, memoryview(data), _VERSION.size)
         return value
 
 

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from diskless_core.plugin.coordinator_store import Row, StoreView, TableSpec
 from diskless_core.protocol import messages, record_batch, record_frames
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FEATURE, FIRST_LEVEL, LevelRange
 from diskless_core.protocol.record_batch import CorruptBatchError, RecordData
 
 PART_BYTES = 8 << 20
@@ -26,6 +27,10 @@ _ZSTD = 4
 
 class SnapshotError(Exception):
     """A snapshot is damaged, or of other tables than this version has."""
+
+
+class SnapshotTooNewError(SnapshotError):
+    """Only a later version of Diskless can read the snapshot. An older one must not take its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +49,39 @@ class Manifest:
     Attributes:
         applied_offset: every log entry below it is in.
         taken_at: when it was begun, in milliseconds since the epoch: it lacks what came later, however long it took.
+        level: the level of `diskless.version` that it is written at.
     """
 
     applied_offset: int
     taken_at: int
     tables: Mapping[str, Sequence[str]]
     parts: Sequence[Part]
+    level: int = FIRST_LEVEL
 
     @property
     def size_bytes(self) -> int:
         """Of all rows, as they are stored."""
         return sum(part.size for part in self.parts)
+
+
+def tables_at(level: int, tables: Sequence[TableSpec]) -> list[TableSpec]:
+    """Those that a snapshot of this level has."""
+    return [spec for spec in tables if spec.level <= level]
+
+
+def require_supported(level: int, supported: LevelRange = BUILD_LEVELS.supported) -> None:
+    """Refuse the level of a snapshot that this build cannot read.
+
+    Raises:
+        SnapshotTooNewError: it is newer.
+        SnapshotError: it is too old.
+    """
+    if level > supported.newest:
+        raise SnapshotTooNewError(
+            f"the snapshot is of {FEATURE} {level}, and this version of Diskless reads {supported}: upgrade it"
+        )
+    if level < supported.oldest:
+        raise SnapshotError(f"the snapshot is of {FEATURE} {level}, and this version of Diskless reads {supported}")
 
 
 def declared(tables: Sequence[TableSpec]) -> dict[str, list[str]]:
@@ -65,6 +92,7 @@ def declared(tables: Sequence[TableSpec]) -> dict[str, list[str]]:
 def encode_manifest(manifest: Manifest) -> bytes:
     record = messages.CoordinatorSnapshotRecord
     message = record(
+        level=manifest.level,
         applied_offset=manifest.applied_offset,
         taken_at=manifest.taken_at,
         tables=[record.SnapshotTable(name=name, columns=list(columns)) for name, columns in manifest.tables.items()],
@@ -78,11 +106,14 @@ def decode_manifest(data: bytes | bytearray | memoryview) -> Manifest:
     """Read a manifest back.
 
     Raises:
+        SnapshotTooNewError: only a later version of Diskless knows such manifests.
         SnapshotError: these bytes are no whole manifest.
     """
     try:
         ((_, value),) = _records(data)
         found = record_frames.decode_record(value)
+    except record_frames.UnknownRecordError as error:
+        raise SnapshotTooNewError(f"the snapshot is too new: {error}. Upgrade it") from error
     except (ValueError, record_frames.RecordFormatError) as error:
         raise SnapshotError(f"the manifest is damaged: {error}") from error
     if not isinstance(found, messages.CoordinatorSnapshotRecord):
@@ -92,6 +123,7 @@ def decode_manifest(data: bytes | bytearray | memoryview) -> Manifest:
         taken_at=found.taken_at,
         tables={table.name: list(table.columns) for table in found.tables},
         parts=[Part(key=part.key, size=part.size, crc=part.crc) for part in found.parts],
+        level=found.level,
     )
 
 

@@ -17,7 +17,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
 from diskless_core.shards import DISKLESS, parse_shard
 from diskless_core.snapshot import format as snapshot_format
-from diskless_core.snapshot.format import Manifest, Part, SnapshotError
+from diskless_core.snapshot.format import Manifest, Part, SnapshotError, SnapshotTooNewError
 
 MANIFEST_SUFFIX = ".checkpoint"
 
@@ -58,6 +58,7 @@ async def newest_first(objects: WalObjectStore, prefix: str, shard: ShardId) -> 
     """The manifests of a shard's snapshots that are not damaged. Each is looked for when it is asked for.
 
     Raises:
+        SnapshotTooNewError: one is of a later version of Diskless: those before it are out of date.
         WalObjectStoreError: the object store cannot be read.
     """
     passed_over: set[str] = set()
@@ -66,6 +67,8 @@ async def newest_first(objects: WalObjectStore, prefix: str, shard: ShardId) -> 
         passed_over.add(key)
         try:
             manifest = await read_manifest(objects, key)
+        except SnapshotTooNewError:
+            raise
         except UNUSABLE as error:
             _log.warning("a snapshot is passed over", key=key, error=str(error))
         else:
@@ -84,6 +87,7 @@ async def manifests(objects: WalObjectStore, prefix: str) -> Mapping[ShardId, Ma
     """The newest snapshot of each diskless shard that has one, in the order of their indexes.
 
     Raises:
+        SnapshotError: one is of a level that this build cannot read.
         WalObjectStoreError: the object store cannot be read.
     """
     folders = {
@@ -92,7 +96,10 @@ async def manifests(objects: WalObjectStore, prefix: str) -> Mapping[ShardId, Ma
         for found in page
     }
     found = {shard: await newest(objects, prefix, shard) for shard in sorted(map(parse_shard, folders))}
-    return {shard: manifest for shard, manifest in found.items() if manifest is not None}
+    present = {shard: manifest for shard, manifest in found.items() if manifest is not None}
+    for manifest in present.values():
+        snapshot_format.require_supported(manifest.level)
+    return present
 
 
 async def read_newest(
@@ -104,16 +111,19 @@ async def read_newest(
         reader_of: makes a reader for the snapshot with this manifest; errors as `PartReader.take`.
 
     Raises:
-        SnapshotError: there is none.
+        SnapshotError: there is none, or it is of a level that this build cannot read.
         WalObjectStoreError: the object store cannot be read.
     """
     problem: Exception | str = "there is none"
     async with aclosing(newest_first(objects, prefix, shard)) as candidates:
         async for manifest in candidates:
             try:
+                snapshot_format.require_supported(manifest.level)
                 reader = reader_of(manifest)
                 for part in manifest.parts:
                     await asyncio.to_thread(reader.take, part, await read_part(objects, part))
+            except SnapshotTooNewError:
+                raise
             except UNUSABLE as error:
                 problem = error
             else:

@@ -18,6 +18,15 @@ def create_table(spec: TableSpec) -> str:
     return f"CREATE TABLE {quoted(spec.name)} ({', '.join(columns)}, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID"
 
 
+def drop_table(name: str) -> str:
+    return f"DROP TABLE {quoted(name)}"
+
+
+def any_row(name: str) -> str:
+    """Whether a table has rows: one or none."""
+    return " ".join(["SELECT 1 FROM", quoted(name), "LIMIT 1"])
+
+
 @dataclass(frozen=True, slots=True)
 class TableStatements:
     """Statements for one table. Parameters are positional, in the order of the table's columns."""

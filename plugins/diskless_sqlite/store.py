@@ -21,7 +21,7 @@ from diskless_core.plugin.coordinator_store import (
     TableSpec,
 )
 from diskless_core.plugin.shard import ShardId
-from diskless_sqlite.statements import TableStatements, create_table
+from diskless_sqlite.statements import TableStatements, any_row, create_table, drop_table
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class SqliteCoordinatorStore(CoordinatorStore):
         declaration = _declaration(tables)
         try:
             self._data_dir.mkdir(parents=True, exist_ok=True)
-            connection = self._open_filled(path, declaration) or self._create(path, declaration, tables)
+            connection = self._open_filled(path, tables) or self._create(path, declaration, tables)
         except (OSError, sqlite3.Error) as error:
             raise CoordinatorStoreError(
                 f"cannot open {path}: {error}; check that the folder can be written and has free space, "
@@ -66,7 +66,7 @@ class SqliteCoordinatorStore(CoordinatorStore):
             ) from error
         return SqliteShardStore(path, connection, tables)
 
-    def _open_filled(self, path: Path, declaration: str) -> sqlite3.Connection | None:
+    def _open_filled(self, path: Path, tables: Sequence[TableSpec]) -> sqlite3.Connection | None:
         """Open what is there, or return None when there is nothing that can be used."""
         if not path.exists():
             return None
@@ -74,13 +74,13 @@ class SqliteCoordinatorStore(CoordinatorStore):
         try:
             self._configure(connection)
             check = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            found = _read_declaration(connection)
+            fits = check == "ok" and _made_to_fit(connection, tables)
         except sqlite3.DatabaseError as error:
             connection.close()
             if not _is_corruption(error):
                 raise
-            check, found = str(error), None
-        if check == "ok" and found == declaration:
+            check, fits = str(error), False
+        if fits:
             return connection
         connection.close()
         if check != "ok":
@@ -243,6 +243,30 @@ def _declaration(tables: Sequence[TableSpec]) -> str:
         for spec in tables
     ]
     return json.dumps([LAYOUT_VERSION, sorted(described)])
+
+
+def _made_to_fit(connection: sqlite3.Connection, tables: Sequence[TableSpec]) -> bool:
+    """Add the tables that are missing and drop those that are too many and empty. Whether the rest is as declared."""
+    declaration = _declaration(tables)
+    found = _read_declaration(connection)
+    if found is None or found == declaration:
+        return found is not None
+    (found_layout, found_tables), (layout, declared_tables) = json.loads(found), json.loads(declaration)
+    present = {table[0]: table for table in found_tables}
+    declared = {table[0]: table for table in declared_tables}
+    added, dropped = declared.keys() - present.keys(), present.keys() - declared.keys()
+    if found_layout != layout or any(present[name] != declared[name] for name in present.keys() & declared.keys()):
+        return False
+    with _transaction(connection):
+        if any(connection.execute(any_row(name)).fetchone() for name in dropped):
+            return False
+        for name in dropped:
+            connection.execute(drop_table(name))
+        for spec in tables:
+            if spec.name in added:
+                connection.execute(create_table(spec))
+        connection.execute("UPDATE _meta SET declaration = ?", (declaration,))
+    return True
 
 
 def _read_declaration(connection: sqlite3.Connection) -> str | None:

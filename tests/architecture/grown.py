@@ -34,6 +34,7 @@ from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import PRICE_LIST
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.feature_levels import LevelRange
 from diskless_core.protocol.messages import (
     ApiVersionsRequest,
     GetTelemetrySubscriptionsRequest,
@@ -63,7 +64,8 @@ async def test_the_api_is_dispatched_with_its_typed_request_and_advertised() -> 
     subscriptions = GetTelemetrySubscriptionsResponse.decode(body, version=entry.newest)
     assert (subscriptions.error_code, subscriptions.client_instance_id) == (ErrorCode.NONE, client)
     assert not subscriptions.requested_metrics
-    context: Any = SimpleNamespace(api_version=0, apis=CLIENT_APIS)
+    services.cluster_shard = SimpleNamespace(level=1, supported_levels=LevelRange(1, 1))
+    context: Any = SimpleNamespace(api_version=0, apis=CLIENT_APIS, services=services)
     listed: Any = api_versions(context, ApiVersionsRequest())
     assert (entry.key, 0, 0) in [(one.api_key, one.min_version, one.max_version) for one in listed.api_keys]
     assert isinstance(entry, Api)

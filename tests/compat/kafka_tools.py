@@ -24,6 +24,7 @@ MAIN_CLASSES = {
     "kafka-consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-consumer-perf-test": f"{_TOOLS}.ConsumerPerformance",
     "kafka-delete-records": f"{_TOOLS}.DeleteRecordsCommand",
+    "kafka-features": f"{_TOOLS}.FeatureCommand",
     "kafka-get-offsets": f"{_TOOLS}.GetOffsetShell",
     "kafka-log-dirs": f"{_TOOLS}.LogDirsCommand",
     "kafka-producer-perf-test": f"{_TOOLS}.ProducerPerformance",
@@ -40,6 +41,7 @@ _IN_A_PROCESS_OF_ITS_OWN = {
     "kafka-verifiable-consumer",
     "kafka-verifiable-producer",
 }
+_OPTIONS_BEFORE_SUBCOMMAND = {"kafka-features"}
 _RUNNER = Path(__file__).parent / "java/ToolRunner.java"
 _INT = struct.Struct(">i")
 _NOISE = re.compile(
@@ -107,7 +109,7 @@ class KafkaTools:
     def run(self, tool: str, *arguments: str, stdin: str = "") -> Finished:
         """Run it to its end."""
         if tool not in _IN_A_PROCESS_OF_ITS_OWN:
-            return self._runner.run(MAIN_CLASSES[tool], self._arguments(arguments), stdin)
+            return self._runner.run(MAIN_CLASSES[tool], self._arguments(tool, arguments), stdin)
         done = subprocess.run(
             self._command(tool, arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
         )
@@ -133,10 +135,14 @@ class KafkaTools:
                 process.kill()
 
     def _command(self, tool: str, arguments: Sequence[str]) -> list[str]:
-        return java(self._jars, MAIN_CLASSES[tool], *self._arguments(arguments))
+        return java(self._jars, MAIN_CLASSES[tool], *self._arguments(tool, arguments))
 
-    def _arguments(self, arguments: Sequence[str]) -> list[str]:
-        subcommand = [] if not arguments or arguments[0].startswith("-") else [arguments[0]]
+    def _arguments(self, tool: str, arguments: Sequence[str]) -> list[str]:
+        subcommand = (
+            []
+            if tool in _OPTIONS_BEFORE_SUBCOMMAND or not arguments or arguments[0].startswith("-")
+            else [arguments[0]]
+        )
         return [*subcommand, "--bootstrap-server", self.bootstrap, *arguments[len(subcommand) :]]
 
     def normalized(self, finished: Finished) -> tuple[list[str], int]:

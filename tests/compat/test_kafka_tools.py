@@ -235,3 +235,17 @@ def test_the_cluster_tool_knows_the_cluster(both):
         assert ("BrokerIdNotRegisteredException" in done.err, done.code) == (True, 1)
     done = both.diskless.run("kafka-cluster", "unregister", "--id", "1")
     assert ("InvalidRequestException: Broker 1 is running." in done.err, done.code) == (True, 1)
+
+
+def test_the_level_of_the_cluster_is_described_and_set_and_one_that_brokers_lack_is_refused(tools):
+    described = tools.out("kafka-features", "describe")
+    [line] = [line for line in described.splitlines() if "diskless.version" in line]
+    assert re.findall(r"(\w+Version|FinalizedVersionLevel): (\d+)", line) == [
+        ("SupportedMinVersion", "1"),
+        ("SupportedMaxVersion", "1"),
+        ("FinalizedVersionLevel", "1"),
+    ]
+    assert "was upgraded to 1" in tools.out("kafka-features", "upgrade", "--feature", "diskless.version=1")
+    refused = tools.run("kafka-features", "upgrade", "--feature", "diskless.version=2")
+    assert refused.code == 1
+    assert "The broker only supports versions 1-1" in refused.out + refused.err

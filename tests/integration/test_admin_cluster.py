@@ -145,16 +145,21 @@ def test_the_level_of_the_metadata_is_that_of_kafka_4_2(wire, version):
     supported = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
     finalized = {one.name: (one.min_version_level, one.max_version_level) for one in answer.finalized_features}
     assert supported["metadata.version"] == (29, 29)
-    assert finalized == {"group.version": (1, 1), "metadata.version": (29, 29)}
+    assert supported["diskless.version"] == (1, 1)
+    assert finalized == {"diskless.version": (1, 1), "group.version": (1, 1), "metadata.version": (29, 29)}
+    assert answer.finalized_features_epoch == 1
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_a_feature_can_be_set_to_the_level_that_it_has(wire, version):
-    answer = wire.call(update_features_request(("group.version", 1), ("metadata.version", 29)), version)
+    answer = wire.call(
+        update_features_request(("diskless.version", 1), ("group.version", 1), ("metadata.version", 29)), version
+    )
 
     assert (answer.error_code, answer.error_message) == (NONE, None)
     results = [(one.feature, one.error_code) for one in answer.results or ()]
-    assert results == ([("group.version", NONE), ("metadata.version", NONE)] if version < 2 else [])
+    features = ["diskless.version", "group.version", "metadata.version"]
+    assert results == ([(feature, NONE) for feature in features] if version < 2 else [])
 
 
 @pytest.mark.parametrize(
@@ -168,6 +173,8 @@ def test_a_feature_can_be_set_to_the_level_that_it_has(wire, version):
         ("group.version", 1, 7),
         ("metadata.version", 28, SAFE_DOWNGRADE),
         ("metadata.version", 30, UPGRADE),
+        ("diskless.version", 0, UNSAFE_DOWNGRADE),
+        ("diskless.version", 2, UPGRADE),
         ("no.such.version", 1, UPGRADE),
     ],
 )

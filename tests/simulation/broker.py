@@ -57,7 +57,7 @@ from tests.support.virtual_time import VirtualClock
 ANSWER_S = 4.0
 CACHE_BYTES = 2_000
 PORT = 9093
-BROKERS = "BROKERS"
+CLIENTS, BROKERS = "CLIENTS", "BROKERS"
 
 
 @cache

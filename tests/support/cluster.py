@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
@@ -14,6 +14,7 @@ from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerTr
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import COORDINATOR_LOG
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.shards import DISKLESS, SHARD_KINDS
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.wire import WireClient
@@ -90,15 +91,20 @@ class Cluster:
         self._lagging.discard(node_id)
         self.shared.resume_reads(node_id)
 
-    async def __aenter__(self) -> Cluster:
-        await asyncio.gather(*(self._start(node_id) for node_id in self._node_ids))
+    async def __aenter__(self) -> Self:
+        await asyncio.gather(*(self.start(node_id) for node_id in self._node_ids))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for node in reversed(self.nodes.values()):
             await node.stop()
 
-    async def _start(self, node_id: int) -> None:
+    async def stop(self, node_id: int) -> None:
+        """Stop a broker in good order."""
+        await self.nodes.pop(node_id).stop()
+
+    async def start(self, node_id: int, levels: FeatureLevels = BUILD_LEVELS) -> None:
+        """Start a broker. What it raises is passed on."""
         properties = {
             "node.id": str(node_id),
             "log.dirs": str(self._folder / f"node-{node_id}"),
@@ -112,7 +118,7 @@ class Cluster:
         }
         plugins = OnSharedLog(self.shared, node_id)
         loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)
-        node = Node(loaded, plugins, SystemClock())
+        node = Node(loaded, plugins, SystemClock(), levels)
         await node.start()
         self.nodes[node_id] = node
         assert node._parts is not None

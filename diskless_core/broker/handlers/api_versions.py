@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 
+from diskless_core.broker import features
 from diskless_core.broker.dispatch import Api, RequestContext
-from diskless_core.broker.features import FEATURES
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.feature_levels import LevelRange
 from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-
-_FINALIZED_FEATURES = [
-    ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=newest, max_version_level=newest)
-    for name, (_, newest) in FEATURES.items()
-]
 
 _SUPPORT_FROM_LEVEL_0_SINCE = 4
 """Clients of older versions take a lowest level of 0 for a malformed answer (KAFKA-17011)."""
 
-_FEATURES_EPOCH = 0
 _SOFTWARE_SINCE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
@@ -29,13 +24,15 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest | None) ->
         return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=own, throttle_time_ms=0)
     if context.api_version >= _SOFTWARE_SINCE and not _is_fit(request):
         return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[], throttle_time_ms=0)
+    cluster = context.services.cluster_shard
+    level = cluster.level
     return ApiVersionsResponse(
         error_code=int(ErrorCode.NONE),
         api_keys=[_versions(api) for api in context.apis.values()],
         throttle_time_ms=0,
-        supported_features=_supported_features(context.api_version),
-        finalized_features_epoch=_FEATURES_EPOCH,
-        finalized_features=_FINALIZED_FEATURES,
+        supported_features=_supported_features(cluster.supported_levels, context.api_version),
+        finalized_features_epoch=level,  # it grows with each change: only this level changes, and only upwards
+        finalized_features=_finalized_features(level),
         zk_migration_ready=False,
     )
 
@@ -51,9 +48,16 @@ def _is_fit(request: ApiVersionsRequest) -> bool:
     return all(_SOFTWARE.fullmatch(text) is not None for text in texts)
 
 
-def _supported_features(version: int) -> list[ApiVersionsResponse.SupportedFeatureKey]:
+def _supported_features(levels: LevelRange, version: int) -> list[ApiVersionsResponse.SupportedFeatureKey]:
     return [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=oldest, max_version=newest)
-        for name, (oldest, newest) in FEATURES.items()
+        for name, (oldest, newest) in features.supported(levels).items()
         if oldest > 0 or version >= _SUPPORT_FROM_LEVEL_0_SINCE
+    ]
+
+
+def _finalized_features(level: int) -> list[ApiVersionsResponse.FinalizedFeatureKey]:
+    return [
+        ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=newest, max_version_level=newest)
+        for name, newest in features.finalized(level).items()
     ]

@@ -20,6 +20,9 @@ from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorErr
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 
+LEAST_PAUSE_S = 0.001
+"""A clock may round: a moment before a question is due, time has to go on."""
+
 PATIENCE_S = 10.0
 """How long a start waits before it says what for, each time anew."""
 
@@ -145,7 +148,7 @@ class Member:
             asyncio.create_task(self._until_moved(controller), name="another controller"),
         ]
         try:
-            await asyncio.wait(waits, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=max(pause_s, LEAST_PAUSE_S), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waits:
                 one.cancel()

@@ -6,6 +6,7 @@ What a leader knows of heartbeats is told to these functions; they only know reg
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from diskless_core.cluster.membership.model import BrokerSpec, Registration
 from diskless_core.cluster.membership.records import BrokerChanged, BrokerRegistered, BrokerUnregistered
@@ -16,6 +17,14 @@ from diskless_core.protocol.errors import ErrorCode
 
 Objection = Callable[[ClusterCommand, BrokerSpec], Refusal | None]
 """Why a broker may not be a member, beside what `register` looks at itself; None where it may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicate:
+    """A node id has a process already. `silent_s` is how long it has not been heard, None where it never was."""
+
+    refusal: Refusal
+    silent_s: float | None
 
 
 def no_objection(_command: ClusterCommand, _spec: BrokerSpec) -> Refusal | None:

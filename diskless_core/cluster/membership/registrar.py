@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -17,7 +16,7 @@ from diskless_core.clock import Clock
 from diskless_core.cluster.membership import operations
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
-from diskless_core.cluster.membership.operations import Objection, no_objection
+from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
 from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Sessions, SessionTimes
 from diskless_core.cluster.membership.tables import BROKERS
 from diskless_core.cluster.operations import Refusal
@@ -25,6 +24,9 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
 from diskless_core.coordinator.tables import Writes
 from diskless_core.protocol.errors import ErrorCode
+
+LEAST_PAUSE_S = 0.001
+"""A clock may round: a moment before a session ends, time has to go on."""
 
 _log = structlog.get_logger(__name__)
 
@@ -35,14 +37,6 @@ class Link(Protocol):
     def on_lost(self, listener: Callable[[], None]) -> None:
         """Call `listener` when it is gone; at once, if it is."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duplicate:
-    """A node id has a process already. `silent_s` is how long it has not been heard, None where it never was."""
-
-    refusal: Refusal
-    silent_s: float | None
 
 
 class Registrar:
@@ -204,7 +198,7 @@ class Registrar:
         next_end_s = sessions.next_end_s(live.keys() - silent - {self._node_id})
         pause_s = self._times.heartbeat_s / 4
         if next_end_s is not None:
-            pause_s = min(pause_s, max(0.0, next_end_s - self._clock.monotonic()))
+            pause_s = min(pause_s, max(LEAST_PAUSE_S, next_end_s - self._clock.monotonic()))
         try:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()

@@ -43,7 +43,7 @@ class MembershipService:
         self._calls = calls
         self._cluster_id = cluster_id
 
-    async def answer(self, request: PeerRequest) -> bytes:
+    async def answer(self, request: PeerRequest, link: Link | None = None) -> bytes:
         """The body of a response to the body of a request of another broker, as a `PeerTransport` carries them.
 
         Raises:
@@ -54,9 +54,9 @@ class MembershipService:
         response: Response
         match message:
             case BrokerRegistrationRequest():
-                response = await self.register(message)
+                response = await self.register(message, link)
             case BrokerHeartbeatRequest():
-                response = await self.heartbeat(message)
+                response = await self.heartbeat(message, link)
             case UnregisterBrokerRequest():
                 response = await self.unregister(message)
             case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from diskless_core.cluster.membership.heartbeats import Beat, Decision
 from diskless_core.cluster.membership.lifecycle import RefusedRegistration
 from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration, SupportedLevels
-from diskless_core.cluster.membership.registrar import Duplicate
+from diskless_core.cluster.membership.operations import Duplicate
 from diskless_core.cluster.membership.sessions import Health
 from diskless_core.cluster.operations import Refusal
 from diskless_core.plugin.shard import parse_shard_id

@@ -40,6 +40,10 @@ class RemoveTopicRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a topic is gone."""
 
 
+class FeatureLevelRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a feature of the cluster has a level."""
+
+
 class ProducerIdsRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a block of producer ids is handed out."""
 

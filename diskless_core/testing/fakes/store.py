@@ -68,11 +68,25 @@ class MemoryCoordinatorStore(CoordinatorStore):
 
     def open(self, shard: ShardId, tables: Sequence[TableSpec]) -> ShardStore:
         kept = self._shards.get(shard)
-        declared = {spec.name: spec for spec in tables}
-        if kept is None or {name: table.spec for name, table in kept.tables.items()} != declared:
+        if kept is None or not _made_to_fit(kept.tables, tables):
             kept = _MemoryShard({spec.name: _MemoryTable(spec) for spec in tables})
             self._shards[shard] = kept
         return MemoryShardStore(kept)
+
+
+def _made_to_fit(present: dict[str, _MemoryTable], tables: Sequence[TableSpec]) -> bool:
+    """Add the tables that are missing and drop those that are too many and empty. Whether the rest is as declared."""
+    declared = {spec.name: spec for spec in tables}
+    dropped = present.keys() - declared.keys()
+    if any(present[name].rows for name in dropped):
+        return False
+    if any(present[name].spec != declared[name] for name in present.keys() & declared.keys()):
+        return False
+    for name in dropped:
+        del present[name]
+    for name in declared.keys() - present.keys():
+        present[name] = _MemoryTable(declared[name])
+    return True
 
 
 class _MemoryView(StoreView):

@@ -14,6 +14,7 @@ from diskless_core.broker.connection import CloseConnectionError
 from diskless_core.broker.dispatch import Api, ApiDispatcher, RequestContext, by_key
 from diskless_core.broker.handlers.api_versions import api_versions
 from diskless_core.metrics import Metrics
+from diskless_core.protocol.feature_levels import LevelRange
 from diskless_core.protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -79,7 +80,8 @@ def test_an_entry_is_all_that_an_api_needs_to_be_advertised() -> None:
     served = by_key(
         [Api(ApiVersionsRequest, 4, api_versions), Api(AddPartitionsToTxnRequest, 3, add_partitions_to_txn)]
     )
-    context: Any = SimpleNamespace(api_version=0, apis=served)
+    cluster_shard = SimpleNamespace(level=1, supported_levels=LevelRange(1, 1))
+    context: Any = SimpleNamespace(api_version=0, apis=served, services=SimpleNamespace(cluster_shard=cluster_shard))
 
     response: ApiVersionsResponse = api_versions(context, ApiVersionsRequest())
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from diskless_core.broker.errors import StartError
-from diskless_core.broker.storage_probe import PATIENCE_S, ProbedStorage, StorageProbe
+from diskless_core.broker.storage_probe import PATIENCE_S, StorageProbe
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation, access_denied
@@ -69,15 +69,27 @@ class World:
         node_id: int,
         *,
         objects: MemoryWalObjectStore | None = None,
-        segments: RemoteStorage | None = None,
         cluster_id: str = "ours",
+        has_segments: bool = False,
     ) -> StorageProbe:
-        storage = ProbedStorage(objects=objects or self.objects, prefix="wal-probe", segments=segments)
-        shard = self.terms.seen_by(node_id)
-        return StorageProbe(storage, shard, node_id=node_id, cluster_id=cluster_id, clock=self.clock)
+        return StorageProbe(
+            objects or self.objects,
+            self.terms.seen_by(node_id),
+            self.clock,
+            prefix="wal-probe",
+            node_id=node_id,
+            cluster_id=cluster_id,
+            has_segments=has_segments,
+        )
 
-    def write(self, probe: StorageProbe) -> None:
-        self.writers.append(asyncio.create_task(probe.write()))
+    def write(
+        self, node_id: int, *, objects: MemoryWalObjectStore | None = None, segments: RemoteStorage | None = None
+    ) -> None:
+        """What a broker does for as long as it runs."""
+        probe = self.probe(node_id, objects=objects, has_segments=segments is not None)
+        self.writers.append(asyncio.create_task(probe.write_objects()))
+        if segments is not None:
+            self.writers.append(asyncio.create_task(probe.write_segments(segments)))
 
 
 def story(told: Callable[[World], Awaitable[None]]) -> None:
@@ -96,10 +108,10 @@ def story(told: Callable[[World], Awaitable[None]]) -> None:
 def test_a_broker_with_the_same_storage_starts() -> None:
     async def told(world: World) -> None:
         world.terms.leads(7, 1)
-        world.write(world.probe(1, segments=world.segments))
-        second = world.probe(2, segments=world.segments)
+        world.write(1, segments=world.segments)
+        second = world.probe(2)
         await second.read_object()
-        await second.read_segment()
+        await second.read_segment(world.segments)
 
     story(told)
 
@@ -107,8 +119,8 @@ def test_a_broker_with_the_same_storage_starts() -> None:
 def test_a_broker_whose_objects_are_its_own_does_not_start_even_if_it_once_was_the_controller() -> None:
     async def told(world: World) -> None:
         own = world.new_objects()
-        world.write(world.probe(1))
-        world.write(world.probe(2, objects=own))
+        world.write(1)
+        world.write(2, objects=own)
         world.terms.leads(7, 2)
         await asyncio.sleep(1)
         world.terms.leads(9, 1)
@@ -122,11 +134,12 @@ def test_a_broker_whose_objects_are_its_own_does_not_start_even_if_it_once_was_t
 def test_a_broker_whose_segments_are_its_own_does_not_start() -> None:
     async def told(world: World) -> None:
         world.terms.leads(7, 1)
-        world.write(world.probe(1, segments=world.segments))
-        second = world.probe(2, segments=MemoryRemoteStorage())
+        world.write(1, segments=world.segments)
+        second = world.probe(2)
         await second.read_object()
+        await second.read_segment(world.segments)
         with pytest.raises(StartError, match="remote_storage of this broker does not have the segment"):
-            await second.read_segment()
+            await second.read_segment(MemoryRemoteStorage(custom_metadata=b"where it is"))
 
     story(told)
 
@@ -134,9 +147,9 @@ def test_a_broker_whose_segments_are_its_own_does_not_start() -> None:
 def test_the_controller_itself_looks_for_nothing() -> None:
     async def told(world: World) -> None:
         world.terms.leads(7, 1)
-        first = world.probe(1, segments=world.segments)
+        first = world.probe(1)
         await first.read_object()
-        await first.read_segment()
+        await first.read_segment(world.segments)
 
     story(told)
 
@@ -147,7 +160,7 @@ def test_a_broker_waits_for_a_controller_that_has_just_come_to_lead() -> None:
         second = world.probe(2)
         reading = asyncio.create_task(second.read_object())
         await asyncio.sleep(PATIENCE_S / 2)
-        world.write(world.probe(1))
+        world.write(1)
         world.terms.leads(8, 1)
         await reading
 
@@ -158,7 +171,7 @@ def test_a_controller_whose_store_fails_writes_the_probe_later() -> None:
     async def told(world: World) -> None:
         world.objects.fail_next(Operation.PUT, times=3)
         world.terms.leads(7, 1)
-        world.write(world.probe(1))
+        world.write(1)
         await world.probe(2).read_object()
 
     story(told)
@@ -167,7 +180,7 @@ def test_a_controller_whose_store_fails_writes_the_probe_later() -> None:
 def test_a_store_that_does_not_answer_is_no_store_of_its_own() -> None:
     async def told(world: World) -> None:
         world.terms.leads(7, 1)
-        world.write(world.probe(1))
+        world.write(1)
         world.objects.fail_next(Operation.GET, error=access_denied)
         with pytest.raises(WalObjectStoreError, match="AccessDenied"):
             await world.probe(2).read_object()
@@ -178,7 +191,7 @@ def test_a_store_that_does_not_answer_is_no_store_of_its_own() -> None:
 def test_a_broker_of_another_cluster_is_told_so() -> None:
     async def told(world: World) -> None:
         world.terms.leads(7, 1)
-        world.write(world.probe(1))
+        world.write(1)
         with pytest.raises(StartError, match="of the cluster ours, and this broker is of theirs"):
             await world.probe(2, cluster_id="theirs").read_object()
 
@@ -187,8 +200,8 @@ def test_a_broker_of_another_cluster_is_told_so() -> None:
 
 def test_only_the_probe_of_the_present_term_is_kept() -> None:
     async def told(world: World) -> None:
-        world.write(world.probe(1, segments=world.segments))
-        world.write(world.probe(2, segments=world.segments))
+        world.write(1, segments=world.segments)
+        world.write(2, segments=world.segments)
         for term in range(7, 12):
             world.terms.leads(term, term % 2 + 1)
             await asyncio.sleep(1)
@@ -198,14 +211,14 @@ def test_only_the_probe_of_the_present_term_is_kept() -> None:
     story(told)
 
 
-def test_a_broker_without_tiered_storage_has_no_segment_to_look_for() -> None:
+def test_no_segment_is_looked_for_where_the_controller_makes_none() -> None:
     async def told(world: World) -> None:
         world.terms.leads(7, 1)
-        world.write(world.probe(1))
-        second = world.probe(2, segments=world.segments)
+        world.write(1)
+        second = world.probe(2)
         await second.read_object()
         begun = world.clock.monotonic()
-        await second.read_segment()
+        await second.read_segment(world.segments)
         assert world.clock.monotonic() == begun
 
     story(told)

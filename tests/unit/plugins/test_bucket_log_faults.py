@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
     CoordinatorLogError,
     EntryRefusedError,
+    LogBatch,
     LogOffsetPrunedError,
 )
-from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStore
 from diskless_core.testing.coordinator_log_tools import SHARD, batch_of, read_all, read_batches, same_content
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from tests.support import virtual_time
@@ -109,19 +110,23 @@ def test_a_leader_paused_before_its_put_while_others_write_and_prune_past_it_lea
         world = World()
         async with world.log(1) as paused, world.log(2) as other:
             await paused.append(SHARD, [A])
-            with world.store.hold(Operation.CREATE) as held:
-                waiting = asyncio.create_task(paused.append(SHARD, [batch_of(b"late")]))
-                await held.reached()
-                # only what the other one writes gets through
-                creating, world.store._faults[Operation.CREATE].holds = (
-                    world.store._faults[Operation.CREATE].holds,
-                    [],
-                )
-                await other.append(SHARD, [B])
-                await other.append(SHARD, [C])
-                await other.prune(SHARD, 2)
-                world.store._faults[Operation.CREATE].holds = creating
-                assert NAMES.entry(1) not in world.store.objects
+            released = asyncio.Event()
+            create = world.store.create
+
+            async def paused_create(key: str, data: ObjectData) -> str:
+                world.store.create = create  # type: ignore[method-assign] # the other one's puts are not paused
+                await released.wait()
+                return await create(key, data)
+
+            world.store.create = paused_create  # type: ignore[method-assign]
+            waiting = asyncio.create_task(paused.append(SHARD, [batch_of(b"late")]))
+            while world.store.create == paused_create:
+                await asyncio.sleep(0)
+            await other.append(SHARD, [B])
+            await other.append(SHARD, [C])
+            await other.prune(SHARD, 2)
+            assert NAMES.entry(1) not in world.store.objects
+            released.set()
             with pytest.raises(CoordinatorLogError, match="pruned") as failed:
                 await waiting
             assert not isinstance(failed.value, EntryRefusedError)
@@ -220,19 +225,25 @@ def _of_another_log(objects: dict[str, bytes]) -> str:
     return NAMES.entry(1)
 
 
+async def read_until_it_fails(log: CoordinatorLog, read: list[LogBatch]) -> None:
+    async for batches in log.read(SHARD, 0):
+        read.extend(batches)
+
+
 @pytest.mark.parametrize("meddle", [_missing_start, _cut_short, _swapped, _missing, _of_another_log])
-def test_what_was_damaged_or_taken_away_is_named_and_nothing_is_skipped(meddle: object) -> None:
+def test_what_was_damaged_or_taken_away_is_named_and_nothing_is_skipped(
+    meddle: Callable[[dict[str, bytes]], str],
+) -> None:
     async def main() -> None:
         world = World()
         async with world.log() as log:
             for batch in (A, B, C):
                 await log.append(SHARD, [batch])
-        key = meddle(world.store.objects)  # type: ignore[operator]
+        key = meddle(world.store.objects)
         async with world.log(2) as log:
-            read = []
+            read = list[LogBatch]()
             with pytest.raises(CoordinatorLogError, match=key):
-                async for batches in log.read(SHARD, 0):
-                    read.extend(batches)
+                await read_until_it_fails(log, read)
             assert same_content(read, [A][: len(read)])
 
     virtual_time.run(main)

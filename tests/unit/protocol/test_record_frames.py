@@ -11,11 +11,14 @@ from diskless_core.protocol import messages
 from diskless_core.protocol.record_frames import (
     GROUP_RECORDS,
     GROUP_VALUE_VERSION,
+    IgnorableRecordError,
     RecordFormatError,
+    UnknownRecordError,
     decode_record,
     encode_key,
     encode_record,
     encode_value,
+    read_record,
 )
 
 TOPIC_ID = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
@@ -85,6 +88,30 @@ def test_the_records_of_ours_have_the_bytes_of_their_schemas() -> None:
 def test_what_is_no_known_record_is_a_format_error(data: bytes) -> None:
     with pytest.raises(RecordFormatError):
         decode_record(data)
+
+
+def test_a_record_that_only_a_later_version_knows_is_told_from_a_malformed_one_and_named() -> None:
+    with pytest.raises(UnknownRecordError, match="api key 97, version 3"):
+        decode_record(b"\x01\x61\x03anything")
+    with pytest.raises(UnknownRecordError, match="knows TopicRecord up to version 0, not version 1"):
+        decode_record(b"\x01\x02\x01anything")
+    with pytest.raises(UnknownRecordError, match="keys of version 4"):
+        GROUP_RECORDS.decode_key(struct.pack(">hh1s", 4, 1, b"g"))
+    with pytest.raises(UnknownRecordError, match="knows OffsetCommitValue up to version 4, not version 9"):
+        GROUP_RECORDS.decode_value(messages.OffsetCommitKey(group="g", topic="t", partition=0), b"\0\x09")
+    with pytest.raises(RecordFormatError) as malformed:
+        decode_record(b"\x03\x02\x00\x04foo")
+    assert not isinstance(malformed.value, UnknownRecordError)
+
+
+def test_a_frame_can_say_that_its_record_may_be_ignored_whether_it_is_known_or_not() -> None:
+    record = messages.TopicRecord(name="foo", topic_id=TOPIC_ID)
+    data = encode_record(record, ignorable=True)
+    assert data == b"\x02\x02\x00" + b"\x04foo" + TOPIC_ID.bytes + b"\0"
+    for ignorable in (data, b"\x02\x61\x03anything"):
+        with pytest.raises(IgnorableRecordError):
+            decode_record(ignorable)
+    assert read_record(data).name == "foo"
 
 
 def test_a_committed_offset_has_the_bytes_that_kafka_writes() -> None:
