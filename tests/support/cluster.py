@@ -55,7 +55,11 @@ class _Gate:
 
 class Cluster:
     """Brokers by node id. The first one leads the cluster's and the groups' shards, each Diskless shard whom `leaders`
-    names."""
+    names.
+
+    Args:
+        nominates: whether the first one nominates leaders of all other shards instead, as the controller.
+    """
 
     def __init__(
         self,
@@ -63,10 +67,12 @@ class Cluster:
         leaders: Mapping[int, int],
         node_ids: tuple[int, ...] = (1, 2),
         properties: Mapping[str, str] | None = None,
+        *,
+        nominates: bool = False,
     ) -> None:
         self._folder = folder
         self._properties = properties or {}
-        self.shared = SharedLog()
+        self.shared = SharedLog(nominates_all_shards=not nominates)
         self.nodes: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
