@@ -102,10 +102,11 @@ class Membership:
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
         self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
+        self._incarnation_id = neighbours.clock.new_uuid()
         self._member = Member(
             BrokerSpec(
                 node_id=settings.node_id,
-                incarnation_id=neighbours.clock.new_uuid(),
+                incarnation_id=self._incarnation_id,
                 listeners=tuple(neighbours.listeners),
                 rack=settings.rack,
                 features=neighbours.features,
@@ -146,6 +147,11 @@ class Membership:
     async def stop(self) -> None:
         """Send no more heartbeats."""
         await self._loops.stop()
+
+    def is_member(self) -> bool:
+        """Whether it is this process that is registered with the node id."""
+        known = self.brokers.get(self._node_id)
+        return known is not None and known.spec.incarnation_id == self._incarnation_id
 
     @property
     def is_fenced(self) -> bool:
