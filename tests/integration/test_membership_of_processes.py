@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,9 @@ from kafka.protocol.admin import DescribeClusterRequest
 
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import until
+
+SESSION_MS = 1_000_000
+"""Longer than any test waits."""
 
 
 @pytest.fixture
@@ -24,6 +26,7 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
                 "inter.broker.listener.name": "INTERNAL",
                 "coordinator_log": "bucket",
+                "broker.session.timeout.ms": str(SESSION_MS),
                 "wal_object_store.fsspec.url": f"file://{tmp_path / 'bucket'}",
             },
         )
@@ -46,9 +49,7 @@ def fenced(broker: BrokerProcess) -> dict[int, bool]:
 async def test_a_process_that_is_killed_is_fenced_before_its_session_ends_and_may_start_again_at_once(brokers):
     one, two = brokers[1].start(), brokers[2].start()
     assert fenced(one) == fenced(two) == {1: False, 2: False}
-    began_s = asyncio.get_running_loop().time()
     two.kill()
     await until(lambda: fenced(one) == {1: False, 2: True})
-    assert asyncio.get_running_loop().time() - began_s < 6, "the session timeout is 9 seconds"
     two.start()
     assert fenced(one) == fenced(two) == {1: False, 2: False}
