@@ -361,6 +361,7 @@ async def _become_member(
             shard=coordinators.cluster,
             shards=coordinators.all(),
             is_shared=coordinators.log.is_shared,
+            hands_over=coordinators.nominated is not None,
             transport=around.membership_transport,
             listeners=[
                 BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
@@ -375,6 +376,8 @@ async def _become_member(
             objection=feature_levels.object_to,
         ),
     )
+    if coordinators.nominated is not None:
+        coordinators.nominated.require_membership(config.node_id, membership.is_member)
     stack.push_async_callback(membership.stop)
     try:
         await membership.start()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -74,8 +74,12 @@ class Replica(Generic[RecordT]):
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def open(self, bounds: LogBounds) -> None:
-        """Load what the store has, or a snapshot where the log does not go back that far.
+    async def open(self, bounds: LogBounds, certain_end: Callable[[], Awaitable[int]]) -> int:
+        """Load what the store has, or a snapshot where the log does not go back that far. Return where the log ends.
+
+        Args:
+            bounds: of the log. Their end may lag.
+            certain_end: says where the log really ends. It is asked only where `bounds` would mean that it is lost.
 
         Raises:
             CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone.
@@ -88,9 +92,10 @@ class Replica(Generic[RecordT]):
             )
         self.next_offset = await self.store.read(lambda store: store.applied_offset())
         known = self.next_offset or await self._snapshots.reached(self.id)
-        if known > bounds.end:
+        end = bounds.end if known <= bounds.end else await certain_end()
+        if known > end:
             raise CoordinatorError(
-                f"the log of {self.id} ends at offset {bounds.end}, the store or a snapshot knows of commits "
+                f"the log of {self.id} ends at offset {end}, the store or a snapshot knows of commits "
                 f"up to {known}: the log was lost or cut, or the snapshots are another cluster's. Nothing was changed: "
                 f"bring the log back, or set diskless.wal.object.prefix to one that no other cluster has. To give up "
                 f"for good what it lacks, delete the coordinator store and the shard's snapshots in the object store"
@@ -101,6 +106,7 @@ class Replica(Generic[RecordT]):
         for table, rows in (await self._resident_rows()).items():
             self.state.load(table, rows)
         self._load_acceptance()
+        return end
 
     async def close(self) -> None:
         """Give the store the rest, and release it. A store that is being restored stays as empty as it counts."""

@@ -14,7 +14,7 @@ from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, S
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.registrar import Registrar
 from diskless_core.cluster.membership.service import MembershipService
-from diskless_core.cluster.membership.sessions import Health, SessionTimes
+from diskless_core.cluster.membership.sessions import Health, Predecessor, SessionTimes
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.calls import PeerCalls
@@ -48,6 +48,7 @@ class MembershipNeighbours:
     Attributes:
         shard: the cluster shard, which has been started.
         shards: all shards of this node, the cluster shard among them.
+        hands_over: whether the controller nominates leaders: a broker that stops waits until others lead its shards.
         is_shared: whether other brokers can have the same log.
         transport: to other brokers, for nothing but membership.
         listeners: where this broker is reached.
@@ -60,6 +61,7 @@ class MembershipNeighbours:
     shard: ClusterShard
     shards: Sequence[CoordinatorShard[Any]]
     is_shared: bool
+    hands_over: bool
     transport: PeerTransport
     listeners: Sequence[BrokerListener]
     features: Mapping[str, SupportedLevels]
@@ -81,8 +83,10 @@ class Membership:
     def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
         shard, self._times = neighbours.shard, settings.times
         self._node_id = settings.node_id
+        self._shard = shard
         self._shards = neighbours.shards
         self._is_shared = neighbours.is_shared
+        self._handed_over = [one for one in neighbours.shards if neighbours.hands_over and one is not shard]
         self._log_is_ok = neighbours.log_is_ok
         self.bucket_is_ok: Callable[[], bool] = lambda: True
         self.brokers = Brokers(shard, settings.node_id)
@@ -92,15 +96,17 @@ class Membership:
             neighbours.clock,
             node_id=settings.node_id,
             leads=self._leads,
+            predecessor=self._predecessor,
             objection=neighbours.objection,
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
         self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
+        self._incarnation_id = neighbours.clock.new_uuid()
         self._member = Member(
             BrokerSpec(
                 node_id=settings.node_id,
-                incarnation_id=neighbours.clock.new_uuid(),
+                incarnation_id=self._incarnation_id,
                 listeners=tuple(neighbours.listeners),
                 rack=settings.rack,
                 features=neighbours.features,
@@ -142,6 +148,17 @@ class Membership:
         """Send no more heartbeats."""
         await self._loops.stop()
 
+    def is_member(self) -> bool:
+        """Whether it is this process that is registered with the node id."""
+        known = self.brokers.get(self._node_id)
+        return known is not None and known.spec.incarnation_id == self._incarnation_id
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the controller keeps this broker fenced, as far as it knows."""
+        known = self.brokers.get(self._node_id)
+        return known is None or known.is_fenced
+
     def connection_lost(self, node_id: int) -> None:
         """The connection of `transport` to a node broke."""
         self._member.connection_lost(node_id)
@@ -152,7 +169,15 @@ class Membership:
         return await self.service.unregister(request, controller if controller != self._node_id else None)
 
     def _leads(self, node_id: int) -> bool:
-        return any(shard.leader_hint == node_id for shard in self._shards)
+        """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
+        return any(node_id in (shard.leader_hint, shard.claimed_by) for shard in self._handed_over)
+
+    def _predecessor(self) -> Predecessor | None:
+        """By the log, if this process has read the claim before its own there; else as it knew before."""
+        node_id = self._shard.predecessor
+        if node_id is None:
+            node_id = self._member.last_controller
+        return None if node_id is None else Predecessor(node_id=node_id, is_gone=self._member.unreachable == node_id)
 
     def _health(self) -> Health:
         barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)
