@@ -16,6 +16,9 @@ from tests.support.waiting import wait_until
 BROKERS = 3
 SHARDS = 3
 
+_ALL_SHARDS = SHARDS + 2
+"""With the cluster's and the groups'."""
+
 _ASK_TIMEOUT_S = 5.0
 _COORDINATORS = f"{DISKLESS.name}-"
 
@@ -76,12 +79,12 @@ class BrokerCluster:
         return next(node_id for _, node_id in coordinators if node_id != controller)
 
     def settle(self) -> None:
-        """Wait until every broker leads a Diskless coordinator, and one the cluster's.
+        """Wait until every shard has a leader and the shards are spread evenly over the brokers.
 
         Raises:
             AssertionError: that never comes to be.
         """
-        wait_until(self._is_settled, "every broker leads a coordinator")
+        wait_until(self._is_settled, "all shards are led, and spread over the brokers")
 
     def leaders(self) -> dict[str, int]:
         """By each shard's name the broker that leads it. A broker that does not answer leads nothing."""
@@ -94,8 +97,8 @@ class BrokerCluster:
 
     def _is_settled(self) -> bool:
         leaders = self.leaders()
-        coordinators = {shard: node_id for shard, node_id in leaders.items() if shard.startswith(_COORDINATORS)}
-        return short_name(CLUSTER.shard(0)) in leaders and len(set(coordinators.values())) == SHARDS
+        counts = [list(leaders.values()).count(node_id) for node_id in self.brokers]
+        return len(leaders) == _ALL_SHARDS and min(counts) > 0 and max(counts) - min(counts) <= 1
 
 
 def _shards(broker: BrokerProcess) -> Sequence[Any]:

@@ -8,11 +8,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count, pairwise
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from diskless_core.shards import DISKLESS
 from tests.benchmarks import load
 from tests.benchmarks.apart import Add
 from tests.benchmarks.broker_cluster import BROKERS, SHARDS, BrokerCluster
@@ -47,29 +49,38 @@ _CREATE_S = 600.0
 Producers = Mapping[int, LibrdkafkaProducer]
 """By their numbers in the history."""
 
+Find = Callable[[BrokerCluster], BrokerProcess]
+
 
 # --- what followers know -----------------------------------------------------------------------------------------
 
 
 def measure_followers(add: Add, cluster: BrokerCluster) -> None:
-    """How long after its acknowledgement a record reaches a fetch that waits, at this broker and at another one."""
-    writer, other = cluster.worker, cluster.controller
-    topic = load.create_topic(cluster.brokers[other].bootstrap, PARTITIONS)
-    own = _seconds_to_fetch(cluster.brokers[writer], cluster.brokers[writer], topic)
-    others = _seconds_to_fetch(cluster.brokers[writer], cluster.brokers[other], topic)
-    add("from the acknowledgement to a fetch that waits at the same broker", _spread(own))
+    """How long after its acknowledgement a record reaches a fetch that waits, at this broker and at another one.
+
+    The cluster has to be new: its first topic's partitions are given to the Diskless coordinators in turn.
+    """
+    leaders, leader = cluster.leaders(), cluster.worker
+    topic = load.create_topic(_controller(cluster).bootstrap, PARTITIONS)
+    led = [number for number in range(PARTITIONS) if leaders[f"{DISKLESS.name}-{number % SHARDS}"] == leader]
+    writer, follower = cluster.brokers[leader], _controller(cluster)
+    own = _seconds_to_fetch(writer, writer, topic, led)
+    others = _seconds_to_fetch(writer, follower, topic, led)
+    add("from a record's acknowledgement to the answer of a fetch that waits at the same broker", _spread(own))
     add(
-        "from the acknowledgement to a fetch that waits at another broker, which follows",
+        "from a record's acknowledgement to the answer of a fetch that waits at a broker that follows",
         f"{_spread(others)} ({statistics.median(others) / statistics.median(own):.1f} of the same broker's)",
     )
 
 
-def _seconds_to_fetch(writer: BrokerProcess, reader: BrokerProcess, topic: str) -> list[float]:
-    """Of one record after the other, all partitions in turn."""
+def _seconds_to_fetch(
+    writer: BrokerProcess, reader: BrokerProcess, topic: str, partitions: Sequence[int]
+) -> list[float]:
+    """Of one record after the other, these partitions in turn."""
     taken = []
     with writer.connect() as writing, reader.connect() as reading:
         for number in range(COMMITS):
-            partition = number % PARTITIONS
+            partition = partitions[number % len(partitions)]
             end = _end_of(reading, topic, partition)
             reading.send(fetch_request(topic, {partition: end}, max_wait_ms=_FETCH_WAIT_MS), FETCH_VERSION)
             time.sleep(0.02)  # the fetch has to wait when the record comes
@@ -94,14 +105,14 @@ def _end_of(wire: WireClient, topic: str, partition: int) -> int:
 def measure_faults(add: Add, cluster: BrokerCluster) -> None:
     """Kills, controlled shutdowns and a pause, and then whether a record was lost, doubled or moved."""
     workload = Workload(cluster)
-    add("longest gap of a producer while nothing happens", _rounds(lambda: _steady_gap_s(workload)))
+    add("longest gap of a producer while nothing happens", _rounds(partial(_steady_gap_s, workload)))
     for who, find in (("a shard's leader that is not the controller", _worker), ("the controller", _controller)):
-        stops = _rounds(lambda find=find: _stop_gap_s(workload, find(cluster)))
+        stops = _rounds(partial(_stop_gap_s, workload, find))
         add(f"longest gap of a producer, controlled shutdown of {who}", stops)
     for who, find in (("a shard's leader that is not the controller", _worker), ("the controller", _controller)):
-        kills = _rounds(lambda find=find: _kill_s(workload, find(cluster)))
+        kills = _rounds(partial(_kill_s, workload, find))
         add(f"kill -9 of {who}, until producers are acknowledged again", kills)
-    recovered = _pause_s(workload, cluster.worker)
+    recovered = _pause_s(workload)
     paused = f"a shard's leader that is not the controller paused for {PAUSED_S:.0f} s, until"
     add(f"{paused} the first producer is acknowledged in all partitions again", f"{min(recovered):.2f} s")
     add(f"{paused} the last one is", f"{max(recovered):.2f} s")
@@ -132,8 +143,9 @@ def _steady_gap_s(workload: Workload) -> float:
         return workload.longest_gap_s(producers, began_s)
 
 
-def _stop_gap_s(workload: Workload, victim: BrokerProcess) -> float:
+def _stop_gap_s(workload: Workload, find: Find) -> float:
     with workload.producing() as producers:
+        victim = find(workload.cluster)
         began_s = workload.clock()
         victim.stop()
         workload.acknowledged_again_s(producers, _sent(producers))
@@ -142,8 +154,9 @@ def _stop_gap_s(workload: Workload, victim: BrokerProcess) -> float:
     return gap_s
 
 
-def _kill_s(workload: Workload, victim: BrokerProcess) -> float:
+def _kill_s(workload: Workload, find: Find) -> float:
     with workload.producing() as producers:
+        victim = find(workload.cluster)
         began_s = workload.clock()
         victim.kill()
         again_s = workload.acknowledged_again_s(producers, _sent(producers))
@@ -151,9 +164,9 @@ def _kill_s(workload: Workload, victim: BrokerProcess) -> float:
     return max(again_s) - began_s
 
 
-def _pause_s(workload: Workload, node_id: int) -> list[float]:
-    victim = workload.cluster.brokers[node_id]
+def _pause_s(workload: Workload) -> list[float]:
     with workload.producing() as producers:
+        victim = _worker(workload.cluster)
         began_s = workload.clock()
         os.kill(victim.pid, signal.SIGSTOP)
         try:

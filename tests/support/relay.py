@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import deque
 from contextlib import suppress
 from types import TracebackType
 
@@ -17,7 +18,7 @@ class Relay:
     At first connections are refused: `pass_on` begins. The port stays the same.
 
     Args:
-        answer_delay_s: added to every piece of data that the server sends.
+        answer_delay_s: how much later than it was sent each byte of the server reaches the client.
     """
 
     def __init__(self, target_port: int, *, answer_delay_s: float = 0.0) -> None:
@@ -95,15 +96,23 @@ class Relay:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
         self._writers.add(writer)
+        late: deque[bytes] = deque()
+
+        def write_oldest() -> None:
+            writer.write(late.popleft())
+
         try:
             while data := await reader.read(_PIECE_BYTES):
                 if not self._passing.is_set():
                     self._held.set()
                 await self._passing.wait()
+                late.append(data)
                 if delay_s:
-                    await asyncio.sleep(delay_s)
-                writer.write(data)
+                    self._loop.call_later(delay_s, write_oldest)
+                else:
+                    write_oldest()
                 await writer.drain()
+            await asyncio.sleep(delay_s)  # what is late still goes out before the connection is closed
         except OSError:
             pass  # one side has gone
         finally:
