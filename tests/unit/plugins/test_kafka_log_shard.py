@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBatch, LogBounds
 from diskless_core.plugin.shard import ShardId
 from diskless_kafka.log_backend import LogBackend
 from diskless_kafka.log_config import KafkaLogSettings
@@ -27,19 +27,20 @@ class Reader:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._asked: list[tuple[Future[None], Callable[[], None]]] = []
+        self._asked = asyncio.Queue[tuple[Future[None], Callable[[], None]]]()
+        self._asking: tuple[Future[None], Callable[[], None]]
         self.shard: LogShard
 
     def follow(self, place: Place, offset: int, begin: Callable[[], None]) -> Future[None]:
-        self._asked.append((Future(), begin))
-        return self._asked[-1][0]
+        followed: Future[None] = Future()
+        self._asked.put_nowait((followed, begin))
+        return followed
 
     async def until_asked(self) -> None:
-        while not self._asked:
-            await asyncio.sleep(0)
+        self._asking = await self._asked.get()
 
     def follows(self) -> None:
-        followed, begin = self._asked.pop()
+        followed, begin = self._asking
         self._loop.call_soon_threadsafe(begin)
         followed.set_result(None)
 
@@ -63,6 +64,10 @@ class Topics:
         return LogBounds(0, self.end)
 
 
+async def next_offsets(stream: AsyncIterator[Sequence[LogBatch]]) -> list[int]:
+    return [entry.offset for entry in await anext(stream)]
+
+
 async def called(call: Callable[..., Any], *arguments: Any) -> Any:
     return call(*arguments)
 
@@ -80,22 +85,18 @@ async def test_a_shard_that_is_opened_anew_misses_nothing_that_the_reader_delive
         close_producer=None,
     )
     shard = reader.shard = LogShard(SHARD, cast("LogBackend", backend), uuid.UUID(int=1))
-    stream = shard.stream(0)
-    first = asyncio.create_task(anext(aiter(stream)))
+    first = asyncio.create_task(next_offsets(shard.stream(0)))
     await reader.until_asked()
     reader.follows()
     reader.deliver(0)
-    assert [entry.offset for entry in await first] == [0]
+    assert await first == [0]
 
     shard.fail(CoordinatorLogError("the reader was refused for a moment"))
     topics.end = 1
-    again = shard.stream(1)
-    following = asyncio.create_task(anext(aiter(again)))
+    following = asyncio.create_task(next_offsets(shard.stream(1)))
     await reader.until_asked()
     reader.deliver(2)  # from where it was, and offset 1 was delivered before the shard was opened again
     await asyncio.sleep(0)
     reader.follows()
     reader.deliver(1, 2)
-    assert [entry.offset for entry in await following] == [1, 2]
-    await stream.aclose()
-    await again.aclose()
+    assert await following == [1, 2]
