@@ -93,7 +93,7 @@ class Replica(Generic[RecordT]):
             )
         self.next_offset = await self.store.read(lambda store: store.applied_offset())
         known = self.next_offset or await self._snapshots.reached(self.id)
-        # To ask for the end appends. A log that is gone would so come to where `known` is, with one start after another.
+        # To ask for the end appends. A log that is gone would come to where `known` is so, one start after another.
         end = bounds.end if known <= bounds.end or bounds.end == 0 else await certain_end()
         if known > end:
             raise CoordinatorError(
