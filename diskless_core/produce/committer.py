@@ -179,6 +179,7 @@ class Committer:
         """
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
+        timer: asyncio.TimerHandle
 
         def look() -> None:
             nonlocal timer
