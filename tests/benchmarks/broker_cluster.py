@@ -14,7 +14,9 @@ from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until
 
 BROKERS = 3
-SHARDS = 3
+SHARDS = 2 * BROKERS
+"""So many Diskless coordinators that each broker leads one, whoever leads the groups."""
+
 
 _ALL_SHARDS = SHARDS + 2
 """With the cluster's and the groups'."""
@@ -25,7 +27,7 @@ _COORDINATORS = f"{DISKLESS.name}-"
 
 
 class BrokerCluster:
-    """Three brokers and as many Diskless coordinators, as a context manager that ends every process."""
+    """Three brokers and six Diskless coordinators, as a context manager that ends every process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -33,8 +33,8 @@ PAUSED_S = 20.0
 
 STEADY_S = 3.0
 COMMITS = 300
-PARTITIONS = 2 * SHARDS
-"""Of the producers' topic; some of them at each coordinator."""
+PARTITIONS = SHARDS
+"""Of the producers' topic, one of them at each coordinator."""
 
 RATE = 200
 """Records a second of each producer."""
