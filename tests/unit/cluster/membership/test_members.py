@@ -288,9 +288,7 @@ def test_a_broker_that_was_let_go_can_start_again_at_once_though_the_controller_
     in_world(scene)
 
 
-def test_a_process_with_the_listeners_of_one_that_was_killed_takes_its_place_though_the_controller_has_changed() -> (
-    None
-):
+def test_a_restart_with_the_same_listeners_is_quick_though_the_controller_has_changed_since_the_kill() -> None:
     async def scene(world: MemberWorld) -> None:
         _, two, three = await world.join(1, 2, 3)
         await until(lambda: two.live == [1, 2, 3])
