@@ -25,6 +25,9 @@ from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorErr
 from diskless_core.coordinator.tables import Writes
 from diskless_core.protocol.errors import ErrorCode
 
+LOOK_SHARE = 0.75
+"""Of a heartbeat's time, after which sessions are looked at at the latest, as `Sessions.ended` has to be."""
+
 LEAST_PAUSE_S = 0.001
 """A clock may round: a moment before a session ends, time has to go on."""
 
@@ -209,7 +212,7 @@ class Registrar:
                 await self._change(known, "its log or its object store fails", is_fenced=True)
         self._wake.clear()
         next_end_s = sessions.next_end_s(live.keys() - silent - {self._node_id})
-        pause_s = self._times.heartbeat_s / 4
+        pause_s = self._times.heartbeat_s * LOOK_SHARE
         if next_end_s is not None:
             pause_s = min(pause_s, max(LEAST_PAUSE_S, next_end_s - self._clock.monotonic()))
         try:
