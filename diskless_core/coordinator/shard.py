@@ -642,6 +642,9 @@ class CoordinatorShard(Generic[RecordT]):
                 self._notice_foreign(batch.offset)
             return False
         self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch, chain)
+        if self.term == self._replica.acceptance.term:
+            # The sequence is taken: what this node has on its way would be ignored, and its callers wait for ever.
+            self._leader.step_down("an entry of this term came back that this node had given up")
         return True
 
     def _notice_foreign(self, offset: int) -> None:

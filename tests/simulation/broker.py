@@ -283,6 +283,10 @@ class Broker:
         answer = await coordinator.list_offsets(key, -1)
         return answer.offset if answer.error is ErrorCode.NONE else None
 
+    async def new_producer_id(self) -> int:
+        """InitProducerId."""
+        return await self.parts.cluster.producer_ids.next()
+
     async def delete_records(self, key: PartitionKey, offset: int) -> DeletedRecords:
         """One DeleteRecords request."""
         coordinator = self.parts.cluster.topics.coordinator_of(key)

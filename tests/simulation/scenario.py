@@ -62,7 +62,7 @@ class Scenario:
 
     @property
     def session_ms(self) -> int:
-        """How long brokers may be silent: not long where they come and go. Heartbeats take time to simulate."""
+        """How long brokers may be silent: short only where they come and go, for heartbeats take time to simulate."""
         return 6_000 if self.kill_every_s or self.pause_every_s or self.cut_every_s else 30_000
 
 
