@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import structlog
 
 from diskless_core.broker.coordinators import Coordinators
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.diskless.tables import PRODUCERS
 from diskless_core.files.stage_counts import StageCounter
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.shard import ShardId
 
 LOOK_S = 5.0
 """Between questions to the log where it begins and ends."""
@@ -31,6 +35,8 @@ class ShardWatch:
     def __init__(self, coordinators: Coordinators, metrics: Metrics) -> None:
         self._coordinators = coordinators
         self._metrics = metrics
+        self._ends: dict[ShardId, int] = {}
+        self._turn = 0
         self._stage_counters = [StageCounter(index, shard, metrics) for index, shard in coordinators.diskless.items()]
         for shard in coordinators.all():
             metrics.watch_shard(str(shard.id), shard)
@@ -55,12 +61,23 @@ class ShardWatch:
             await asyncio.sleep(LOOK_S)
 
     async def look_at_logs(self) -> None:
-        """Export where each shard's log begins and ends.
+        """Export where each shard's log begins and ends, as far as is known.
 
         Raises:
             CoordinatorLogError: the log did not answer.
         """
-        for shard in self._coordinators.all():
+        for shard in self._to_ask():
             bounds = await self._coordinators.log.bounds(shard.id)
+            self._ends[shard.id] = bounds.end
             self._metrics.coordinator_log_start_offset.labels(str(shard.id)).set(bounds.start)
-            self._metrics.coordinator_log_end_offset.labels(str(shard.id)).set(bounds.end)
+        for shard in self._coordinators.all():
+            end = max(self._ends.get(shard.id, 0), shard.next_offset)
+            self._metrics.coordinator_log_end_offset.labels(str(shard.id)).set(end)
+
+    def _to_ask(self) -> Sequence[CoordinatorShard[Any]]:
+        """All at first; then, of a log that brokers share, one in turn: each question may cost a request there."""
+        shards = self._coordinators.all()
+        if not self._coordinators.log.is_shared or len(self._ends) < len(shards):
+            return shards
+        self._turn = (self._turn + 1) % len(shards)
+        return [shards[self._turn]]

@@ -46,6 +46,12 @@ def fenced(broker: BrokerProcess) -> dict[int, bool]:
     return {one.broker_id: one.is_fenced for one in answer.brokers}
 
 
+def controller(broker: BrokerProcess) -> int:
+    """The controller, as one broker knows."""
+    with broker.connect() as wire:
+        return wire.call(DescribeClusterRequest(include_fenced_brokers=True), 2).controller_id
+
+
 async def test_a_process_that_is_killed_is_fenced_before_its_session_ends_and_may_start_again_at_once(brokers):
     one, two = brokers[1].start(), brokers[2].start()
     assert fenced(one) == fenced(two) == {1: False, 2: False}
@@ -53,3 +59,17 @@ async def test_a_process_that_is_killed_is_fenced_before_its_session_ends_and_ma
     await until(lambda: fenced(one) == {1: False, 2: True})
     two.start()
     assert fenced(one) == fenced(two) == {1: False, 2: False}
+
+
+async def test_a_controller_that_stops_leaves_when_another_broker_is_the_controller_and_may_start_again(brokers):
+    one, two = brokers[1].start(), brokers[2].start()
+    await until(lambda: controller(one) == controller(two) in (1, 2))
+    leaver, heir = (one, two) if controller(one) == 1 else (two, one)
+    heir_id = 2 if heir is two else 1
+    leaver.stop()
+    await until(lambda: controller(heir) == heir_id)
+    assert fenced(heir) == {heir_id: False, 3 - heir_id: True}
+    assert "stops without" not in leaver.log_text()
+    assert "stops before" not in leaver.log_text()
+    leaver.start()
+    assert fenced(heir) == {1: False, 2: False}

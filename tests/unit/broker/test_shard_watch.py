@@ -14,6 +14,8 @@ from diskless_core.broker.shard_watch import LOOK_S, ShardWatch
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.coordinator_log import LogBounds
+from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
@@ -71,6 +73,31 @@ def test_every_shard_is_exported_and_its_log_is_looked_at_again_and_again() -> N
             assert exported("coordinator_log_bytes_since_snapshot") == first.applied_bytes
             assert exported("coordinator_snapshot_timestamp_seconds") == 0
             watching.cancel()
+
+    run(main)
+
+
+def test_a_log_that_brokers_share_is_asked_about_one_shard_at_a_time() -> None:
+    async def main() -> None:
+        async with served_shards() as (coordinators, metrics):
+            asked: list[ShardId] = []
+            bounds = coordinators.log.bounds
+
+            async def noted(shard: ShardId) -> LogBounds:
+                asked.append(shard)
+                return await bounds(shard)
+
+            coordinators.log.bounds = noted  # type: ignore[method-assign]
+            watch = ShardWatch(coordinators, metrics)
+            shards = sorted(shard.id for shard in coordinators.all())
+            await watch.look_at_logs()
+            assert sorted(asked) == shards
+            asked.clear()
+            await watch.look_at_logs()
+            assert len(asked) == 1
+            for _ in shards[1:]:
+                await watch.look_at_logs()
+            assert sorted(asked) == shards
 
     run(main)
 
