@@ -42,6 +42,16 @@ EVERY_SHARD: Meanings = {
         "it knows of the cluster's new level.",
         "Puts the level. A replica whose version does not support it stops here.",
     ),
+    messages.LogNamedRecord: Meaning(
+        "The id of the shard's log.",
+        "By the first leader of the shard, and by `diskless migrate-log`.",
+        "Puts the id. A replica whose store or snapshot has another one stops here.",
+    ),
+    messages.LogMovedRecord: Meaning(
+        "The log ends here. The shard goes on, on another log.",
+        "By `diskless migrate-log`.",
+        "Stops the shard: a broker that is started on this log is refused.",
+    ),
     messages.CoordinatorSnapshotRecord: Meaning(
         "A snapshot is whole.",
         "By the leader, into the object store, as the last object of a snapshot. It is never in a log.",

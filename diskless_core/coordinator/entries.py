@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from diskless_core.coordinator.feature_level import FEATURE_LEVELS
+from diskless_core.coordinator.log_identity import LOG_IDS
 from diskless_core.coordinator.slices import Pace, Slices, at_once
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
@@ -112,8 +113,8 @@ ACCEPTANCE: Table[Acceptance] = Table(
 
 
 def tables_of(machine: StateMachine[Any]) -> tuple[Table[Any], ...]:
-    """All tables of a shard: its machine's, whose entries count, and the level that it is written at."""
-    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS)
+    """All tables of a shard: its machine's, whose entries count, the level that it is written at, and its log's id."""
+    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS, LOG_IDS)
 
 
 def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -13,14 +14,16 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
+from diskless_core.coordinator.common_records import replay_common
 from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.feature_level import level_of, replay_common, stored_level, too_new
+from diskless_core.coordinator.feature_level import level_of, stored_level, too_new
+from diskless_core.coordinator.log_identity import OtherLogError, log_id_of, refuse_other, stored_log_id
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
 from diskless_core.coordinator.slices import Pace, Slices
-from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
+from diskless_core.coordinator.snapshots import Reach, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import RecordT, StateMachine
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
 from diskless_core.coordinator.tail import Tail
@@ -74,11 +77,14 @@ class Replica(Generic[RecordT]):
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def open(self, bounds: LogBounds) -> None:
+    async def open(self, bounds: LogBounds, log_id: uuid.UUID | None = None) -> None:
         """Load what the store has, or a snapshot where the log does not go back that far.
 
+        Args:
+            log_id: what the log says it is, if it does.
+
         Raises:
-            CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone.
+            CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone, or another log's.
         """
         await self.store.open(self.state.tables)
         problem = too_new(await self.store.read(stored_level), self.levels.supported)
@@ -87,7 +93,11 @@ class Replica(Generic[RecordT]):
                 f"the store of {self.id} is too new: {problem}. Nothing was changed: upgrade this broker"
             )
         self.next_offset = await self.store.read(lambda store: store.applied_offset())
-        known = self.next_offset or await self._snapshots.reached(self.id)
+        store_log_id = await self.store.read(stored_log_id)
+        is_empty = self.next_offset == 0 and store_log_id is None
+        newest = await self._snapshots.reached(self.id) if is_empty or bounds.start > 0 else None
+        self._require_one_log(log_id, store_log_id, newest)
+        known = self.next_offset or (newest.applied_offset if newest is not None else 0)
         if known > bounds.end:
             raise CoordinatorError(
                 f"the log of {self.id} ends at offset {bounds.end}, the store or a snapshot knows of commits "
@@ -95,12 +105,23 @@ class Replica(Generic[RecordT]):
                 f"bring the log back, or set diskless.wal.object.prefix to one that no other cluster has. To give up "
                 f"for good what it lacks, delete the coordinator store and the shard's snapshots in the object store"
             )
-        if self.next_offset < bounds.start:
+        begins_with_snapshot = is_empty and newest is not None and newest.applied_offset == 0
+        if self.next_offset < bounds.start or begins_with_snapshot:
             self.next_offset = await self._fill_store(bounds)
         self.flusher.stored_offset = self.next_offset
         for table, rows in (await self._resident_rows()).items():
             self.state.load(table, rows)
         self._load_acceptance()
+
+    def _require_one_log(self, log_id: uuid.UUID | None, store_log_id: uuid.UUID | None, newest: Reach | None) -> None:
+        """Refuse to mix what belongs to several logs."""
+        snapshot_log_id = newest.log_id if newest is not None else None
+        try:
+            refuse_other("the log", log_id, "the newest snapshot in the object store", snapshot_log_id)
+            refuse_other("the log", log_id, "the coordinator store on this node", store_log_id)
+            refuse_other("the newest snapshot", snapshot_log_id, "the coordinator store on this node", store_log_id)
+        except OtherLogError as error:
+            raise CoordinatorError(f"{self.id} cannot be opened: {error}") from error
 
     async def close(self) -> None:
         """Give the store the rest, and release it. A store that is being restored stays as empty as it counts."""
@@ -114,6 +135,11 @@ class Replica(Generic[RecordT]):
     def level(self) -> int:
         """The level of `diskless.version` that the shard is written at, as far as this node knows."""
         return level_of(Committed(self.state))
+
+    @property
+    def log_id(self) -> uuid.UUID | None:
+        """The id of the shard's log, as far as this node knows."""
+        return log_id_of(Committed(self.state))
 
     @property
     def restoring(self) -> bool:

@@ -7,6 +7,7 @@ at the high watermark -> applied -> answered (KIP-1164, "How operations are perf
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,13 +16,13 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator import entries
+from diskless_core.coordinator import entries, log_ends
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
-from diskless_core.coordinator.feature_level import encode_level
 from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.leadership import Nominator
+from diskless_core.coordinator.log_identity import LogIdentityError, LogMovedError
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
@@ -156,8 +157,13 @@ class CoordinatorShard(Generic[RecordT]):
         Raises:
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
-        bounds = await self._services.log.bounds(self.id)
-        await self._replica.open(bounds)
+        log = self._services.log
+        bounds = await log.bounds(self.id)
+        try:
+            await log_ends.require_not_moved(log, self.id, bounds)
+        except LogMovedError as error:
+            raise CoordinatorError(f"{self.id} cannot be started: {error}") from error
+        await self._replica.open(bounds, await log_ends.logged_id(log, self.id, bounds))
         self._end_at_start = bounds.end
         loops = (
             self._follow_log,
@@ -185,6 +191,9 @@ class CoordinatorShard(Generic[RecordT]):
             if isinstance(error, UnknownRecordError):
                 self.failure = f"{where}: {error}. A later version of Diskless wrote it: upgrade this broker"
                 self._log.critical("the shard's work on this node is over: upgrade the broker", reason=self.failure)
+            elif isinstance(error, LogIdentityError):
+                self.failure = f"{where}: {error}"
+                self._log.critical("the shard's work on this node is over: this is not its log", reason=self.failure)
             else:
                 self.failure = f"{where}: {error!r}"
                 self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
@@ -316,6 +325,11 @@ class CoordinatorShard(Generic[RecordT]):
         return self._replica.level
 
     @property
+    def log_id(self) -> uuid.UUID | None:
+        """The id of the shard's log, as far as this node knows."""
+        return self._replica.log_id
+
+    @property
     def pending_commands(self) -> int:
         return len(self._leader.pipeline)
 
@@ -418,7 +432,7 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def _sent(self, term: int, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
-        if not command.records and command.new_level is None:
+        if not command.records and not command.common:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
@@ -433,9 +447,7 @@ class CoordinatorShard(Generic[RecordT]):
         """
         levels, level = self._services.levels, command.level
         keyed = kind_of(self.id).keyed_records
-        encoded, pace = list[RecordData](), Pace()
-        if command.new_level is not None:
-            encoded.append(encode_level(command.new_level))
+        encoded, pace = list(command.common), Pace()
         for record in command.records:
             data = self.machine.encode(record)
             if level < levels.supported.newest:

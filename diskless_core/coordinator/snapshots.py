@@ -9,10 +9,11 @@ log size management".)
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from crc32c import crc32c
@@ -21,6 +22,7 @@ from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import stored_level
+from diskless_core.coordinator.log_identity import stored_log_id
 from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.plugin.coordinator_store import ShardStore, TableChanges, TableSpec
 from diskless_core.plugin.shard import ShardId
@@ -39,6 +41,13 @@ def snapshot_prefix(config: BrokerConfig) -> str:
     return reading.prefix_beside(config.diskless_wal_object_prefix)
 
 
+class Reach(NamedTuple):
+    """How far a snapshot reaches, and of which log. At offset 0 it is one with which a shard begins on a new log."""
+
+    applied_offset: int
+    log_id: uuid.UUID | None
+
+
 class SnapshotSource(Protocol):
     """Where a shard gets its state from when its log no longer begins at the beginning."""
 
@@ -50,8 +59,8 @@ class SnapshotSource(Protocol):
         """
         ...
 
-    async def reached(self, shard: ShardId) -> int:
-        """The offset that the newest snapshot reaches, 0 without one. Errors as `restore`."""
+    async def reached(self, shard: ShardId) -> Reach | None:
+        """How far the newest snapshot reaches; None without one. Errors as `restore`."""
         ...
 
 
@@ -62,9 +71,9 @@ class NoSnapshots:
         del tables, store
         raise CoordinatorError(f"the log of {shard} was pruned, and there is no place for snapshots")
 
-    async def reached(self, shard: ShardId) -> int:
+    async def reached(self, shard: ShardId) -> Reach | None:
         del shard
-        return 0
+        return None
 
 
 class Snapshots:
@@ -105,6 +114,7 @@ class Snapshots:
             view = stack.enter_context(await store.read(lambda opened: opened.snapshot()))
             offset = await asyncio.to_thread(view.applied_offset)
             level = await asyncio.to_thread(stored_level, view)
+            log_id = await asyncio.to_thread(stored_log_id, view)
             tables = snapshot_format.tables_at(level, tables)
             stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
             parts: list[Part] = []
@@ -119,6 +129,7 @@ class Snapshots:
             tables=snapshot_format.declared(tables),
             parts=parts,
             level=level,
+            log_id=log_id,
         )
         key = stem + MANIFEST_SUFFIX
         await self._objects.put(key, snapshot_format.encode_manifest(manifest))
@@ -166,13 +177,13 @@ class Snapshots:
             f"the log of {shard} was pruned, and no snapshot is in {self._folder(shard)} that can be loaded"
         )
 
-    async def reached(self, shard: ShardId) -> int:
+    async def reached(self, shard: ShardId) -> Reach | None:
         """See `SnapshotSource.reached`."""
         try:
             manifest = await self.newest(shard)
         except (SnapshotTooNewError, WalObjectStoreError) as error:
             raise CoordinatorError(f"the snapshots of {shard} cannot be looked for: {error}") from error
-        return manifest.applied_offset if manifest is not None else 0
+        return Reach(manifest.applied_offset, manifest.log_id) if manifest is not None else None
 
     async def _load(self, shard: ShardId, manifest: Manifest, tables: Sequence[TableSpec], store: StoreThread) -> int:
         snapshot_format.require_supported(manifest.level, self._levels.supported)
