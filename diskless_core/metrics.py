@@ -77,6 +77,7 @@ class Metrics:
             ("Reads of remote storage", self._declare_remote_fetch),
             ("WAL objects and orphans", self._declare_files),
             ("Compaction and segments", self._declare_segment_copies),
+            ("Brokers of the cluster", self._declare_brokers),
             ("Coordinators", self._declare_coordinator),
         ):
             self._area = area
@@ -97,6 +98,11 @@ class Metrics:
         self.coordinator_log_bytes_since_snapshot.labels(name).set_function(lambda: float(shard.bytes_since_snapshot))
         self.coordinator_snapshot_bytes.labels(name).set_function(lambda: float(shard.snapshot_bytes))
         self.coordinator_snapshot_timestamp_seconds.labels(name).set_function(lambda: shard.snapshot_taken_at / 1000)
+
+    def watch_brokers(self, count: Callable[..., int]) -> None:
+        """Export how many brokers are live and fenced, counted by each scrape by `count(live=…)`."""
+        self.active_brokers.set_function(lambda: float(count(live=True)))
+        self.fenced_brokers.set_function(lambda: float(count(live=False)))
 
     def watch_producers(self, name: str, count: Callable[[], int]) -> None:
         """Export how many producers' windows a diskless shard holds, counted by each scrape."""
@@ -253,6 +259,15 @@ class Metrics:
         )
         self.compaction_store_bytes_read = self._counter(
             "compaction_store_bytes_read", "Bytes of WAL objects read by compactions."
+        )
+
+    def _declare_brokers(self) -> None:
+        self.active_brokers = self._gauge(
+            "active_brokers",
+            "Registered brokers that are not fenced, as this one knows. Kafka's ActiveBrokerCount.",
+        )
+        self.fenced_brokers = self._gauge(
+            "fenced_brokers", "Registered brokers that are fenced, as this one knows. Kafka's FencedBrokerCount."
         )
 
     def _declare_coordinator(self) -> None:

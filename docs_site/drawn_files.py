@@ -1,10 +1,10 @@
-"""The files that are drawn: diagrams, charts, and the page of charts."""
+"""The files that are drawn: diagrams, charts, the page of charts, and the table of a page."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from docs_site import charts, diagrams
+from docs_site import bucket_costs, charts, diagrams, state_space
 
 DOCS = Path("docs")
 
@@ -16,6 +16,8 @@ def files(docs: Path = DOCS) -> dict[Path, str]:
         **{docs / "images" / name: draw().render() for name, draw in diagrams.DRAWINGS.items()},
         **{docs / charts.FOLDER / f"{chart.name}.svg": charts.draw(chart).render() for chart in drawn},
         docs / "benchmarks-in-pictures.md": charts.render_page(drawn),
+        docs / "images" / "bucket-log-states.svg": state_space.draw().render(),
+        docs / "bucket_log.md": bucket_costs.with_table((docs / "bucket_log.md").read_text(encoding="utf-8")),
     }
 
 

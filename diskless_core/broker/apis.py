@@ -124,6 +124,20 @@ APIS = (
     Api(messages.DescribeShareGroupOffsetsRequest, 1, share_groups.describe_share_group_offsets),
     Api(messages.AlterShareGroupOffsetsRequest, 0, share_groups.alter_share_group_offsets),
     Api(messages.DeleteShareGroupOffsetsRequest, 0, share_groups.delete_share_group_offsets),
+    Api(
+        messages.BrokerRegistrationRequest,
+        0,
+        broker_registration.broker_registration,
+        listeners=Listeners.INTER_BROKER,
+        needs=AclOperation.CLUSTER_ACTION,
+    ),
+    Api(
+        messages.BrokerHeartbeatRequest,
+        0,
+        broker_registration.broker_heartbeat,
+        listeners=Listeners.INTER_BROKER,
+        needs=AclOperation.CLUSTER_ACTION,
+    ),
     # Whatever `CoordinatorService` answers (KIP-1164, "Diskless coordinator API").
     *(
         Api(

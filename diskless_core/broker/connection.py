@@ -108,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused_for: set[str] = set()
         self._mute: asyncio.TimerHandle | None = None
+        self._lost_listeners: list[Callable[[], None]] = []
 
     # --- the transport's calls -----------------------------------------------------------------------------------
 
@@ -136,6 +137,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._frame is not None:
             self._frame.release()
             self._frame = None
+        for listener in self._lost_listeners:
+            listener()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # the base class's signature
         if self._frame is not None:
@@ -259,6 +262,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
+
+    def on_lost(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when the connection is gone; at once, if it is."""
+        if self.is_closing:
+            listener()
+        else:
+            self._lost_listeners.append(listener)
 
     @property
     def is_idle(self) -> bool:

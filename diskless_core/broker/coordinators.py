@@ -92,6 +92,7 @@ class Coordinators:
         diskless: the Diskless shards by index.
         groups: the groups shard.
         nominated: what the controller has nominated; None where the log says who should lead.
+        log_failure: why the log did not answer when it was asked last; None when it did.
 
     Raises:
         StartError: a shard may be led by other nodes only, and there are none.
@@ -101,6 +102,7 @@ class Coordinators:
         ids = shard_ids(settings.counts)
         _require_candidate(services, ids)
         self.log: CoordinatorLog = services.log
+        self.log_failure: str | None = None
         self.cluster = ClusterShard(CLUSTER.shard(0), services)
         self.nominated: NominatedLeaders | None = None
         if services.log.is_shared and not services.log.nominates_all_shards:
@@ -125,32 +127,32 @@ class Coordinators:
         return [await shard_status(shard, self.log, count=count) for shard in self.all()]
 
     async def start(self) -> None:
-        """Start all shards and wait until they serve; errors as `start_shards` and `until_serving`."""
-        await self.start_shards()
-        await self.until_serving()
+        """Start all shards and wait until this node leads each of them or follows its leader.
 
-    async def start_shards(self) -> None:
-        """Start all shards. Leading and following begin.
+        See `CoordinatorShard.obstacle`.
 
         Raises:
             StartError: there are more shards of a kind than are configured; nothing was started.
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a shard cannot be started.
         """
+        await self.start_following()
+        await self.until_serving(self.all())
+
+    async def start_following(self) -> None:
+        """Start all shards. Errors as `start`."""
         await self._require_all_shards()
         await asyncio.gather(*(shard.start() for shard in self.all()))
 
-    async def until_serving(self) -> None:
-        """Wait until this node leads each shard or follows its leader, and say what for when it takes long.
-
-        See `CoordinatorShard.obstacle`.
+    async def until_serving(self, shards: Sequence[CoordinatorShard[Any]]) -> None:
+        """Wait until this node leads each of these shards or follows its leader.
 
         Raises:
-            CoordinatorError: a shard never will.
+            CoordinatorError: it never will: the log or the store of one cannot be used.
         """
-        serving = asyncio.gather(*(shard.until_serving() for shard in self.all()))
+        serving = asyncio.gather(*(shard.until_serving() for shard in shards))
         try:
             while not (await asyncio.wait([serving], timeout=PATIENCE_S))[0]:
-                obstacles = [shard.obstacle for shard in self.all() if shard.obstacle is not None]
+                obstacles = [shard.obstacle for shard in shards if shard.obstacle is not None]
                 _log.warning("the broker cannot start yet", waiting_for=obstacles)
             await serving
         finally:

@@ -14,9 +14,9 @@ import structlog
 from diskless_core.broker import open_files
 from diskless_core.broker.connection import Connection, Dispatcher, Server
 from diskless_core.broker.connection_limit import ConnectionLimit
+from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.receive_memory import ReceiveMemory
-from diskless_core.broker.services import Endpoint
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import LOOPBACK_HOSTS, Listener
@@ -78,31 +78,41 @@ class Listening:
             metrics=self._metrics,
         )
 
-    async def start(self, servers: Mapping[str, Server]) -> None:
-        """Bind all listeners, each with the server of its name.
+    async def bind(self) -> None:
+        """Bind all listeners: then `endpoints` is known, and a connection is refused until `start`.
 
         Raises:
             StartError: one cannot be bound; `stop` closes the others.
         """
+        for listener in self._config.listeners:
+            self._sockets[listener.name] = await self._bind(listener)
+
+    async def start(self, servers: Mapping[str, Server]) -> None:
+        """Accept connections on all listeners, each with the server of its name.
+
+        Raises:
+            StartError: somebody else listens there already; `stop` closes the others.
+        """
         self._servers = dict(servers)
         for listener in self._config.listeners:
-            self._sockets[listener.name] = await self._bind(listener, servers[listener.name])
+            try:
+                await self._sockets[listener.name].start_serving()
+            except OSError as error:
+                raise _cannot_listen(listener, error) from error
         self._sweeper = asyncio.create_task(self._close_idle_connections(), name="idle connections")
 
-    async def _bind(self, listener: Listener, server: Server) -> asyncio.Server:
+    async def _bind(self, listener: Listener) -> asyncio.Server:
         try:
             listening = await asyncio.get_running_loop().create_server(
-                lambda: Connection(server, listener.name),
+                lambda: Connection(self._servers[listener.name], listener.name),
                 listener.host,
                 listener.port,
                 reuse_address=True,
                 backlog=_BACKLOG_CONNECTIONS,
+                start_serving=False,
             )
         except OSError as error:
-            raise StartError(
-                f"cannot listen on {listener}: {error.strerror or error}. Is another broker running? "
-                f"Set `listeners` to another address; port 0 takes any free one"
-            ) from error
+            raise _cannot_listen(listener, error) from error
         if listener.name == self._config.inter_broker_listener_name and listener.host not in LOOPBACK_HOSTS:
             _log.warning(
                 "the inter-broker listener can be reached from other machines, and nobody has to say who he is",
@@ -169,3 +179,10 @@ class Listening:
     def _connections(self, names: Sequence[str] | Mapping[str, Server]) -> list[Connection]:
         servers = {id(self._servers[name]): self._servers[name] for name in names}
         return [connection for server in servers.values() for connection in server.connections]
+
+
+def _cannot_listen(listener: Listener, error: OSError) -> StartError:
+    return StartError(
+        f"cannot listen on {listener}: {error.strerror or error}. Is another broker running? "
+        f"Set `listeners` to another address; port 0 takes any free one"
+    )

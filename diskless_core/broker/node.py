@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
-from diskless_core.broker.contexts import plugin_contexts
+from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.dispatch import ApiDispatcher
+from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.listening import Listening
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
 from diskless_core.broker.peer_connections import PeerConnections
-from diskless_core.broker.services import Endpoint, Services
+from diskless_core.broker.services import Services
 from diskless_core.broker.tiering_backends import tiering_backends
 from diskless_core.clock import Clock
+from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.errors import CoordinatorLoadingError
-from diskless_core.coordinator.peers import PeerAddress, PeerMap
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
@@ -49,11 +50,11 @@ class Node:
         self._loaded = loaded
         self._plugins = plugins
         self._clock = clock
+        self._context = configured_contexts(loaded, plugins, clock, node_id=loaded.broker.node_id)
         self._levels = levels
-        self._context = plugin_contexts(loaded.broker, clock, node_id=loaded.broker.node_id)
         self._listening = Listening(loaded.broker, clock, self.metrics)
         self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
-        self.peers = PeerMap(loaded.broker.node_id)
+        self.peers = RegisteredPeers(loaded.broker.node_id, loaded.broker.inter_broker_listener_name)
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
         self._is_serving = False
@@ -67,6 +68,8 @@ class Node:
         """
         try:
             self._lock_folder()
+            self._stack.push_async_callback(self._listening.stop)
+            await self._listening.bind()
             await self._serve(await self._start_parts())
         except BaseException:
             await self._stack.aclose()
@@ -128,15 +131,19 @@ class Node:
     async def _start_parts(self) -> BrokerParts:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
+        heartbeats = connections.beside()
         around = Surroundings(
             transport=connections,
             new_transport=connections.beside,
+            membership_transport=heartbeats,
             peers=self.peers,
+            endpoints=self.endpoints,
             clock=self._clock,
             metrics=self.metrics,
             levels=self._levels,
         )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
+        heartbeats.on_lost = self._parts.membership.connection_lost
         return self._parts
 
     def _backends(self) -> BrokerBackends:
@@ -165,16 +172,14 @@ class Node:
         for_brokers = self.config.inter_broker_listener_name
         if for_brokers is not None:
             servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, INTER_BROKER_APIS))
-        self._stack.push_async_callback(self._listening.stop)
+        self._stack.push_async_callback(self._listening.stop)  # before the parts, which answer other brokers
         await self._listening.start(servers)
-        if for_brokers is not None:
-            own = self.endpoints[for_brokers]
-            self.peers.learn(own.node_id, PeerAddress(own.host, own.port))
         self._is_serving = True
         self._stack.push_async_callback(self._stop_serving, parts)
 
     async def _stop_serving(self, parts: BrokerParts) -> None:
         self._is_serving = False
+        await parts.membership.leave(self.config.diskless_shutdown_timeout_ms / 1000)
         self._listening.refuse_clients()
         await parts.settle_requests()
         await self._listening.end_clients()

@@ -10,7 +10,7 @@ in `start_parts`, after the parts that it stands on. What handlers need of it go
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -18,23 +18,31 @@ from functools import partial
 import structlog
 
 from diskless_core.background import Background, end_backend
+from diskless_core.broker import features
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
+from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.shard_watch import ShardWatch
+from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
-from diskless_core.cluster import group_configs, topic_configs
+from diskless_core.cluster import feature_levels, group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.controller import Controller, ControllerNeighbours
+from diskless_core.cluster.membership.member import MembershipRefusedError
+from diskless_core.cluster.membership.model import BrokerListener, SupportedLevels
+from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
+from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.listeners import SECURITY_PROTOCOLS
 from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.feeds import ShardFeeds
-from diskless_core.coordinator.peers import Peers, PeerTransport
+from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
@@ -91,11 +99,15 @@ class Surroundings:
     Attributes:
         levels: what its build knows of feature levels.
         new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
+        membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
+        endpoints: where this broker is reached, by the names of its listeners.
     """
 
     transport: PeerTransport
     new_transport: Callable[[], PeerTransport]
-    peers: Peers
+    membership_transport: PeerTransport
+    peers: RegisteredPeers
+    endpoints: Mapping[str, Endpoint]
     clock: Clock
     metrics: Metrics
     levels: FeatureLevels = BUILD_LEVELS
@@ -114,6 +126,7 @@ class BrokerParts:
 
     cluster_id: str
     coordinators: Coordinators
+    membership: Membership
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
     feeds: ShardFeeds
@@ -158,6 +171,18 @@ async def start_parts(
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
     stack.push_async_callback(clients.stop)
     cluster_id = await _cluster_id(config, coordinators, backends.objects, awaited, clock)
+    loops = Background()
+    stack.push_async_callback(loops.stop)
+    probe = _storage_probe(config, cluster_id, coordinators, backends, clock)
+    if backends.log.is_shared:
+        loops.run(probe.write_objects, "probe of WAL objects")
+        await awaited.do(probe.read_object)
+    membership = await _become_member(config, cluster_id, coordinators, around, stack)
+    if coordinators.nominated is not None:
+        loops.run(_controller(config, coordinators, membership, clock).run, "controller")
+    # the others may wait for brokers that are still to start
+    own = [one for one in coordinators.all() if may_lead(config.diskless_coordinator_placement, one.id, node_id)]
+    await coordinators.until_serving(own)
     quotas = QuotaManagers(
         Window(samples=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000), clock
     )
@@ -191,6 +216,9 @@ async def start_parts(
     )
     stack.push_async_callback(tiering.stop)
     await tiering.start()
+    if backends.log.is_shared and config.remote_log_storage_system_enable:
+        loops.run(partial(probe.write_segments, tiering.remote_storage), "probe of remote storage")
+        await awaited.do(partial(probe.read_segment, tiering.remote_storage))
     fetch = Fetch(
         FetchSettings.of(config),
         FetchNeighbours(
@@ -219,6 +247,7 @@ async def start_parts(
             metrics=metrics,
         ),
     )
+    membership.bucket_is_ok = lambda: produce.failing is None
     files = Files(
         FilesSettings.of(config),
         FilesNeighbours(
@@ -246,6 +275,7 @@ async def start_parts(
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
+        membership=membership,
         clients=clients,
         coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
         feeds=feeds,
@@ -278,6 +308,11 @@ async def _start_backend(
 async def _start_coordinators(
     config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
 ) -> Coordinators:
+    if backends.log.is_shared and config.inter_broker_listener_name is None:
+        raise StartError(
+            "the coordinator log is one that brokers share, and other brokers cannot reach this one: set "
+            "inter.broker.listener.name to the name of a listener for them"
+        )
     await _start_backend(backends.log.start, backends.log.stop, stack)
     snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     services = ShardServices(
@@ -295,12 +330,11 @@ async def _start_coordinators(
     settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
-    await coordinators.start_shards()
+    around.peers.follow(coordinators.cluster)
+    await coordinators.start_following()
+    await coordinators.until_serving([coordinators.cluster])
     loops = Background()
     stack.push_async_callback(loops.stop)
-    if coordinators.nominated is not None:
-        loops.run(_controller(config, coordinators, around.clock).run, "controller")
-    await coordinators.until_serving()
     loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
@@ -315,19 +349,67 @@ async def _start_coordinators(
     return coordinators
 
 
-def _controller(config: BrokerConfig, coordinators: Coordinators, clock: Clock) -> Controller:
-    return Controller(
+async def _become_member(
+    config: BrokerConfig, cluster_id: str, coordinators: Coordinators, around: Surroundings, stack: AsyncExitStack
+) -> Membership:
+    """Register this broker. It is live from then on: coordinators may come to be led by it."""
+    protocols = {entry.name: entry.protocol for entry in config.listener_security_protocol_map}
+    membership = Membership(
+        MembershipSettings.of(config),
+        MembershipNeighbours(
+            cluster_id=cluster_id,
+            shard=coordinators.cluster,
+            shards=coordinators.all(),
+            is_shared=coordinators.log.is_shared,
+            transport=around.membership_transport,
+            listeners=[
+                BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
+                for name, endpoint in around.endpoints.items()
+            ],
+            features={
+                name: SupportedLevels(*levels) for name, levels in features.supported(around.levels.supported).items()
+            },
+            log_is_ok=lambda: coordinators.log_failure is None,
+            clock=around.clock,
+            metrics=around.metrics,
+            objection=feature_levels.object_to,
+        ),
+    )
+    stack.push_async_callback(membership.stop)
+    try:
+        await membership.start()
+    except MembershipRefusedError as error:
+        raise StartError(f"the cluster does not take this broker: {error}") from None
+    return membership
+
+
+def _storage_probe(
+    config: BrokerConfig, cluster_id: str, coordinators: Coordinators, backends: BrokerBackends, clock: Clock
+) -> StorageProbe:
+    return StorageProbe(
+        backends.objects,
+        coordinators.cluster,
+        clock,
+        prefix=probe_prefix(config.diskless_wal_object_prefix),
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        has_segments=config.remote_log_storage_system_enable,
+    )
+
+
+def _controller(config: BrokerConfig, coordinators: Coordinators, membership: Membership, clock: Clock) -> Controller:
+    controller = Controller(
         ControllerNeighbours(
-            node_id=config.node_id,
-            rack=config.broker_rack,
             cluster=coordinators.cluster,
             shards={shard.id: shard for shard in coordinators.all() if shard is not coordinators.cluster},
-            brokers=lambda: (),
+            brokers=membership.registrar.live,
             may_lead=partial(may_lead, config.diskless_coordinator_placement),
             balances=config.auto_leader_rebalance_enable,
             clock=clock,
         )
     )
+    membership.registrar.on_change(controller.look)
+    return controller
 
 
 async def _cluster_id(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -34,9 +35,14 @@ class _Expected:
 
 
 class PeerConnections:
-    """A `PeerTransport` over TCP, to the inter-broker listeners of `peers`."""
+    """A `PeerTransport` over TCP, to the inter-broker listeners of `peers`.
+
+    Attributes:
+        on_lost: called with a node's id when the connection to it broke.
+    """
 
     def __init__(self, peers: Peers, client_id: str) -> None:
+        self.on_lost: Callable[[int], None] = lambda _: None
         self._peers = peers
         self._client_id = client_id
         self._connections: dict[int, PeerConnection] = {}
@@ -95,14 +101,23 @@ class PeerConnections:
         except (OSError, TimeoutError) as error:
             raise PeerUnavailableError(f"no connection to {address.host}:{address.port}: {error!r}") from error
         _log.info("connected to another broker", node=node_id, address=f"{address.host}:{address.port}")
-        connection = self._connections[node_id] = PeerConnection(reader, writer, self._client_id)
+        connection = self._connections[node_id] = PeerConnection(
+            reader, writer, self._client_id, lambda: self.on_lost(node_id)
+        )
         return connection
 
 
 class PeerConnection:
     """One connection: requests go out at once, answers come back in the order of the requests."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client_id: str,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._on_lost = on_lost
         self._reader = reader
         self._writer = writer
         self._client_id = client_id
@@ -162,9 +177,11 @@ class PeerConnection:
             expected.answer.set_result(frame[body:])
 
     def _close(self, reason: str) -> None:
-        self.is_closed = True
+        was_closed, self.is_closed = self.is_closed, True
         self._writer.transport.abort()  # a broker that reads nothing would keep an orderly end waiting
         while self._expected:
             answer = self._expected.popleft().answer
             if not answer.done():
                 answer.set_exception(AnswerLostError(reason))
+        if not was_closed:
+            self._on_lost()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.parts import BrokerParts
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.membership.part import Membership
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
@@ -18,17 +19,19 @@ from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
 from diskless_core.produce.writer import WalWriter
 from diskless_core.quotas.managers import QuotaManagers
 
 
-class Endpoint(NamedTuple):
-    """A broker as clients of one listener reach it."""
+@dataclass(frozen=True, slots=True)
+class KnownBroker:
+    """A registered broker as clients of one listener reach it."""
 
-    node_id: int
-    host: str
-    port: int
+    endpoint: Endpoint
+    rack: str | None
+    is_fenced: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class Services:
     config: BrokerConfig
     cluster_id: str
     cluster_shard: ClusterShard
+    groups_shard: GroupsShard
+    membership: Membership
     clock: Clock
     metrics: Metrics
     topics: Topics
@@ -66,6 +71,8 @@ class Services:
             config=config,
             cluster_id=parts.cluster_id,
             cluster_shard=parts.cluster.shard,
+            groups_shard=parts.coordinators.groups,
+            membership=parts.membership,
             clock=clock,
             metrics=metrics,
             topics=parts.cluster.topics,
@@ -84,3 +91,38 @@ class Services:
     def advertised(self, listener: str) -> Endpoint:
         """This broker as the clients of a listener reach it."""
         return self.endpoints[listener]
+
+    def reached(self, node_id: int, listener: str) -> Endpoint | None:
+        """A broker as the clients of a listener reach it; None for one that is not registered, or has no such one."""
+        if node_id == self.config.node_id:
+            return self.endpoints[listener]
+        known = self.membership.brokers.get(node_id)
+        found = known.spec.listener(listener) if known is not None else None
+        return Endpoint(node_id, found.host, found.port) if found is not None else None
+
+    def known_brokers(self, listener: str, *, with_fenced: bool = False) -> Sequence[KnownBroker]:
+        """The brokers that clients of a listener may be sent to, by node id; with fenced ones, also those.
+
+        While no broker is known to be live, as when the controller has not been heard of for long, this one is: a
+        client that is told of nobody can't ask again.
+        """
+        known = [
+            KnownBroker(endpoint, one.spec.rack, is_fenced=one.is_fenced)
+            for one in self.membership.brokers.all()
+            if (endpoint := self.reached(one.spec.node_id, listener)) is not None
+        ]
+        live = [one for one in known if not one.is_fenced]
+        if not live:
+            live = [KnownBroker(self.endpoints[listener], self.config.broker_rack, is_fenced=False)]
+        return known if with_fenced and known else live
+
+    def leader_for(self, listener: str) -> int:
+        """The broker that leads the partitions of Diskless topics for clients of this one: itself while it is live."""
+        live = [one.endpoint.node_id for one in self.known_brokers(listener)]
+        return self.config.node_id if self.config.node_id in live else live[0]
+
+    def controller_for(self, listener: str) -> int:
+        """The broker that leads the cluster shard, if the clients of a listener may be sent to it, else -1."""
+        controller = self.membership.brokers.controller
+        live = [one.endpoint.node_id for one in self.known_brokers(listener)]
+        return controller if controller is not None and controller in live else -1

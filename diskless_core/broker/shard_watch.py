@@ -19,6 +19,9 @@ from diskless_core.plugin.coordinator_log import CoordinatorLogError
 LOOK_S = 5.0
 """Between questions to the log where it begins and ends."""
 
+LOOK_LIMIT_S = 10.0
+"""After which a log that has not answered counts as one that fails."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -43,9 +46,12 @@ class ShardWatch:
     async def _look_at_logs(self) -> None:
         while True:
             try:
-                await self.look_at_logs()
-            except CoordinatorLogError as error:
-                _log.warning("the log does not say where it ends", error=str(error))
+                async with asyncio.timeout(LOOK_LIMIT_S):
+                    await self.look_at_logs()
+                self._coordinators.log_failure = None
+            except (CoordinatorLogError, TimeoutError) as error:
+                self._coordinators.log_failure = str(error) or "it does not answer"
+                _log.warning("the log does not say where it ends", error=self._coordinators.log_failure)
             await asyncio.sleep(LOOK_S)
 
     async def look_at_logs(self) -> None:

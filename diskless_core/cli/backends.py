@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from diskless_core.broker.contexts import plugin_contexts
+from diskless_core.broker.contexts import configured_contexts
 from diskless_core.cli.common import discover_plugins, fail, load_or_exit
 from diskless_core.clock import Clock, SystemClock
 from diskless_core.config.broker import BrokerConfig
@@ -57,7 +57,7 @@ class Backends:
             clock=clock,
             _loaded=loaded,
             _plugins=plugins,
-            _contexts=plugin_contexts(loaded.broker, clock, node_id=TOOL_NODE_ID),
+            _contexts=configured_contexts(loaded, plugins, clock, node_id=TOOL_NODE_ID),
         )
 
     @asynccontextmanager

@@ -22,6 +22,7 @@ _MODULES = (
     "consumer_group",
     "diskless",
     "kafka",
+    "membership",
     "records",
     "remote_log",
     "remote_log.snapshots",

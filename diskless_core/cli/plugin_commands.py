@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from diskless_core.broker.contexts import plugin_contexts
+from diskless_core.broker.contexts import configured_contexts
 from diskless_core.cli.common import discover_plugins, fail, load_or_exit
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.command_groups import COMMAND_GROUP, CommandHost, SelectedBackend
@@ -19,9 +19,10 @@ from diskless_core.shards import parse_shard
 
 
 def _backend(noun: str, config: Path | None, overrides: Sequence[str]) -> SelectedBackend:
-    loaded = load_or_exit(config, overrides, discover_plugins())
+    plugins = discover_plugins()
+    loaded = load_or_exit(config, overrides, plugins)
     descriptor, settings = loaded.plugins[noun]
-    contexts = plugin_contexts(loaded.broker, SystemClock(), node_id=TOOL_NODE_ID)
+    contexts = configured_contexts(loaded, plugins, SystemClock(), node_id=TOOL_NODE_ID)
     return SelectedBackend(descriptor.name, contexts(noun, descriptor.name), settings)
 
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
+from diskless_core.broker.contexts import configured_contexts
 from diskless_core.cli import common
 from diskless_core.clock import SystemClock
 from diskless_core.config.describe import SettingDescription, describe_settings
 from diskless_core.config.errors import ConfigError, ConfigProblem
 from diskless_core.config.load import LoadedConfig, load_config
 from diskless_core.plugin.errors import PluginError, PluginFactoryError, PluginLoadError, PluginNotFoundError
-from diskless_core.plugin_host.contexts import contexts_in
 from diskless_core.plugin_host.loading import LoadedCommands, LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import NOUNS
@@ -102,7 +102,7 @@ def validate(
 
 async def _problems_of_factories(loaded: LoadedConfig, manager: PluginManager) -> Sequence[ConfigProblem]:
     """What keeps the selected plugins from making their backends; asked on an event loop, as the broker does it."""
-    contexts = contexts_in(loaded.broker.data_dir.absolute(), SystemClock(), node_id=loaded.broker.node_id)
+    contexts = configured_contexts(loaded, manager, SystemClock(), node_id=loaded.broker.node_id)
     problems = []
     for noun in NOUNS.values():
         try:

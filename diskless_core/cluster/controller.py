@@ -15,7 +15,8 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.cluster import operations
-from diskless_core.cluster.nominations import Candidate, Electorate, Nomination, plan
+from diskless_core.cluster.membership.model import LiveBroker
+from diskless_core.cluster.nominations import Electorate, Nomination, plan
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.coordinator.errors import CoordinatorError
@@ -46,16 +47,14 @@ class ControllerNeighbours:
     Attributes:
         cluster: this node's replica of the cluster shard.
         shards: this node's replicas of the shards that it nominates leaders for.
-        brokers: those that are up, as far as this node knows while it leads the cluster shard.
+        brokers: those that can be given work, by node id, as this node knows while it leads the cluster shard.
         may_lead: whether the operator lets a broker lead a shard.
         balances: whether leaders move so that brokers lead equally many.
     """
 
-    node_id: int
-    rack: str | None
     cluster: ClusterShard
     shards: Mapping[ShardId, CoordinatorShard[Any]]
-    brokers: Callable[[], Sequence[Candidate]]
+    brokers: Callable[[], Sequence[LiveBroker]]
     may_lead: Callable[[ShardId, int], bool]
     balances: bool
     clock: Clock
@@ -67,7 +66,7 @@ class Controller:
     def __init__(self, neighbours: ControllerNeighbours) -> None:
         self._near = neighbours
         self._news = asyncio.Event()
-        self._brokers: Sequence[Candidate] = ()
+        self._brokers: Sequence[LiveBroker] = ()
         self._steady_since = 0.0
         self._moved_at = 0.0
         self._awaited: dict[ShardId, tuple[int, float]] = {}
@@ -127,7 +126,7 @@ class Controller:
         return changes
 
     def _electorate(self) -> Electorate:
-        brokers = self._candidates()
+        brokers = self._near.brokers()
         now = self._near.clock.monotonic()
         if brokers != self._brokers:
             self._brokers, self._steady_since = brokers, now
@@ -140,14 +139,6 @@ class Controller:
             and now - self._moved_at >= BALANCE_PAUSE_S
             and not self._is_handing_over(now),
         )
-
-    def _candidates(self) -> Sequence[Candidate]:
-        """All that are up. This node is, even where it has still to become a live broker: the first one of a cluster
-        becomes one by leading."""
-        brokers = list(self._near.brokers())
-        if all(broker.node_id != self._near.node_id for broker in brokers):
-            brokers.append(Candidate(node_id=self._near.node_id, rack=self._near.rack, is_healthy=False))
-        return brokers
 
     def _held(self) -> Mapping[ShardId, Nomination]:
         state = self._near.cluster.state

@@ -6,7 +6,7 @@ They stay as they are while there is no controller. The cluster shard's own lead
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
@@ -28,36 +28,26 @@ class NominatedLeaders:
 
     def __init__(self, cluster: ClusterShard) -> None:
         self._cluster = cluster
-        self._barred: set[ShardId] = set()
-        self._listeners: list[Callable[[], None]] = []
+        self._has_caught_up = False
         self._changed = asyncio.Event()
         cluster.on_commit(self._committed)
 
-    @property
-    def barred(self) -> frozenset[ShardId]:
-        """The shards that this node is no candidate for: it withdrew, or the operator does not let it lead them."""
-        return frozenset(self._barred)
-
-    def on_barred(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever `barred` has changed."""
-        self._listeners.append(listener)
-
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
-        """As `CoordinatorLog.leadership`. The first hint that names anybody comes when the replica has caught up."""
-        if candidate == (shard in self._barred):
-            (self._barred.discard if candidate else self._barred.add)(shard)
-            for listener in self._listeners:
-                listener()
+        """As `CoordinatorLog.leadership`. The first hint that names anybody comes when the replica has caught up.
+
+        A node that withdraws says so to the controller, in its heartbeats.
+        """
+        del candidate
         return self._hints(shard)
 
     async def _hints(self, shard: ShardId) -> AsyncIterator[LeadershipHint]:
-        hint = NOBODY
-        if not self._cluster.has_caught_up:
-            yield hint
+        if not self._has_caught_up:
+            yield NOBODY
             try:
                 await self._cluster.until_caught_up()
             except CoordinatorError as error:
                 raise CoordinatorLogError(f"it is not known who is nominated: {error}") from error
+            self._has_caught_up = True
         hint = self._hint(shard)
         yield hint
         while True:

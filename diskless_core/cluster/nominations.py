@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from diskless_core.cluster.membership.model import LiveBroker
 from diskless_core.plugin.shard import ShardId
 
 FOLLOWERS = 2
@@ -37,36 +38,19 @@ class Nomination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A broker that is up.
-
-    Attributes:
-        is_healthy: whether it reaches the log and the object store, and has read what it needs to lead. A broker that
-            is not leads only what nobody else can lead.
-        is_leaving: whether it is about to stop. It is nominated for nothing new.
-        barred: shards that it cannot lead, because their work on it has failed, say.
-    """
-
-    node_id: int
-    rack: str | None = None
-    is_healthy: bool = True
-    is_leaving: bool = False
-    barred: frozenset[ShardId] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Electorate:
     """What the controller knows when it decides.
 
     Attributes:
         shards: those that it nominates leaders for.
-        brokers: those that are up.
+        brokers: those that are up. One that is not healthy keeps what it leads, and is nominated for more only where
+            nobody else is left.
         may_lead: whether the operator lets a broker lead a shard.
         may_balance: whether a leader that could go on may be replaced for the sake of balance now.
     """
 
     shards: Sequence[ShardId]
-    brokers: Sequence[Candidate]
+    brokers: Sequence[LiveBroker]
     may_lead: Callable[[ShardId, int], bool]
     may_balance: bool = True
 
@@ -89,15 +73,14 @@ class _Rank(IntEnum):
 
     READY = 0
     AILING = 1
-    LEAVING = 2
-    OUT = 3
+    OUT = 2
 
 
 @dataclass(slots=True)
 class _Planner:
     electorate: Electorate
     present: Mapping[ShardId, Nomination]
-    brokers: dict[int, Candidate] = field(init=False)
+    brokers: dict[int, LiveBroker] = field(init=False)
     load: dict[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,15 +91,21 @@ class _Planner:
                 self.load[nomination.leader] += 1
 
     def replace_leaders(self) -> Iterator[Nomination]:
-        """For each shard whose leader is not among the fittest candidates that there are."""
-        for shard in self.electorate.shards:
+        """For each shard whose leader is gone or cannot lead it, and that another broker could lead.
+
+        Shards that never had a leader come last: any broker will do for them, so they level what the others leave.
+        """
+        for shard in sorted(self.electorate.shards, key=lambda shard: shard not in self.present):
             held = self.present.get(shard)
-            rank = _Rank.OUT if held is None else self._rank(shard, held.leader)
-            better = [one for one in self._candidates(shard) if self._rank(shard, one) < rank]
-            if not better:
+            if held is not None and self._rank(shard, held.leader) is not _Rank.OUT:
+                continue
+            candidates = self._candidates(shard)
+            if not candidates:
                 continue
             followers = () if held is None else held.followers
-            leader = min(better, key=lambda one: (self._rank(shard, one), one not in followers, self.load[one], one))
+            leader = min(
+                candidates, key=lambda one: (self._rank(shard, one), one not in followers, self.load[one], one)
+            )
             yield self._move(shard, leader)
 
     def complete_followers(self) -> Sequence[Nomination]:
@@ -125,7 +114,7 @@ class _Planner:
             if self._rank(held.shard, held.leader) is _Rank.OUT:
                 continue
             wanted = self._followers(held.shard, held.leader)
-            known = [one for one in held.followers if self._rank(held.shard, one) <= _Rank.AILING]
+            known = [one for one in held.followers if self._rank(held.shard, one) is not _Rank.OUT]
             if any(
                 have < need
                 for have, need in zip(
@@ -143,7 +132,7 @@ class _Planner:
         Where placement is in the way of a direct move, shards are passed on from broker to broker. The move at the
         receiving end comes first; so the way that is left gets shorter, and a direct move ends it.
         """
-        ready = [one for one, broker in self.brokers.items() if broker.is_healthy and not broker.is_leaving]
+        ready = [one for one, broker in self.brokers.items() if broker.is_healthy]
         loads = [self.load[one] for one in ready]
         if not loads or max(loads) - min(loads) <= _BALANCED:
             return []
@@ -191,13 +180,11 @@ class _Planner:
         broker = self.brokers.get(node_id)
         if broker is None or shard in broker.barred or not self.electorate.may_lead(shard, node_id):
             return _Rank.OUT
-        if broker.is_leaving:
-            return _Rank.LEAVING
         return _Rank.READY if broker.is_healthy else _Rank.AILING
 
     def _candidates(self, shard: ShardId) -> list[int]:
         """All that may be nominated anew, ascending."""
-        return [one for one in self.load if self._rank(shard, one) <= _Rank.AILING]
+        return [one for one in self.load if self._rank(shard, one) is not _Rank.OUT]
 
     def _move(self, shard: ShardId, leader: int) -> Nomination:
         held = self.present.get(shard)

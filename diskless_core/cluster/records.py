@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass
 from enum import IntEnum
 
+from diskless_core.cluster.membership import records as brokers
+from diskless_core.cluster.membership.records import BrokerChanged, BrokerRecord, BrokerRegistered, BrokerUnregistered
 from diskless_core.cluster.nominations import Nomination
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
@@ -86,7 +88,7 @@ class LeaderNominated:
     nomination: Nomination
 
 
-ClusterRecord = (
+_OtherRecord = (
     ClusterNamed
     | TopicCreated
     | PartitionPlaced
@@ -97,9 +99,13 @@ ClusterRecord = (
     | LeaderNominated
 )
 
+ClusterRecord = _OtherRecord | BrokerRecord
+
 
 def encode(record: ClusterRecord) -> RecordData:
     """The record as it stands in the log: no key, KRaft's framing."""
+    if isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+        return RecordData(key=None, value=brokers.encode(record))
     return RecordData(key=None, value=record_frames.encode_record(_message(record)))
 
 
@@ -149,10 +155,16 @@ def decode(data: RecordData) -> ClusterRecord:
                     followers=tuple(message.followers),
                 )
             )
+        case messages.RegisterBrokerRecord():
+            return brokers.registered(message)
+        case messages.BrokerRegistrationChangeRecord():
+            return brokers.changed(message)
+        case messages.UnregisterBrokerRecord():
+            return brokers.unregistered(message)
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 
-def _message(record: ClusterRecord) -> CompiledRecord:
+def _message(record: _OtherRecord) -> CompiledRecord:
     match record:
         case ClusterNamed():
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)

@@ -68,7 +68,11 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
         """
         return await self.submit(
             lambda command: feature_levels.raise_level(
-                command, wanted, build=self.supported_levels, brokers={}, validate_only=validate_only
+                command,
+                wanted,
+                build=self.supported_levels,
+                brokers=feature_levels.registered_levels(command.tx),
+                validate_only=validate_only,
             )
         )
 

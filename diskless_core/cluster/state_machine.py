@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from diskless_core.cluster import records
+from diskless_core.cluster.membership import tables as brokers
+from diskless_core.cluster.membership.records import BrokerChanged, BrokerRegistered, BrokerUnregistered
 from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
@@ -50,6 +52,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         CLIENT_QUOTAS,
         NEXT_PRODUCER_ID,
         NOMINATIONS,
+        brokers.BROKERS,
+        brokers.LAST_BROKER_EPOCH,
     )
 
     def encode(self, record: ClusterRecord) -> RecordData:
@@ -77,6 +81,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
                 _quota_set(record, tx)
             case LeaderNominated():
                 tx.put(NOMINATIONS, nomination_key(record.nomination.shard), record.nomination)
+            case BrokerRegistered() | BrokerChanged() | BrokerUnregistered():
+                brokers.replay(record, tx)
 
 
 def _partition_placed(record: PartitionPlaced, tx: Transaction) -> None:

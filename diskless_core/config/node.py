@@ -38,6 +38,15 @@ class NodeConfig(Settings):
         default=None,
         description="Rack or availability zone of this broker, shown to clients.",
     )
+    broker_heartbeat_interval_ms: Int = Field(
+        default=2_000, ge=1, description="How often a broker sends the controller a heartbeat, in milliseconds."
+    )
+    broker_session_timeout_ms: Int = Field(
+        default=9_000,
+        ge=1,
+        description="Time without a heartbeat after which the controller fences a broker, in milliseconds: clients are "
+        "not sent to it any more, and others take over what it leads. The same on all brokers.",
+    )
     cluster_id: OptionalText = Field(
         default=None,
         description="Id of the cluster. Unset, one is drawn when the cluster is first started, and remembered.",
@@ -68,7 +77,7 @@ class NodeConfig(Settings):
         default=None,
         description="Name of the listener for other brokers, which serves the Diskless coordinators of this one. It is "
         "not for clients: until there is security, whoever reaches it may do what a broker may. Unset, there is none, "
-        "which is right for a single broker.",
+        "which is right for a single broker. Where brokers share the coordinator log each needs one, of the same name.",
     )
     admin_listener: AdminListener = Field(
         default=Listener("http", "127.0.0.1", 9644),
@@ -106,6 +115,14 @@ class NodeConfig(Settings):
         """Whether clients are told addresses only that nobody reaches from another machine."""
         hosts = {one.host for one in self.advertised_listeners if one.name != self.inter_broker_listener_name}
         return hosts <= LOOPBACK_HOSTS
+
+    @field_validator("broker_session_timeout_ms")
+    @classmethod
+    def _longer_than_heartbeats(cls, value: int, info: ValidationInfo) -> int:
+        heartbeat_ms = info.data.get("broker_heartbeat_interval_ms")
+        if heartbeat_ms is not None and value <= heartbeat_ms:
+            raise ValueError(f"it has to be more than broker.heartbeat.interval.ms, which is {heartbeat_ms}")
+        return value
 
     @field_validator("listeners")
     @classmethod

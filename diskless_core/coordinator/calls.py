@@ -68,8 +68,11 @@ def require_success(code: int, message: str | None = None) -> None:
 class PeerCalls:
     """Requests to other nodes as messages, their failures as CoordinatorErrors."""
 
-    def __init__(self, transport: PeerTransport, timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+    def __init__(
+        self, transport: PeerTransport, timeout_ms: int = REQUEST_TIMEOUT_MS, transfer_s: float = _TRANSFER_S
+    ) -> None:
         self._transport = transport
+        self._transfer_s = transfer_s
         self.timeout_ms = timeout_ms
 
     async def call(self, node_id: int, request: ApiRequest[ResponseT_co], version: int = 0) -> ResponseT_co:
@@ -95,7 +98,7 @@ class PeerCalls:
             CoordinatorError: it was not sent.
         """
         try:
-            return await self._transport.send(node_id, request, self.timeout_ms / 1000 + _TRANSFER_S)
+            return await self._transport.send(node_id, request, self.timeout_ms / 1000 + self._transfer_s)
         except AnswerLostError as error:
             raise OutcomeUnknownError(f"node {node_id} gave no answer: {error}") from error
         except PeerError as error:

@@ -17,10 +17,13 @@ from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import CorruptBatchError, RecordData, UnsupportedCompressionError
-from diskless_core.protocol.record_frames import KeyedRecords, RecordFormatError
+from diskless_core.protocol.record_frames import KeyedRecords, RecordFormatError, UnknownRecordError
 
 UNREADABLE = "unreadable"
 """In place of the type of a record that cannot be decoded; its data says why."""
+
+IGNORABLE = "ignorable"
+"""In place of the type of a record that only a later version knows, and that every replica passes over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,13 @@ def _unreadable(offset: int, timestamp: int, reason: str) -> DescribedRecord:
 def _without_key(value: bytes | None) -> tuple[str, dict[str, Any]]:
     if value is None:
         raise RecordFormatError("a record has neither key nor value")
-    message: CompiledRecord = record_frames.read_record(value)
+    try:
+        message: CompiledRecord = record_frames.read_record(value)
+    except UnknownRecordError as error:
+        frame = record_frames.read_frame(value)
+        if frame.frame_version != record_frames.IGNORABLE_FRAME_VERSION:
+            raise
+        return IGNORABLE, {"api_key": frame.api_key, "version": frame.version, "note": str(error)}
     return type(message).__name__, _fields(message)
 
 

@@ -69,8 +69,11 @@ class ShardFeeds:
                 found = shard.tail.since(offset, request.max_bytes)
                 if found or offset < shard.next_offset:
                     is_all = not found or found[-1] is shard.tail.last
-                    next_offset = shard.next_offset if is_all else found[-1].batch.next_offset
-                    return FollowShardAnswer(next_offset=next_offset, entries=[entry.packed for entry in found])
+                    return FollowShardAnswer(
+                        next_offset=shard.next_offset if is_all else found[-1].batch.next_offset,
+                        digest=found[-1].acceptance.digest if found else theirs.digest,
+                        entries=[entry.packed for entry in found],
+                    )
             left = deadline - self._clock.monotonic()
             if left <= 0 or self._closed:
                 return FollowShardAnswer(next_offset=min(offset, shard.next_offset))

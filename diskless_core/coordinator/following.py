@@ -273,6 +273,9 @@ class Following:
         if answer.entries:
             self._heard_at = self._clock.monotonic()
         if answer.next_offset > self._replica.next_offset:
+            if answer.digest != self._replica.acceptance.digest:
+                await self._settle_difference(leader, f"something is missing before offset {answer.next_offset}")
+                return False
             self._skip(answer.next_offset)
         return True
 

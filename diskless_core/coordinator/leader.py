@@ -188,7 +188,8 @@ class Leader:
 
     def claimed(self, claim: Claim, offset: int) -> None:
         """A claim was read: this node leads if it is its latest one, and leads no more if it is another's."""
-        self.leadership.claimant = claim.node_id
+        before, self.leadership.claimant = self.leadership.claimant, claim.node_id
+        self.leadership.predecessor = before if before != claim.node_id else None
         if self.leadership.term is not None:
             self.step_down(f"node {claim.node_id} claimed the shard at offset {offset}")
         if self.leadership.claim == claim:

@@ -27,13 +27,17 @@ class Nominator(Protocol):
 class Leadership:
     """The nominator's hint, this node's claim under way, the term that it won, and who claimed the shard last.
 
-    Whoever changes one of them sets `changed`. `claimant` is None before this process has read a claim.
+    `claimant` is the node whose claim was read last, `predecessor` the one before it; None where it is the same node,
+    or nothing was read of it.
+
+    Whoever changes one of them sets `changed`.
     """
 
     hint: int | None = None
+    claimant: int | None = None
+    predecessor: int | None = None
     claim: Claim | None = None
     term: int | None = None
-    claimant: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -18,6 +19,9 @@ from diskless_core.protocol.record_frames import RecordFormatError
 
 FIRST_ENTRIES = 64
 """So many are looked through for the log's id, which its first leader writes."""
+
+PATIENCE_S = 5.0
+"""How long a start waits for these entries."""
 
 
 async def logged_id(log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -> uuid.UUID | None:
@@ -58,11 +62,14 @@ async def _first(log: CoordinatorLog, shard: ShardId, bounds: LogBounds, offset:
     found = list[LogBatch]()
     if offset < bounds.start or offset >= bounds.end:
         return found
-    async with aclosing(cast("Any", log.read(shard, offset))) as stream:
-        async for batches in stream:
-            found += batches
-            if len(found) >= count or found[-1].next_offset >= bounds.end:
-                break
+    try:
+        async with asyncio.timeout(PATIENCE_S), aclosing(cast("Any", log.read(shard, offset))) as stream:
+            async for batches in stream:
+                found += batches
+                if len(found) >= count or found[-1].next_offset >= bounds.end:
+                    break
+    except TimeoutError:
+        pass  # a log that is slow now is judged when its entries are replayed
     return found[:count]
 
 

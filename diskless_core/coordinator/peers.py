@@ -64,13 +64,9 @@ class Peers(Protocol):
         """All of them, in ascending order, this node left out."""
         ...
 
-    def learn(self, node_id: int, address: PeerAddress) -> None:
-        """A node's address; it replaces the one that was known."""
-        ...
-
 
 class PeerMap:
-    """Peers that it was told of."""
+    """Peers that it was told of. A broker knows them from their registrations instead."""
 
     def __init__(self, own_node_id: int) -> None:
         self._own_node_id = own_node_id
@@ -83,4 +79,5 @@ class PeerMap:
         return sorted(node_id for node_id in self._addresses if node_id != self._own_node_id)
 
     def learn(self, node_id: int, address: PeerAddress) -> None:
+        """A node's address; it replaces the one that was known."""
         self._addresses[node_id] = address

@@ -218,14 +218,6 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._wait_until(lambda: self.obstacle is None)
 
-    async def until_caught_up(self) -> None:
-        """Wait until `has_caught_up`.
-
-        Raises:
-            CoordinatorError: it never will: its log or its store cannot be used.
-        """
-        await self._wait_until(lambda: self.has_caught_up)
-
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         def holds() -> bool:
             held = condition()
@@ -242,6 +234,18 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._leader.leadership.wait_until(lambda: self.term != term)
         return self.term
+
+    async def until_caught_up(self) -> None:
+        """Wait until this node has applied what was committed when it started, whoever leads.
+
+        Raises:
+            CoordinatorError: it never will: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.backlog is None)
+
+    async def until_leadership(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds that depends on who leads, by the log's hint and this node's term."""
+        await self._leader.leadership.wait_until(condition)
 
     async def until_led_elsewhere(self, node_id: int) -> None:
         """Wait until the log hints at a leader that it does not hint at now, and that is not `node_id`."""
@@ -278,6 +282,16 @@ class CoordinatorShard(Generic[RecordT]):
         return self._leader.leadership.term
 
     @property
+    def latest_term(self) -> int:
+        """The term of the latest claim that this node has read, whoever leads in it; -1 before the first."""
+        return self._replica.acceptance.term
+
+    @property
+    def predecessor(self) -> int | None:
+        """The node that led before the one that leads now; None where it was the same, or is not known."""
+        return self._leader.leadership.predecessor
+
+    @property
     def leader_hint(self) -> int | None:
         """The node that is nominated to lead, and that may."""
         return self._leader.leadership.hint
@@ -286,11 +300,6 @@ class CoordinatorShard(Generic[RecordT]):
     def claimed_by(self) -> int | None:
         """The node whose claim is the latest that this process has read; None before the first."""
         return self._leader.leadership.claimant
-
-    @property
-    def has_caught_up(self) -> bool:
-        """Whether this node has applied everything that was committed when the shard was started here."""
-        return bool(self._tasks) and not self._replica.restoring and self.next_offset >= self._end_at_start
 
     @property
     def obstacle(self) -> str | None:
@@ -302,17 +311,33 @@ class CoordinatorShard(Generic[RecordT]):
             return self.failure
         if self.leading:
             return None
-        if self._replica.restoring:
-            return f"{self.id} is being restored from a snapshot"
-        if self.held_back:
-            return f"the store of {self.id} lacks too much for more of the log to be read: see the broker's log"
+        if self._replica.restoring or self.held_back:
+            return self.backlog
         if self.leader_hint is None:
             return f"nobody is known to lead {self.id}"
         if self.leader_hint == self._services.node_id:
             return f"{self.id} is not led by this node yet"
+        return self.backlog
+
+    @property
+    def backlog(self) -> str | None:
+        """Why this node has not applied what was committed when it started, or can't apply more; None when it can."""
+        if self.failure is not None:
+            return self.failure
+        if not self._tasks:
+            return f"{self.id} is not started yet"
+        if self._replica.restoring:
+            return f"{self.id} is being restored from a snapshot"
+        if self.held_back:
+            return f"the store of {self.id} lacks too much for more of the log to be read: see the broker's log"
         if self.next_offset < self._end_at_start:
             return f"the log of {self.id} is being read"
         return None
+
+    @property
+    def cannot_lead(self) -> bool:
+        """Whether another node would be the better leader: this one's copy is broken, or is being mended."""
+        return self.failure is not None or self._replica.restoring or self.held_back
 
     @property
     def next_offset(self) -> int:

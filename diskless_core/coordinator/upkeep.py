@@ -1,4 +1,4 @@
-"""What the leaders on a node do for their shards: they name their logs, and keep their feature level at the cluster's."""
+"""What leaders do for their shards: they name their logs, and keep their feature level at the cluster's."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _log = structlog.get_logger(__name__)
 class Upkeep:
     """Looks after the shards that this node leads, as soon as the cluster has a name.
 
-    A log that has no id gets one. The level of `diskless.version` is raised to the one that the cluster shard has on this
-    node. That may be behind what the cluster has decided, and never ahead of it: a lower level than the one in force can
-    be read by every broker.
+    A log that has no id gets one. The level of `diskless.version` is raised to the one that the cluster shard has on
+    this node. That may be behind what the cluster has decided, and never ahead of it: every broker can read a lower level
+    than the one in force.
 
     Args:
         cluster: the cluster shard.
@@ -62,8 +62,9 @@ class Upkeep:
 
     async def _bring_up(self, shard: CoordinatorShard[Any]) -> None:
         level = self._cluster.level
-        if self._cluster.log_id is not None and (shard.log_id is None or shard.level < level):
-            log_id = self._clock.new_uuid()
+        needs_name = self._cluster.log_id is not None and shard.log_id is None
+        if needs_name or shard.level < level:
+            log_id = self._clock.new_uuid() if needs_name else None
             await shard.submit(lambda command: _bring_up(command, log_id, level))
             _log.info("a shard is up to date", shard=str(shard.id), log_id=str(shard.log_id), level=shard.level)
 
@@ -73,7 +74,8 @@ class Upkeep:
                 changed.set()
 
 
-def _bring_up(command: Command[Any], log_id: uuid.UUID, level: int) -> None:
-    command.name_log(log_id)
+def _bring_up(command: Command[Any], log_id: uuid.UUID | None, level: int) -> None:
+    if log_id is not None:
+        command.name_log(log_id)
     if command.level < level:
         command.raise_level(level)

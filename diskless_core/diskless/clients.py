@@ -17,7 +17,7 @@ from diskless_core.coordinator.errors import (
     NotCoordinatorError,
     OutcomeUnknownError,
 )
-from diskless_core.coordinator.peers import PeerAddress, Peers, PeerTransport
+from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.routing import LeaderGuess, whom_to_ask_for_the_leader
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE, DisklessCoordinator
 from diskless_core.diskless.commands import (
@@ -63,7 +63,7 @@ class CoordinatorClients:
         await self.commits.stop()
 
     async def find_leader(self, shard: int, refused_by: int | None) -> int | None:
-        """Ask the peers who leads; None when none of them knows. It learns the address of a node new to it."""
+        """Ask the peers who leads; None when none of them knows."""
         for peer in whom_to_ask_for_the_leader(refused_by, self.node_id, self.peers.node_ids()):
             request = FindCoordinatorRequest(key_type=FIND_COORDINATOR_KEY_TYPE, coordinator_keys=[str(shard)])
             try:
@@ -72,10 +72,7 @@ class CoordinatorClients:
                 continue
             for found in response.coordinators:
                 if found.error_code == ErrorCode.NONE:
-                    node_id = int(found.node_id)
-                    if node_id != self.node_id and self.peers.address_of(node_id) is None:
-                        self.peers.learn(node_id, PeerAddress(found.host, found.port))
-                    return node_id
+                    return int(found.node_id)
         return None
 
 

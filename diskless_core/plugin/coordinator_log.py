@@ -45,9 +45,11 @@ class LogBatch:
     """One committed entry.
 
     Attributes:
-        offset: offset of its first record, the one that the log assigned.
-        next_offset: its last record's offset + 1; the entry that follows has this offset or a higher one.
-        data: the Kafka v2 record batch. Its base offset and leader epoch (bytes 0 to 7 and 12 to 15) are unspecified.
+        offset: the one that the log assigned.
+        next_offset: above `offset`; the entry that follows has this offset or a higher one.
+        data: the Kafka v2 record batch. Its base offset and leader epoch (bytes 0 to 7 and 12 to 15) are unspecified. From
+            byte 16 on every reader of an offset gets the same bytes, on every node and at any time: a log that compresses
+            batches, or sets their timestamps, does so once, when it takes them. Replicas compare digests of these bytes.
     """
 
     offset: int
@@ -81,7 +83,8 @@ class CoordinatorLog(ABC):
     """A set of independent, ordered logs, one for each shard, of Kafka v2 record batches.
 
     All methods run on the broker's event loop and must not block it. Each takes a shard; shards know nothing of each
-    other. A batch of n records takes n offsets; offsets may have gaps, and never go back.
+    other. A batch takes one offset or more, as the log likes: as many as it has records, or one for all of them.
+    Offsets may have gaps, and never go back.
 
     Attributes:
         is_shared: whether other nodes can have the same log. With one that is not, this node has to be a candidate for

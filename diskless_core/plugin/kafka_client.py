@@ -14,7 +14,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
@@ -31,6 +31,9 @@ END_OF_PARTITION: int = KafkaError._PARTITION_EOF
 ALL_BROKERS_DOWN: int = KafkaError._ALL_BROKERS_DOWN
 """Code of what a client tells when it has lost the last broker, after the error that says why."""
 
+CLOSED: int = KafkaError._DESTROY
+"""Code of what a client was asked after it was closed."""
+
 _DEFAULTS = {"socket.timeout.ms": 30_000}
 _CONSUMER_DEFAULTS = {
     "check.crcs": True,
@@ -41,8 +44,15 @@ _CONSUMER_DEFAULTS = {
 }
 _WAIT_S = 0.1
 _PURGE_S = 1.0
+_REFRESH_S = 5.0
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _LOST_RECORDS = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
+_UNKNOWN_PARTITIONS = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _NEVER = (
     *_REFUSALS,
@@ -76,6 +86,11 @@ class KafkaClientError(Exception):
     @property
     def has_lost_records(self) -> bool:
         return self.code in _LOST_RECORDS
+
+    @property
+    def is_unknown_partition(self) -> bool:
+        """Whether there is no such topic or partition: it was deleted, or is too new to be known everywhere."""
+        return self.code in _UNKNOWN_PARTITIONS
 
 
 class _Closing(Protocol):
@@ -169,6 +184,24 @@ def open_consumer(options: Mapping[str, Any]) -> Consumer:
     return _made(Consumer, {**_CONSUMER_DEFAULTS, **options, **required})
 
 
+def open_member(options: Mapping[str, Any], group: str) -> Consumer:
+    """A consumer for `subscribe`, as a member of a group that moves no partition needlessly (cooperative, sticky).
+
+    It commits what it is told to commit. It connects in the background.
+
+    Raises:
+        KafkaClientError, OSError: as `open_admin`, about the options.
+    """
+    required = {
+        "group.id": group,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "latest",
+    }
+    return _made(Consumer, {**_CONSUMER_DEFAULTS, **options, **required})
+
+
 def close_admin(admin: AdminClient) -> None:
     """Disconnect. Requests under way are never answered."""
     admin.__exit__(None, None, None)
@@ -216,9 +249,21 @@ def list_offsets(
 
 
 def _listed(admin: AdminClient, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[int, ListOffsetsResultInfo]:
-    with errors():
-        answers = admin.list_offsets(dict(asked))
-        return {partition.partition: told.result() for partition, told in answers.items()}
+    try:
+        with errors():
+            answers = admin.list_offsets(dict(asked))
+            return {partition.partition: told.result() for partition, told in answers.items()}
+    except KafkaClientError as error:
+        if _passes(error):
+            _refresh_leaders(admin, {partition.topic for partition in asked})
+        raise
+
+
+def _refresh_leaders(admin: AdminClient, topics: Iterable[str]) -> None:
+    """Let librdkafka ask who leads: after an error that says that its cached leader is an old one, it does not."""
+    with suppress(KafkaException):
+        for topic in topics:
+            admin.list_topics(topic, timeout=_REFRESH_S)
 
 
 def topic_uuid(described: TopicDescription) -> uuid.UUID:

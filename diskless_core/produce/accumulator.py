@@ -21,37 +21,45 @@ class Submission:
     Attributes:
         batches: each with its partition, in the order of the request.
         release: called once when the batches' memory is not needed any more.
-        results: one for each batch, in order; filled when all of them are known.
-        settle: called once, after `results` was filled, or with the error that kept the outcome unknown.
+        settle: called once, with a result for each batch, in order, or with the error that kept the outcome unknown.
         timeout_ms: how long the request's client waits for an answer.
+        learn: called with the position of a batch and its result, where that is known before those of others. So a
+            client whose time is over hears what became of the rest of its request.
     """
 
     batches: Sequence[tuple[PartitionKey, ValidBatch]]
     release: Callable[[], None]
     settle: Callable[[Sequence[BatchResult] | BaseException], None]
     timeout_ms: int = 30_000
+    learn: Callable[[int, BatchResult], None] | None = None
 
 
 class Place(NamedTuple):
-    """Where a batch of the sealed object came from."""
+    """Where a batch of the sealed object came from. `shard` is the coordinator that owns its partition, if any is."""
 
     submission: Submission
     position: int
+    shard: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SealedFile:
-    """An object ready for upload. `batches[i]` came from `places[i]`; batches are sorted by partition, then arrival."""
+    """An object ready for upload. `batches[i]` came from `places[i]`; batches are sorted by partition, then arrival.
+
+    All batches of a submission are of one shard.
+    """
 
     data: memoryview
     batches: Sequence[CommitBatch]
     places: Sequence[Place]
-    submissions: Sequence[Submission]
 
-    @property
-    def partitions(self) -> Sequence[PartitionKey]:
-        """Each once, in order."""
-        return list(dict.fromkeys(PartitionKey(batch.topic_id, batch.partition) for batch in self.batches))
+    def part(self, indexes: Sequence[int]) -> SealedFile:
+        """Some of its batches, without the bytes, for when these are stored."""
+        return SealedFile(
+            data=memoryview(b""),
+            batches=[self.batches[index] for index in indexes],
+            places=[self.places[index] for index in indexes],
+        )
 
 
 class Accumulator:
@@ -74,10 +82,10 @@ class Accumulator:
     def partitions(self) -> set[PartitionKey]:
         return {key for key, _, _ in self._entries}
 
-    def add(self, submission: Submission) -> None:
+    def add(self, submission: Submission, shard: int | None) -> None:
         self._submissions.append(submission)
         for index, (key, batch) in enumerate(submission.batches):
-            self._entries.append((key, batch, Place(submission, index)))
+            self._entries.append((key, batch, Place(submission, index, shard)))
             self.size_bytes += len(batch.data)
 
     def seal(self, allocate: Callable[[int], memoryview]) -> SealedFile:
@@ -96,7 +104,6 @@ class Accumulator:
             data=data,
             batches=batches,
             places=[place for _, _, place in entries],
-            submissions=self._submissions,
         )
 
 

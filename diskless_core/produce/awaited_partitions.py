@@ -1,10 +1,13 @@
-"""Batches of partitions that the cluster's metadata has and their Diskless coordinator does not have yet.
+"""Batches that cannot be committed yet, and hold up no other partition: theirs is being created, or has no coordinator.
 
 A topic is created in the cluster shard first. A batch that is committed before its coordinator has the partition would
 be refused for good, and the producer's next one accepted: an idempotent producer could never send the first one again.
 So such batches wait here, in their order of arrival, until this node's replica of the coordinator has the partition, or
-the topic is gone. They hold up no other partition. Their producers hear nothing meanwhile, or a timeout, which they
-take for an open outcome: what they send again is recognized.
+the topic is gone. Their producers hear nothing meanwhile, or a timeout, which they take for an open outcome: what they
+send again is recognized.
+
+While a coordinator does not answer, batches of its partitions wait in the same way, so that no object has any of them.
+Beyond a part of the broker's memory more of them are refused.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import structlog
 
@@ -26,6 +30,9 @@ from diskless_core.protocol.errors import ErrorCode
 
 LOOK_S = 0.01
 """How often it is looked whether a partition is there. It takes a commit of its coordinator, and is rare."""
+
+LOOK_AT_EACH_S = 20e-6
+"""By so much less often for each partition that waits, so that looking takes no more than a small part of a core."""
 
 UNWANTED_S = 10.0
 """How long nobody has waited for any batch of a partition when they are given up. A producer whose requests have all
@@ -47,9 +54,14 @@ class AwaitedPartitions:
     """One writer's batches that wait for their partitions.
 
     Args:
-        is_awaited: whether a partition is in the cluster's metadata and not in its coordinator, as this node knows.
+        is_awaited: whether batches of a partition have to wait.
+        what: is said in the log of what did not come in time.
         append: takes batches that need not wait any more.
         backlog: what waits counts among the bytes that are accepted and not settled.
+        limit_bytes: with so much waiting no more is taken: it is given to `refuse`.
+
+    Attributes:
+        size_bytes: of what waits.
     """
 
     def __init__(
@@ -58,7 +70,15 @@ class AwaitedPartitions:
         append: Callable[[Submission], None],
         backlog: Backlog,
         clock: Clock,
+        *,
+        what: str,
+        limit_bytes: float = inf,
+        refuse: Callable[[Submission], None] | None = None,
     ) -> None:
+        self._what = what
+        self._limit_bytes = limit_bytes
+        self._refuse = refuse or _time_out
+        self.size_bytes = 0
         self._is_awaited = is_awaited
         self._append = append
         self._backlog = backlog
@@ -82,8 +102,16 @@ class AwaitedPartitions:
         split = Split(submission, 1 + len(waiting))
         wanted_until = self._clock.monotonic() + submission.timeout_ms / 1000
         for key, indexes in waiting.items():
-            self._add(key, split.kept(indexes), wanted_until)
+            if self.size_bytes < self._limit_bytes:
+                self._add(key, split.kept(indexes), wanted_until)
+            else:
+                self._refuse(split.part(indexes))
         return split.part(ready)
+
+    async def drain(self) -> None:
+        """Wait until nothing waits here."""
+        if self._watcher is not None:
+            await asyncio.wait([self._watcher])
 
     def abort(self) -> None:
         """Give up all of it; there will be no answer."""
@@ -95,20 +123,21 @@ class AwaitedPartitions:
         size_bytes = sum(len(batch.data) for _, batch in part.batches)
         queue.submissions.append(part)
         queue.size_bytes += size_bytes
+        self.size_bytes += size_bytes
         queue.wanted_until = max(queue.wanted_until, wanted_until)
         self._backlog.grow(size_bytes)
         if self._watcher is None or self._watcher.done():
-            self._watcher = asyncio.create_task(self._watch(), name="partitions that are being created")
+            self._watcher = asyncio.create_task(self._watch(), name=f"batches that wait: {self._what}")
 
     async def _watch(self) -> None:
         while self._queues:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(max(LOOK_S, LOOK_AT_EACH_S * len(self._queues)))
             for key, queue in list(self._queues.items()):
                 if not self._is_awaited(key):
                     self._end(key, queue, self._append)
                 elif self._clock.monotonic() > queue.wanted_until + UNWANTED_S:
                     _log.warning(
-                        "a partition was not created in time; its producers have been told",
+                        f"{self._what}; its producers have been told",
                         topic_id=key.topic_id.hex(),
                         partition=key.partition,
                     )
@@ -118,6 +147,7 @@ class AwaitedPartitions:
         del self._queues[key]
         for submission in queue.submissions:
             settle(submission)
+        self.size_bytes -= queue.size_bytes
         # Only now: this may let more requests in, whose batches come after these.
         self._backlog.shrink(queue.size_bytes)
 

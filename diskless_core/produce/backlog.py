@@ -9,9 +9,15 @@ from diskless_core.metrics import Metrics
 
 
 class Backlog:
-    """Bytes accepted and not yet settled. Above the limit it asks its subscribers to stop reading."""
+    """Bytes accepted and not yet settled. Above the limit it asks its subscribers to stop reading.
 
-    def __init__(self, limit_bytes: int, metrics: Metrics) -> None:
+    Args:
+        excused_bytes: how many of them do not count now, up to the limit again. After a change for the better
+            `look_again` has to be called.
+    """
+
+    def __init__(self, limit_bytes: int, metrics: Metrics, excused_bytes: Callable[[], int]) -> None:
+        self._excused_bytes = excused_bytes
         self._limit_bytes = limit_bytes
         self._metrics = metrics
         self._waiting: deque[Callable[[], None]] = deque()
@@ -19,7 +25,9 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        return self.size_bytes >= self._limit_bytes
+        if self.size_bytes < self._limit_bytes:
+            return False
+        return self.size_bytes - min(self._excused_bytes(), self._limit_bytes) >= self._limit_bytes
 
     def wait_if_full(self, resume: Callable[[], None]) -> bool:
         """Whether it is full; then `resume` is called once, when it is not any more."""
@@ -35,5 +43,9 @@ class Backlog:
     def shrink(self, size_bytes: int) -> None:
         self.size_bytes -= size_bytes
         self._metrics.produce_inflight_bytes.set(self.size_bytes)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Let subscribers go on if it is not full any more."""
         while self._waiting and not self.is_full:
             self._waiting.popleft()()

@@ -1,15 +1,16 @@
 """Commits uploaded objects with their shards, so that no partition sees its batches out of order.
 
-An object waits for every earlier one that shares a partition with it until that one's outcome is definite;
-objects that share none pass each other (so one slow upload holds up only what order demands). (KIP-1164,
-DisklessCommitFile; "WAL file management", steps 1 and 2.)
+Each shard gets its part of an object, and each part has a turn of its own: it waits for every earlier one that shares a
+partition with it until that one's outcome is definite. Parts that share none pass each other, so one slow upload holds
+up only what order demands, and a shard without a leader only its own partitions. (KIP-1164, DisklessCommitFile; "WAL
+file management", steps 1 and 2.)
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -30,8 +31,13 @@ ShardOf = Callable[[PartitionKey], int | None]
 """Which diskless shard owns a partition; None when this node knows of no such partition."""
 
 
+STALLED_S = 1.0
+"""How long a commit has had no answer when its coordinator counts as stalled, until it answers any. An election is
+quicker, as a rule; a commit takes milliseconds."""
+
+
 class CommitTicket:
-    """An object's place in the order of its partitions. Made at rotation, in rotation order."""
+    """The place of a part of an object in the order of its partitions. Made at rotation, in rotation order."""
 
     def __init__(self, tails: dict[PartitionKey, CommitTicket], partitions: Sequence[PartitionKey]) -> None:
         self._tails = tails
@@ -42,13 +48,13 @@ class CommitTicket:
             tails[partition] = self
 
     async def come(self) -> None:
-        """Wait for all earlier objects that share a partition."""
+        """Wait for all earlier parts that share a partition."""
         for earlier in self._before:
             await earlier._over.wait()  # noqa: SLF001  # its own kind
         self._before.clear()
 
     def shares(self, partitions: Set[PartitionKey]) -> bool:
-        """Whether the object has batches of one of these partitions."""
+        """Whether the part has batches of one of these partitions."""
         return not partitions.isdisjoint(self._partitions)
 
     def end(self) -> None:
@@ -59,8 +65,22 @@ class CommitTicket:
                 del self._tails[partition]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CommitPart:
+    """The batches of an object, by their numbers in it, that one coordinator owns; None where none is known to."""
+
+    shard: int | None
+    indexes: Sequence[int]
+    ticket: CommitTicket
+
+
 class Committer:
-    """One broker's commits, with the coordinators that it knows, by index."""
+    """One broker's commits, with the coordinators that it knows, by index.
+
+    Attributes:
+        stalled: the coordinators that have not answered for `STALLED_S` while a commit waited.
+        on_stalled: called when there is another one.
+    """
 
     def __init__(
         self,
@@ -77,43 +97,57 @@ class Committer:
         self._metrics = metrics
         self._tails: dict[PartitionKey, CommitTicket] = {}
         self._retrying = Retrying(RETRY, clock, is_retriable=_has_no_answer)
+        self.stalled: set[int] = set()
+        self.on_stalled: Callable[[], None] = lambda: None
 
-    def take_ticket(self, sealed: SealedFile) -> CommitTicket:
-        """Reserve the object's place; call it in rotation order."""
-        return CommitTicket(self._tails, sealed.partitions)
+    def owner_of(self, key: PartitionKey) -> int | None:
+        """The coordinator of a partition, if this broker knows of it."""
+        shard = self._shard_of(key)
+        return shard if shard in self._coordinators else None
 
-    async def commit(self, key: str, sealed: SealedFile) -> list[BatchResult]:
-        """Commit an uploaded object with every shard that it has batches of; a result for each batch, in order.
+    def is_stalled(self, key: PartitionKey) -> bool:
+        """Whether the coordinator of a partition does not answer."""
+        return bool(self.stalled) and self._shard_of(key) in self.stalled
 
-        While an answer is missing the same CommitFile is sent again. It returns when there is an answer of every
-        shard: the next object with batches of these partitions has to wait for all of them. Where a defect takes the
-        answer's place, the batches of that shard get KAFKA_STORAGE_ERROR, and those of the others their own results.
-        """
-        by_shard: dict[int, list[int]] = {}
-        results = [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(sealed.batches)
-        for index, batch in enumerate(sealed.batches):
-            shard = self._shard_of(PartitionKey(batch.topic_id, batch.partition))
-            if shard is not None and shard in self._coordinators:  # there may be more than this broker knows of
-                by_shard.setdefault(shard, []).append(index)
-        owners = list(by_shard)
+    def take_tickets(self, sealed: SealedFile) -> list[CommitPart]:
+        """Reserve the places of an object's parts; call it in rotation order."""
+        by_shard: dict[int | None, list[int]] = {}
+        for index, place in enumerate(sealed.places):
+            by_shard.setdefault(place.shard, []).append(index)
+        return [
+            CommitPart(shard=shard, indexes=indexes, ticket=CommitTicket(self._tails, _partitions(sealed, indexes)))
+            for shard, indexes in by_shard.items()
+        ]
+
+    def whole(self, key: str, sealed: SealedFile, parts: Sequence[CommitPart]) -> CommitFile:
+        """What all parts of an object are committed from. Its owners are in random order, the same for all of them."""
+        owners = [part.shard for part in parts if part.shard is not None]
         self._clock.random().shuffle(owners)
-        whole = CommitFile(
+        return CommitFile(
             object_key=key,
             file_size=len(sealed.data),
             uploader_id=self._node_id,
             owner_ids=owners,
             batches=sealed.batches,
         )
-        with self._metrics.commit_seconds.time():
-            answers = await asyncio.gather(
-                *(self._commit_part(shard, _part(whole, indexes)) for shard, indexes in by_shard.items())
-            )
-        for indexes, answer in zip(by_shard.values(), answers, strict=True):
-            for index, result in zip(indexes, answer, strict=True):
-                results[index] = result
-        return results
 
-    async def _commit_part(self, shard: int, request: CommitFile) -> list[BatchResult]:
+    async def commit(self, whole: CommitFile, part: CommitPart) -> list[BatchResult]:
+        """Commit a part of an uploaded object; a result for each batch, in order.
+
+        While the answer is missing the same CommitFile is sent again. Where a defect takes its place, the batches get
+        KAFKA_STORAGE_ERROR.
+        """
+        if part.shard is None:
+            return [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(part.indexes)
+        stalling = asyncio.get_running_loop().call_later(STALLED_S, self._stall, part.shard)
+        try:
+            with self._metrics.commit_seconds.time():
+                return await self._answer(part.shard, _part(whole, part.indexes))
+        finally:
+            stalling.cancel()
+            self._go_on(part.shard)
+
+    async def _answer(self, shard: int, request: CommitFile) -> list[BatchResult]:
         def report(error: BaseException, _: int) -> None:
             _log.warning("a commit has no answer yet and is sent again", object=request.object_key, error=str(error))
 
@@ -127,6 +161,23 @@ class Committer:
                 batches=len(request.batches),
             )
             return [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(request.batches)
+
+    def _stall(self, shard: int) -> None:
+        if shard not in self.stalled:
+            self.stalled.add(shard)
+            _log.warning("a coordinator does not answer: what is produced to its partitions waits", shard=shard)
+            self.on_stalled()
+
+    def _go_on(self, shard: int) -> None:
+        if shard in self.stalled:
+            self.stalled.discard(shard)
+            _log.info("a coordinator answers again", shard=shard)
+
+
+def _partitions(sealed: SealedFile, indexes: Sequence[int]) -> Sequence[PartitionKey]:
+    """The partitions of these batches, each once, in order."""
+    batches = (sealed.batches[index] for index in indexes)
+    return list(dict.fromkeys(PartitionKey(batch.topic_id, batch.partition) for batch in batches))
 
 
 def _has_no_answer(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple
 
 import structlog
@@ -164,7 +165,7 @@ class Recompression:
             part.settle(outcome)
 
         self._grow(growth_bytes)
-        return Submission(batches=[(key, batch)], release=_nothing, settle=settle, timeout_ms=part.timeout_ms)
+        return replace(part, batches=[(key, batch)], release=_nothing, settle=settle)
 
     def _grow(self, growth_bytes: int) -> None:
         self._growth_bytes += growth_bytes

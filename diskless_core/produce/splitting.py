@@ -1,4 +1,4 @@
-"""Requests in parts: some batches go on at once and others wait, or all are too many for one object. Pure."""
+"""Requests in parts: some batches go on at once and others wait, they are of several shards, or too many. Pure."""
 
 from __future__ import annotations
 
@@ -42,11 +42,14 @@ class Split:
         release: Callable[[], None],
     ) -> Submission:
 
+        def learn(position: int, result: BatchResult) -> None:
+            self._learn(indexes[position], result)
+
         def settle(outcome: Sequence[BatchResult] | BaseException) -> None:
             if isinstance(outcome, BaseException):
                 outcome = [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(indexes)
             for index, result in zip(indexes, outcome, strict=True):
-                self._results[index] = result
+                self._learn(index, result)
             self._to_settle -= 1
             if not self._to_settle:
                 self._whole.settle(self._results)
@@ -56,7 +59,13 @@ class Split:
             release=release,
             settle=settle,
             timeout_ms=self._whole.timeout_ms,
+            learn=learn,
         )
+
+    def _learn(self, index: int, result: BatchResult) -> None:
+        self._results[index] = result
+        if self._whole.learn is not None:
+            self._whole.learn(index, result)
 
     def _release(self) -> None:
         self._to_release -= 1
@@ -66,6 +75,19 @@ class Split:
 
 def _nothing() -> None:
     """The memory of what is kept is its own."""
+
+
+def by_shard(
+    submission: Submission, shard_of: Callable[[PartitionKey], int | None]
+) -> Sequence[tuple[int | None, Submission]]:
+    """The submission as one part for each shard, in order of arrival; itself where it has batches of one only."""
+    shards: dict[int | None, list[int]] = {}
+    for index, (key, _) in enumerate(submission.batches):
+        shards.setdefault(shard_of(key), []).append(index)
+    if len(shards) == 1:
+        return [(shard, submission) for shard in shards]
+    split = Split(submission, len(shards))
+    return [(shard, split.part(indexes)) for shard, indexes in shards.items()]
 
 
 def in_parts(submission: Submission, batch_count: int) -> Sequence[Submission]:

@@ -1,4 +1,4 @@
-"""The way of produced batches: gathered, sealed, uploaded, committed. Decides when an object is rotated.
+"""The way of produced batches: gathered, sealed, uploaded, committed by each coordinator. Decides when one is rotated.
 
 An object is sealed when it is full, at the commit interval, or as soon as it has lingered long enough while no upload
 is under way and no uploaded object of its partitions waits for its turn to be committed. So objects grow with the time
@@ -8,23 +8,24 @@ that the slower of the two takes, instead of queueing before it.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.diskless.commands import MAX_COMMIT_BATCHES, BatchResult, PartitionKey
+from diskless_core.diskless.commands import MAX_COMMIT_BATCHES, BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.produce.accumulator import Accumulator, SealedFile, Submission
+from diskless_core.produce.accumulator import Accumulator, Place, SealedFile, Submission
 from diskless_core.produce.awaited_partitions import AwaitedPartitions
 from diskless_core.produce.backlog import Backlog
-from diskless_core.produce.committer import Committer, CommitTicket
+from diskless_core.produce.committer import CommitPart, Committer, CommitTicket
 from diskless_core.produce.object_time import ObjectTime
 from diskless_core.produce.recompression import Recompression
-from diskless_core.produce.splitting import in_parts
+from diskless_core.produce.splitting import by_shard, in_parts
 from diskless_core.produce.uploader import Uploader
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal import format as wal_format
@@ -69,10 +70,23 @@ class WalWriter:
         self._active = Accumulator()
         self._lingered = False
         self._waiting: set[CommitTicket] = set()
+        self._under_way: Counter[int | None] = Counter()
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self.backlog = Backlog(settings.inflight_max_bytes, metrics)
-        self._awaited = AwaitedPartitions(is_awaited, self._gather, self.backlog, clock)
+        self.backlog = Backlog(settings.inflight_max_bytes, metrics, self._stalled_bytes)
+        committer.on_stalled = self.backlog.look_again
+        self._stalled = AwaitedPartitions(
+            committer.is_stalled,
+            self._gather,
+            self.backlog,
+            clock,
+            what="a partition's coordinator did not answer in time",
+            limit_bytes=settings.inflight_max_bytes / 2,
+            refuse=self._refuse,
+        )
+        self._awaited = AwaitedPartitions(
+            is_awaited, self._go_on, self.backlog, clock, what="a partition was not created in time"
+        )
         self._recompression = Recompression(self._admit, self.backlog, settings.inflight_max_bytes, metrics)
 
     def append(self, submission: Submission) -> None:
@@ -84,6 +98,11 @@ class WalWriter:
     def _admit(self, submission: Submission) -> None:
         if self._awaited.concern(submission.batches):
             submission = self._awaited.keep(submission)
+        self._go_on(submission)
+
+    def _go_on(self, submission: Submission) -> None:
+        if self._stalled.concern(submission.batches):
+            submission = self._stalled.keep(submission)
         if not submission.batches:
             submission.release()
             submission.settle([])
@@ -91,16 +110,19 @@ class WalWriter:
         self._gather(submission)
 
     def _gather(self, submission: Submission) -> None:
-        for part in in_parts(submission, MAX_COMMIT_BATCHES):
-            self._add(part)
+        for shard, of_shard in by_shard(submission, self._committer.owner_of):
+            for part in in_parts(of_shard, MAX_COMMIT_BATCHES):
+                self._add(part, shard)
 
-    def _add(self, submission: Submission) -> None:
+    def _add(self, submission: Submission, shard: int | None) -> None:
         if self._active.batch_count + len(submission.batches) > MAX_COMMIT_BATCHES:
             self.rotate()
         was_empty = self._active.is_empty
         before = self._active.size_bytes
-        self._active.add(submission)
-        self.backlog.grow(self._active.size_bytes - before)
+        self._active.add(submission, shard)
+        added_bytes = self._active.size_bytes - before
+        self._under_way[shard] += added_bytes
+        self.backlog.grow(added_bytes)
         if self._is_full():
             self.rotate()
         elif was_empty:
@@ -115,10 +137,9 @@ class WalWriter:
         self._stop_timers()
         if self._active.is_empty:
             return
-        appended_bytes = self._active.size_bytes
         sealed = self._active.seal(self._buffers.take)
         self._active = Accumulator()
-        task = asyncio.create_task(self._deliver(sealed, self._committer.take_ticket(sealed), appended_bytes))
+        task = asyncio.create_task(self._deliver(sealed, self._committer.take_tickets(sealed)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -126,8 +147,10 @@ class WalWriter:
         """Rotate, and wait until everything is settled."""
         await self._recompression.drain()
         self.rotate()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._stalled.size_bytes:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await self._stalled.drain()
             self.rotate()
 
     def abort(self) -> None:
@@ -136,6 +159,7 @@ class WalWriter:
         self._lingered = False
         self._recompression.abort()
         self._awaited.abort()
+        self._stalled.abort()
         for task in self._tasks:
             task.cancel()
 
@@ -166,27 +190,53 @@ class WalWriter:
         partitions = self._active.partitions
         return any(ticket.shares(partitions) for ticket in self._waiting)
 
-    async def _deliver(self, sealed: SealedFile, ticket: CommitTicket, appended_bytes: int) -> None:
+    def _stalled_bytes(self) -> int:
+        """Bytes under way to coordinators that do not answer: others need not wait until these are settled."""
+        return sum(self._under_way[shard] for shard in self._committer.stalled)
+
+    def _refuse(self, submission: Submission) -> None:
+        """Nothing of it was written, and a client tries again."""
+        self._metrics.produce_rejections.labels(error=ErrorCode.NOT_ENOUGH_REPLICAS.name).inc(len(submission.batches))
+        submission.release()
+        submission.settle([BatchResult(ErrorCode.NOT_ENOUGH_REPLICAS)] * len(submission.batches))
+
+    async def _deliver(self, sealed: SealedFile, parts: Sequence[CommitPart]) -> None:
         created_ms = self._object_time.now_ms()
         key = wal_format.object_key(self._settings.object_prefix, created_ms, self._clock.new_uuid())
         try:
-            outcome = await self._outcome(key, sealed, ticket)
-            if not isinstance(outcome, Exception):
-                self._object_time.learn(key, created_ms, outcome)
-            self.backlog.shrink(appended_bytes)
-            self._count(sealed, outcome)
-            _settle(sealed, outcome)
-            # What failed early must not let a later object pass those that are still under way.
-            await ticket.come()
+            stored = await self._stored(key, sealed, parts)
+            ways = [self._deliver_part(created_ms, stored, sealed.part(part.indexes), part) for part in parts]
+            del sealed  # a part may wait for long, and must not keep the memory of all
+            if len(ways) == 1:
+                await ways[0]
+            else:
+                await asyncio.gather(*ways)
         finally:
-            ticket.end()
+            for part in parts:
+                part.ticket.end()
 
-    def _count(self, sealed: SealedFile, outcome: Sequence[BatchResult] | Exception) -> None:
+    async def _deliver_part(
+        self, created_ms: int, stored: CommitFile | Exception, sealed: SealedFile, part: CommitPart
+    ) -> None:
+        try:
+            outcome = stored if isinstance(stored, Exception) else await self._outcome(stored, part)
+            if not isinstance(stored, Exception) and not isinstance(outcome, Exception):
+                self._object_time.learn(stored.object_key, created_ms, outcome)
+            size_bytes = sum(batch.size for batch in sealed.batches)
+            self._under_way[part.shard] -= size_bytes
+            self.backlog.shrink(size_bytes)
+            self._count(sealed.batches, outcome)
+            _settle(sealed.places, outcome)
+            # What failed early must not let a later object pass those that are still under way.
+            await part.ticket.come()
+        finally:
+            part.ticket.end()
+
+    def _count(self, batches: Sequence[CommitBatch], outcome: Sequence[BatchResult] | Exception) -> None:
         if isinstance(outcome, Exception):
-            self._metrics.wal_upload_failures.inc()
             return
         accepted = []
-        for batch, result in zip(sealed.batches, outcome, strict=True):
+        for batch, result in zip(batches, outcome, strict=True):
             if result.error is ErrorCode.NONE:
                 accepted.append(batch)
             else:
@@ -195,40 +245,50 @@ class WalWriter:
         self._metrics.produce_records.inc(sum(batch.record_count for batch in accepted))
         self._metrics.produce_bytes.inc(sum(batch.size for batch in accepted))
 
-    async def _outcome(self, key: str, sealed: SealedFile, ticket: CommitTicket) -> Sequence[BatchResult] | Exception:
-        try:
-            return await self._upload_and_commit(key, sealed, ticket)
-        except WalObjectStoreError as error:
-            _log.error("an object could not be stored; its producers are told", object=key, error=str(error))
-            return error
-        except Exception as error:
-            _log.exception("a defect kept an object from being committed; its producers are told", object=key)
-            return error
-
-    async def _upload_and_commit(self, key: str, sealed: SealedFile, ticket: CommitTicket) -> Sequence[BatchResult]:
+    async def _stored(self, key: str, sealed: SealedFile, parts: Sequence[CommitPart]) -> CommitFile | Exception:
+        """What to commit once the object is uploaded, or why it could not be."""
         try:
             await self._uploader.upload(key, sealed.data)
             self._on_uploaded(key, sealed.data)
-            self._waiting.add(ticket)
+            whole = self._committer.whole(key, sealed, parts)
+        except WalObjectStoreError as error:
+            _log.error("an object could not be stored; its producers are told", object=key, error=str(error))
+            failure: Exception = error
+        except Exception as error:
+            _log.exception("a defect kept an object from being stored; its producers are told", object=key)
+            failure = error
+        else:
+            self._waiting.update(part.ticket for part in parts)
+            return whole
+        self._metrics.wal_upload_failures.inc()
+        self._rotate_if_idle()
+        return failure
+
+    async def _outcome(self, stored: CommitFile, part: CommitPart) -> Sequence[BatchResult] | Exception:
+        try:
             try:
-                await ticket.come()
+                await part.ticket.come()
             finally:
-                self._waiting.discard(ticket)
-        finally:
-            self._rotate_if_idle()
-        return await self._committer.commit(key, sealed)
+                self._waiting.discard(part.ticket)
+                self._rotate_if_idle()
+            return await self._committer.commit(stored, part)
+        except Exception as error:
+            _log.exception("a defect kept batches from being committed", object=stored.object_key, shard=part.shard)
+            return error
 
 
-def _settle(sealed: SealedFile, outcome: Sequence[BatchResult] | Exception) -> None:
+def _settle(places: Sequence[Place], outcome: Sequence[BatchResult] | Exception) -> None:
+    """Tell the submissions that these batches are all of."""
+    answers: dict[int, list[BatchResult]] = {}
+    submissions = {id(place.submission): place.submission for place in places}
     if isinstance(outcome, Exception):
-        for submission in sealed.submissions:
+        for submission in submissions.values():
             submission.settle(outcome)
         return
-    answers: dict[int, list[BatchResult]] = {}
-    for place, result in zip(sealed.places, outcome, strict=True):
+    for place, result in zip(places, outcome, strict=True):
         slots = answers.get(id(place.submission))
         if slots is None:
             slots = answers[id(place.submission)] = [result] * len(place.submission.batches)
         slots[place.position] = result
-    for submission in sealed.submissions:
-        submission.settle(answers[id(submission)])
+    for number, submission in submissions.items():
+        submission.settle(answers[number])

@@ -28,6 +28,8 @@ RecordsOfLevels = Mapping[int, Mapping[type[CompiledRecord], Sequence[int]]]
 
 RECORDS_OF_LEVELS: RecordsOfLevels = {
     FIRST_LEVEL: {
+        messages.RegisterBrokerRecord: (0, 1),
+        messages.UnregisterBrokerRecord: (0,),
         messages.TopicRecord: (0,),
         messages.PartitionRecord: (0, 1, 2),
         messages.ConfigRecord: (0,),
@@ -35,6 +37,7 @@ RECORDS_OF_LEVELS: RecordsOfLevels = {
         messages.FeatureLevelRecord: (0,),
         messages.ClientQuotaRecord: (0,),
         messages.ProducerIdsRecord: (0,),
+        messages.BrokerRegistrationChangeRecord: (0, 1),
         messages.DisklessPartitionCreatedRecord: (0,),
         messages.DisklessTopicDeletedRecord: (0,),
         messages.DisklessFileCommittedRecord: (0,),

@@ -24,12 +24,14 @@ class FollowShardAnswer:
 
     Attributes:
         next_offset: see the schema; -1 when unknown.
+        digest: of all that counts below `next_offset`.
         entries: claims and accepted entries in the order of the log, each as `pack_entry` packs it.
     """
 
     error_code: int = 0
     error_message: str | None = None
     next_offset: int = -1
+    digest: bytes = b""
     entries: Sequence[bytes] = ()
 
 
@@ -43,5 +45,6 @@ def pack(answer: FollowShardAnswer) -> list[bytes]:
     """The response's body, in pieces."""
     message = _NULL if answer.error_message is None else pack_string(answer.error_message)
     count = encode_uvarint(len(answer.entries) + 1)
-    head = b"".join((_HEAD.pack(0, answer.error_code), message, _OFFSET.pack(answer.next_offset), count))
+    position = _OFFSET.pack(answer.next_offset), pack_bytes(answer.digest)
+    head = b"".join((_HEAD.pack(0, answer.error_code), message, *position, count))
     return [head, *answer.entries, NO_TAGS]

@@ -76,7 +76,7 @@ def _open(module: str, name: str, data_dir: Path, settings: str) -> CoordinatorL
     descriptors: list[CoordinatorLogPlugin] = importlib.import_module(module).diskless_coordinator_logs()
     descriptor = next(found for found in descriptors if found.name == name)
     context = PluginContext(node_id=1, data_dir=data_dir, log_dir=data_dir.parent, clock=SystemClock())
-    return descriptor.factory(context, descriptor.settings.model_validate_json(settings))
+    return descriptor.factory(context, descriptor.settings.model_validate(json.loads(settings)))
 
 
 async def _append_for_ever(log: CoordinatorLog, shard: ShardId) -> None:

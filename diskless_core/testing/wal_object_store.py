@@ -74,6 +74,14 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
         assert back_door.read(KEY) == data
 
     @pytest.mark.asyncio
+    async def test_bytes_that_look_like_a_protocol_are_only_bytes(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        data = b"a\r\n--==0==--\r\n\n--==0==\n\n--==0==--" + bytes(range(256)) + b"0\r\n\r\n"
+        await started.put(KEY, data)
+        assert back_door.read(KEY) == data
+
+    @pytest.mark.asyncio
     async def test_a_bytearray_is_stored_and_is_the_callers_again_at_return(
         self, started: WalObjectStore, back_door: ObjectBackDoor
     ) -> None:

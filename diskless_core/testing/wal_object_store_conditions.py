@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from diskless_core.clock import SystemClock
+from diskless_core.plugin.conditional_check import check_conditional_writes
 from diskless_core.plugin.wal_object_store import (
     ConditionalObjectStore,
     ConditionFailedError,
@@ -202,14 +204,6 @@ class ConditionalWritesContract:
         assert await conditional.get_versioned(KEY) == VersionedObject(body(size_bytes, 1), version)
 
     @pytest.mark.asyncio
-    async def test_bytes_that_look_like_a_protocol_are_only_bytes(
-        self, conditional: ConditionalObjectStore, back_door: ObjectBackDoor
-    ) -> None:
-        data = b"a\r\n--==0==--\r\n\n--==0==\n\n--==0==--" + bytes(range(256)) + b"0\r\n\r\n"
-        await conditional.create(KEY, data)
-        assert back_door.read(KEY) == data
-
-    @pytest.mark.asyncio
     async def test_a_create_that_is_cancelled_takes_place_wholly_or_not_at_all(
         self, conditional: ConditionalObjectStore, back_door: ObjectBackDoor
     ) -> None:
@@ -253,6 +247,14 @@ class ConditionalWritesContract:
 
         async with asyncio.timeout(TIMEOUT_S):
             await assert_loop_goes_on(method, use)
+
+    @pytest.mark.asyncio
+    async def test_the_trial_of_conditional_writes_passes_and_leaves_nothing(
+        self, conditional: ConditionalObjectStore
+    ) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await check_conditional_writes(conditional, "the store", "trial/", SystemClock())
+        assert await listed(conditional) == {}
 
     async def race(self, *writes: Coroutine[Any, Any, str]) -> list[str | None]:
         """The version that each write has made, None where it was refused."""

@@ -94,6 +94,7 @@ class Tiering:
         compactor: makes segments on demand, and periodically where `remote.log.storage.system.enable` says so.
         remote_log: the segments that are known.
         layouts: where the records of partitions are.
+        remote_storage: where segments are.
 
     Raises:
         CompactionForbiddenError: topics are to be compacted periodically, and must not be.
@@ -117,6 +118,7 @@ class Tiering:
         self._settings = settings
         self._neighbours = neighbours
         self._copies = Copies(segments)
+        self.remote_storage: RemoteStorage = segments.remote_storage
         self._stack = AsyncExitStack()
         self.reader = segment_reader(settings, segments.remote_storage, backends.metadata, metrics)
         self.times = SegmentTimes(self.reader)

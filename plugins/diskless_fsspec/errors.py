@@ -21,6 +21,7 @@ _PERMANENT_ERRNOS = {
 }
 
 _PRECONDITION_FAILED = 412
+_NOT_IMPLEMENTED = 501
 
 _RETRIABLE_STATUSES = {408, 409, 425, 429}
 
@@ -66,7 +67,8 @@ def translated(error: Exception, doing: str) -> WalObjectStoreError:
     if code in _CREDENTIAL_CODES or status in (401, 403) or _is_credentials(error):
         return WalObjectStoreError(f"{doing}: access denied ({code or text}); {_CREDENTIAL_ADVICE}", retriable=False)
     if status is not None:
-        retriable = status >= 500 or status in _RETRIABLE_STATUSES or code in _RETRIABLE_CODES
+        is_passing = status >= 500 and status != _NOT_IMPLEMENTED
+        retriable = is_passing or status in _RETRIABLE_STATUSES or code in _RETRIABLE_CODES
         return WalObjectStoreError(f"{doing}: {status} {code} {text}".rstrip(), retriable=retriable)
     return WalObjectStoreError(f"{doing}: {_described(error)}", retriable=not _is_permanent(error))
 

@@ -33,7 +33,7 @@ def make_store(context: PluginContext, settings: FsspecSettings) -> WalObjectSto
             root = _folder(context, settings, WAL_OBJECTS)
             return LocalObjectStore(root, node_id=context.node_id, clock=context.clock, threads=settings.threads)
         case "s3" | "s3a" | "gs" | "gcs":
-            return _bucket(settings)
+            return _bucket(context, settings)
         case scheme:
             return _sync_store(scheme)(
                 settings.url,
@@ -68,7 +68,7 @@ def make_segment_store(context: PluginContext, settings: FsspecRemoteStorageSett
         case "s3" | "s3a" | "gs" | "gcs":
             from diskless_fsspec.bucket_segments import BucketSegmentStore
 
-            return BucketSegmentStore(_bucket(settings))
+            return BucketSegmentStore(_bucket(context, settings))
         case _:
             from diskless_fsspec.sync_segments import SyncSegmentStore
 
@@ -90,8 +90,8 @@ def _folder(context: PluginContext, settings: FsspecConnection, default: str) ->
     return Path(unquote(urlsplit(settings.url).path)) if settings.url else context.log_dir / default
 
 
-def _bucket(settings: FsspecConnection) -> BucketStore:
-    return _gcs(settings) if urlsplit(settings.url).scheme in ("gs", "gcs") else _s3(settings)
+def _bucket(context: PluginContext, settings: FsspecConnection) -> BucketStore:
+    return _gcs(context, settings) if urlsplit(settings.url).scheme in ("gs", "gcs") else _s3(settings)
 
 
 def _s3(settings: FsspecConnection) -> BucketStore:
@@ -116,13 +116,14 @@ def _s3(settings: FsspecConnection) -> BucketStore:
     )
 
 
-def _gcs(settings: FsspecConnection) -> BucketStore:
+def _gcs(context: PluginContext, settings: FsspecConnection) -> BucketStore:
     from diskless_fsspec.bucket_store import BucketOptions
     from diskless_fsspec.gcs_store import GcsObjectStore
 
     arguments = {"endpoint_url": settings.endpoint_url or None} | settings.parsed_options()
     return GcsObjectStore(
-        BucketOptions(url=settings.url, arguments=arguments, timeout_s=settings.request_timeout_ms / 1000)
+        BucketOptions(url=settings.url, arguments=arguments, timeout_s=settings.request_timeout_ms / 1000),
+        context.clock,
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from diskless_core.plugin.wal_object_store import VersionedObject
 from diskless_fsspec.bucket_store import BucketStore
-from diskless_fsspec.gcs_upload import CONTENT_TYPE
+from diskless_fsspec.gcs_upload import upload
 
 _ABSENT = "0"
 """The generation of an object that is not there."""
@@ -17,24 +16,9 @@ _BY_AGE = {"daysSinceNoncurrentTime", "numNewerVersions", "age"}
 """Conditions that every old version comes to meet."""
 
 
-async def write_if(store: BucketStore, name: str, data: bytes, version: str | None) -> str:
-    """Upload an object in one request if this generation is there, or with None if none is, and return the new one.
-
-    The bytes are all of the body: no boundary in it that they could hold too.
-    """
-    filesystem = store.filesystem
-    _, answer = await store.call(
-        "call",
-        "POST",
-        filesystem.base.removesuffix("storage/v1/") + "upload/storage/v1/b/{}/o",
-        store.bucket,
-        uploadType="media",
-        name=name,
-        ifGenerationMatch=_ABSENT if version is None else version,
-        headers={"Content-Type": CONTENT_TYPE},
-        data=data,
-    )
-    return str(json.loads(answer)["generation"])
+async def write_if(store: BucketStore, name: str, data: bytes, version: str | None, boundary: str) -> str:
+    """Upload an object if this generation of it is there, or with None if none is, and return the new one."""
+    return await upload(store, name, data, boundary, ifGenerationMatch=_ABSENT if version is None else version)
 
 
 async def read_versioned(store: BucketStore, name: str) -> VersionedObject:

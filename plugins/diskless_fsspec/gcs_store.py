@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from diskless_core.plugin.wal_object_store import ObjectInfo, VersionedObject
+from diskless_core.clock import Clock
+from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, VersionedObject
 from diskless_fsspec import gcs_conditions
-from diskless_fsspec.bucket_store import BucketStore, ListedPage, call_coroutine, filesystem_class
-from diskless_fsspec.gcs_upload import GcsUpload
+from diskless_fsspec.bucket_store import BucketOptions, BucketStore, ListedPage, call_coroutine, filesystem_class
+from diskless_fsspec.gcs_upload import GcsUpload, upload
+from diskless_fsspec.keys import require_key
 from diskless_fsspec.object_upload import ObjectUpload
 
 logger = logging.getLogger(__name__)
@@ -21,6 +23,10 @@ DELETES_AT_ONCE = 32
 
 class GcsObjectStore(BucketStore):
     """A Google Cloud Storage bucket, or a part of one."""
+
+    def __init__(self, options: BucketOptions, clock: Clock) -> None:
+        super().__init__(options)
+        self._clock = clock
 
     async def connect(self) -> Any:
         make = await filesystem_class("gcsfs.core", "GCSFileSystem", "gcs")
@@ -64,8 +70,12 @@ class GcsObjectStore(BucketStore):
         gone = await asyncio.gather(*(delete(name) for name in names))
         return {name for name, is_gone in zip(names, gone, strict=True) if is_gone}
 
+    async def put(self, key: str, data: ObjectData) -> None:
+        name = self.name(require_key(key))
+        await self.attempt(f"cannot write {key!r}", upload(self, name, data, self._clock.new_uuid().hex))
+
     async def write_if(self, name: str, data: bytes, version: str | None) -> str:
-        return await gcs_conditions.write_if(self, name, data, version)
+        return await gcs_conditions.write_if(self, name, data, version, self._clock.new_uuid().hex)
 
     async def read_versioned(self, name: str) -> VersionedObject:
         return await gcs_conditions.read_versioned(self, name)

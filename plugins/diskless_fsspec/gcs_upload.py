@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStoreError
 from diskless_fsspec.bucket_store import BucketStore, filesystem_class
 from diskless_fsspec.errors import http_status
 from diskless_fsspec.object_upload import ObjectUpload
@@ -13,6 +14,29 @@ CONTENT_TYPE = "application/octet-stream"
 
 _CANCELLED = 499
 """What the service answers to the deletion of an upload."""
+
+
+async def upload(store: BucketStore, name: str, data: ObjectData, boundary: str, **conditions: str) -> str:
+    """Upload an object in one request, and return its generation. Nobody may cache it.
+
+    Args:
+        boundary: ends the bytes, so that they must not hold it. gcsfs always takes `==0==`, which anybody can produce.
+    """
+    described = json.dumps({"name": name, "contentType": CONTENT_TYPE, "cacheControl": "no-store"})
+    head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{described}\r\n--{boundary}\r\n"
+    body = (head + f"Content-Type: {CONTENT_TYPE}\r\n\r\n").encode(), data, f"\r\n--{boundary}--\r\n".encode()
+    answer = await store.call(
+        "call",
+        "POST",
+        store.filesystem.base.removesuffix("storage/v1/") + "upload/storage/v1/b/{}/o",
+        store.bucket,
+        uploadType="multipart",
+        headers={"Content-Type": f"multipart/related; boundary={boundary}"},
+        data=(await filesystem_class("gcsfs.core", "UnclosableBytesIO", "gcs"))(b"".join(body)),  # sent again by gcsfs
+        json_out=True,
+        **conditions,
+    )
+    return str(answer["generation"])
 
 
 class GcsUpload(ObjectUpload):

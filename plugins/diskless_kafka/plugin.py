@@ -1,11 +1,27 @@
-"""Hook implementations of the plugin that keeps metadata in an Apache Kafka. Its clients are imported when used."""
+"""Hook implementations of the plugins that keep metadata in an Apache Kafka. Its clients are imported when used."""
 
 from __future__ import annotations
 
 from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogPlugin
 from diskless_core.plugin.hookspecs import hookimpl
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataPlugin
 from diskless_kafka.config import RemoteLogMetadataSettings
+from diskless_kafka.log_config import KafkaLogSettings
+
+
+@hookimpl
+def diskless_coordinator_logs() -> list[CoordinatorLogPlugin]:
+    """The coordinator log in topics of an Apache Kafka."""
+    return [
+        CoordinatorLogPlugin(
+            name="kafka",
+            factory=_open_log_later,
+            settings=KafkaLogSettings,
+            api_version="1.0",
+            help="In the topic __diskless_metadata and its siblings of an Apache Kafka, for several brokers.",
+        )
+    ]
 
 
 @hookimpl
@@ -26,3 +42,9 @@ def _connect_later(context: PluginContext, settings: RemoteLogMetadataSettings) 
     from diskless_kafka.remote_log_metadata import KafkaRemoteLogMetadata
 
     return KafkaRemoteLogMetadata(context, settings)
+
+
+def _open_log_later(context: PluginContext, settings: KafkaLogSettings) -> CoordinatorLog:
+    from diskless_kafka.kafka_log import KafkaCoordinatorLog
+
+    return KafkaCoordinatorLog(context, settings)

@@ -64,7 +64,7 @@ class LibrdkafkaProducer:
             }
         )
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"producer {number}")
+        self._thread = threading.Thread(target=self._run, name=f"producer {number}", daemon=True)
 
     def start(self) -> LibrdkafkaProducer:
         self._thread.start()
@@ -128,7 +128,7 @@ class JavaProducer:
         self._log = folder / f"java-producer-{number}.log"
         self._command = java(jars, "org.apache.kafka.tools.VerifiableProducer", *arguments)
         self._process: subprocess.Popen[str] | None = None
-        self._thread = threading.Thread(target=self._read, name=f"java producer {number}")
+        self._thread = threading.Thread(target=self._read, name=f"java producer {number}", daemon=True)
 
     def start(self) -> JavaProducer:
         with self._log.open("wb") as log:
@@ -168,7 +168,7 @@ class LibrdkafkaConsumer:
         self._consumer = _consumer(bootstrap, f"reader-{number}")
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"consumer {number}")
+        self._thread = threading.Thread(target=self._run, name=f"consumer {number}", daemon=True)
 
     def start(self) -> LibrdkafkaConsumer:
         self._thread.start()

@@ -1,4 +1,4 @@
-"""S3 as moto plays it, one server for all contract tests of a process."""
+"""S3 as moto plays it, and Google Cloud Storage as fake-gcs-server does: one of each for the tests of a process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import boto3
 import pytest
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
+
+from tests.support.fake_gcs import fake_gcs_server
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +34,9 @@ def s3_client(s3_endpoint: str) -> Iterator[Any]:
     )
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def gcs_endpoint() -> Iterator[str]:
+    with fake_gcs_server() as url:
+        yield url

@@ -1,27 +1,32 @@
-"""The object stores that come with Diskless keep the contract: folder, memory, S3 (as moto plays it), and the fake."""
+"""The object stores that come with Diskless keep the contract; moto plays S3, and fake-gcs-server GCS."""
 
 from __future__ import annotations
 
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fsspec
+import httpx
 import pytest
 from botocore.exceptions import ClientError
+from pydantic import SecretStr
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin.wal_object_store import ConditionFailedError, WalObjectStore
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, access_denied
 from diskless_core.testing.wal_object_store import WalObjectStoreContract
 from diskless_core.testing.wal_object_store_tools import ObjectBackDoor
 from diskless_fsspec.config import FsspecSettings
 from diskless_fsspec.factory import make_store
+from diskless_fsspec.gcs_store import GcsObjectStore
 from diskless_fsspec.local_store import LocalObjectStore
 from diskless_fsspec.s3_store import S3ObjectStore
 from diskless_fsspec.sync_store import SyncFilesystemStore
@@ -31,6 +36,15 @@ CLOCK = SystemClock()
 
 def context_in(folder: Path) -> PluginContext:
     return PluginContext(node_id=1, data_dir=folder / "plugin", log_dir=folder / "log", clock=CLOCK)
+
+
+@asynccontextmanager
+async def running(store: WalObjectStore) -> AsyncIterator[None]:
+    await store.start()
+    try:
+        yield
+    finally:
+        await store.stop()
 
 
 class FolderBackDoor(ObjectBackDoor):
@@ -181,6 +195,78 @@ class TestS3(WalObjectStoreContract):
         made = make_store(context_in(tmp_path), settings)
         assert isinstance(made, S3ObjectStore)
         return S3ObjectStore(replace(made.options, page_objects=self.page_objects))
+
+    async def test_a_bucket_with_versions_asks_for_a_rule_that_removes_them(
+        self, store: S3ObjectStore, s3_client: Any, bucket: str
+    ) -> None:
+        async with running(store):
+            assert await store.unbounded_versions("wal-log/") is None
+            s3_client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+            advice = await store.unbounded_versions("wal-log/")
+            assert advice is not None
+            assert "give it a lifecycle rule for the prefix 'some/place/wal-log/'" in advice
+            rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "some/"}}
+            rule |= {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}}
+            s3_client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+            assert await store.unbounded_versions("wal-log/") is None
+
+    async def test_the_version_of_a_versioned_bucket_is_the_newest_ones(
+        self, store: S3ObjectStore, s3_client: Any, bucket: str
+    ) -> None:
+        s3_client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        async with running(store):
+            first = await store.create("key", b"first")
+            await store.replace("key", b"second", first)
+            with pytest.raises(ConditionFailedError):
+                await store.replace("key", b"third", first)
+            assert list(await store.delete(["key"])) == ["key"]
+            await store.create("key", b"fourth")
+
+
+class GcsBackDoor(ObjectBackDoor):
+    def __init__(self, endpoint: str, bucket: str, prefix: str) -> None:
+        self.endpoint = endpoint
+        self.bucket = bucket
+        self.prefix = prefix
+
+    def write(self, key: str, data: bytes) -> None:
+        name = quote(self.prefix + key, safe="")
+        url = f"{self.endpoint}/upload/storage/v1/b/{self.bucket}/o?uploadType=media&name={name}"
+        httpx.post(url, content=data).raise_for_status()
+
+    def read(self, key: str) -> bytes | None:
+        url = f"{self.endpoint}/storage/v1/b/{self.bucket}/o/{quote(self.prefix + key, safe='')}?alt=media"
+        answer = httpx.get(url)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        return answer.raise_for_status().content
+
+
+class TestGcs(WalObjectStoreContract):
+    page_objects = 10
+    writes_on_condition = True
+    never_a_version = "1234567890"
+
+    @pytest.fixture
+    def bucket(self, gcs_endpoint: str) -> str:
+        bucket = f"bucket-{uuid.uuid4().hex}"
+        httpx.post(f"{gcs_endpoint}/storage/v1/b?project=p", json={"name": bucket}).raise_for_status()
+        return bucket
+
+    @pytest.fixture
+    def back_door(self, gcs_endpoint: str, bucket: str) -> ObjectBackDoor:
+        return GcsBackDoor(gcs_endpoint, bucket, "some/place/")
+
+    @pytest.fixture
+    def store(self, gcs_endpoint: str, bucket: str, tmp_path: Path) -> WalObjectStore:
+        settings = FsspecSettings(
+            url=f"gs://{bucket}/some/place/",
+            endpoint_url=gcs_endpoint,
+            options=SecretStr('{"token": "anon", "project": "p"}'),
+        )
+        made = make_store(context_in(tmp_path), settings)
+        assert isinstance(made, GcsObjectStore)
+        return GcsObjectStore(replace(made.options, page_objects=self.page_objects), CLOCK)
 
 
 class TestFake(WalObjectStoreContract):

@@ -12,6 +12,7 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
 from diskless_core.clock import SystemClock
+from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
@@ -383,9 +384,9 @@ def api_keys(connection: WireClient) -> set[int]:
     return {key.api_key for key in connection.call(ApiVersionsRequest(), 2).api_keys}
 
 
-def test_only_the_inter_broker_listener_names_the_diskless_apis(client, peer):
-    assert api_keys(peer) - api_keys(client) == DISKLESS_KEYS
-    assert not api_keys(client) & DISKLESS_KEYS
+def test_only_the_inter_broker_listener_names_the_apis_between_brokers(client, peer):
+    assert api_keys(peer) - api_keys(client) == DISKLESS_KEYS | MEMBERSHIP_REQUESTS.keys()
+    assert not api_keys(client) & (DISKLESS_KEYS | MEMBERSHIP_REQUESTS.keys())
 
 
 @pytest.mark.parametrize("api_key", sorted(DISKLESS_KEYS))

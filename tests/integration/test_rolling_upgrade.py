@@ -46,7 +46,6 @@ async def upgrade(cluster: Cluster, node_id: int) -> None:
     await cluster.stop(node_id)
     with next_build() as levels:
         await cluster.start(node_id, levels)
-    cluster.introduce()
 
 
 def take_note(text: str) -> Any:
@@ -110,6 +109,14 @@ async def test_brokers_are_upgraded_one_by_one_and_new_records_come_when_the_lev
         await newer.until_leading()
         with pytest.raises(FeatureLevelError):
             await newer.submit(take_note("too early"))
+
+        def raise_too_early() -> None:
+            with cluster.connect(2) as two:
+                code, message = raised(two, NEXT_LEVEL)
+                assert code is ErrorCode.INVALID_UPDATE_VERSION
+                assert f"Broker 1 only supports versions {LEVEL}-{LEVEL}" in (message or "")
+
+        await in_thread(raise_too_early)
         await writes_and_reads(cluster, values)
 
         await upgrade(cluster, 1)

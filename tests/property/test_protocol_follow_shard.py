@@ -33,15 +33,17 @@ entries = st.builds(
     error_code=st.integers(-1, 200),
     message=st.none() | st.text(max_size=200),
     next_offset=int64,
+    digest=st.binary(max_size=16),
     found=st.lists(entries, max_size=3) | st.just([Entry(1, 2, b"d", b"x")] * 200),
 )
 def test_packed_bytes_equal_the_generic_codecs(
-    error_code: int, message: str | None, next_offset: int, found: list[Entry]
+    error_code: int, message: str | None, next_offset: int, digest: bytes, found: list[Entry]
 ) -> None:
     answer = FollowShardAnswer(
         error_code=error_code,
         error_message=message,
         next_offset=next_offset,
+        digest=digest,
         entries=[pack_entry(*entry) for entry in found],
     )
     generic = DisklessFollowShardResponse(
@@ -49,6 +51,7 @@ def test_packed_bytes_equal_the_generic_codecs(
         error_code=error_code,
         error_message=message,
         next_offset=next_offset,
+        digest=digest,
         entries=[DisklessFollowShardResponse.DisklessFollowedEntry(**entry._asdict()) for entry in found],
     )
     assert b"".join(pack(answer)) == bytes(generic.encode(version=0))

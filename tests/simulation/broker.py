@@ -11,11 +11,15 @@ from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from diskless_core.broker.contexts import plugin_contexts
+from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
+from diskless_core.cluster.membership.peers import RegisteredPeers
+from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
 from diskless_core.cluster.operations import Refusal
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.listeners import Listener, ListenerProtocol
 from diskless_core.coordinator.errors import CoordinatorLoadingError
-from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerMap, PeerRequest, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
@@ -41,6 +45,7 @@ from diskless_tiering.coordinator_metadata import CoordinatorMetadata
 from diskless_tiering.inline import InlineCompaction
 from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
+from tests.simulation.garbling import Garbler
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
@@ -52,6 +57,7 @@ from tests.support.virtual_time import VirtualClock
 ANSWER_S = 4.0
 CACHE_BYTES = 2_000
 PORT = 9093
+CLIENTS, BROKERS = "CLIENTS", "BROKERS"
 
 
 @cache
@@ -64,6 +70,14 @@ def shared_metrics() -> Metrics:
 def settings_of(scenario: Scenario) -> BrokerConfig:
     """The settings of all brokers of a world."""
     config = BrokerConfig(
+        listener_security_protocol_map=(
+            ListenerProtocol("CLIENTS", "PLAINTEXT"),
+            ListenerProtocol(BROKERS, "PLAINTEXT"),
+        ),
+        listeners=(Listener("CLIENTS", "broker", PORT - 1), Listener(BROKERS, "broker", PORT)),
+        inter_broker_listener_name=BROKERS,
+        broker_heartbeat_interval_ms=500,
+        broker_session_timeout_ms=2_000,
         diskless_metadata_topic_num_partitions=scenario.shards,
         producer_id_expiration_ms=scenario.producer_expiration_ms,
         producer_id_expiration_check_interval_ms=1_000 if scenario.producers_expire else 20_000,
@@ -100,7 +114,7 @@ class BrokerWorld(Protocol):
     network: Network
     node_ids: Sequence[int]
     lagging: set[int]
-    followed: int
+    garbler: Garbler
 
     def broker(self, node_id: int) -> Broker | None: ...
 
@@ -156,14 +170,13 @@ class Broker:
 
     async def start(self) -> None:
         """Start as a process does; `started` says whether it has. It ends by being frozen: nobody closes the stack."""
-        peers = PeerMap(self.node_id)
-        for other in self._world.node_ids:
-            peers.learn(other, PeerAddress(f"broker-{other}", PORT))
         transport = _Transport(self._world, self.node_id)
         around = Surroundings(
             transport=transport,
             new_transport=lambda: transport,
-            peers=peers,
+            membership_transport=transport,
+            peers=RegisteredPeers(self.node_id, BROKERS),
+            endpoints={BROKERS: Endpoint(self.node_id, f"broker-{self.node_id}", PORT)},
             clock=self.clock,
             metrics=shared_metrics(),
         )
@@ -333,14 +346,21 @@ class _Transport:
 
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         if request.api_key == DisklessFollowShardRequest.API_KEY:
-            if self._node_id in self._world.lagging:
-                await asyncio.sleep(timeout_s)
-                raise AnswerLostError("nothing new reaches this broker")
-            self._world.followed += 1
+            return await self._follow(node_id, request, timeout_s)
+        return await self._send(node_id, request, timeout_s)
+
+    async def _follow(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        if self._node_id in self._world.lagging:
+            await asyncio.sleep(timeout_s)
+            raise AnswerLostError("nothing new reaches this broker")
+        return self._world.garbler.passed_on(await self._send(node_id, request, timeout_s))
+
+    async def _send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         target = self._world.broker(node_id)
         if target is None or not target.started:
             raise PeerUnavailableError(f"connection refused by {node_id}")
-        service = target.parts.coordinator_service
+        parts = target.parts
+        service = parts.membership.service if request.api_key in MEMBERSHIP_REQUESTS else parts.coordinator_service
         try:
             return await self._world.network.ask(
                 self._node_id, node_id, target.process, lambda: service.answer(request), min(timeout_s, ANSWER_S)

@@ -16,6 +16,7 @@ from diskless_core.shards import CLUSTER_SHARD, short_name
 from diskless_core.snapshot.format import SnapshotError
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket
+from tests.simulation.garbling import Garbler
 from tests.simulation.history import History
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network
@@ -41,6 +42,7 @@ class Afflicted(Protocol):
     brokers: dict[int, Broker]
     disks: dict[int, Disk]
     lagging: set[int]
+    garbler: Garbler
     active: bool
 
     def start_broker(self, node_id: int) -> None: ...
@@ -173,9 +175,26 @@ class Troubles:
         self._world.log.pause_reads(node_id)
         if is_deaf:
             self._world.lagging.add(node_id)
+        deposed = self._depose_unheard(node_id) if self._random.random() < 0.5 else {}
         await asyncio.sleep(self._random.uniform(0.2, 6))
         self._world.log.resume_reads(node_id)
         self._world.lagging.discard(node_id)
+        for shard, leader in deposed.items():
+            if self._world.active:
+                self._world.log.set_leader(shard, leader)
+
+    def _depose_unheard(self, node_id: int) -> dict[ShardId, int]:
+        """Hint at others for what a node leads, of which it does not hear. Who leads then, by shard."""
+        others = self._up(but=node_id)
+        led = [shard for shard in self._world.shard_ids if self._world.log.hint(shard, node_id).node_id == node_id]
+        deposed = {shard: self._random.choice(others) for shard in led} if others else {}
+        for shard, leader in deposed.items():
+            self._note(f"{short_name(shard)} is said to be led by {leader}, to all but {node_id}")
+            self._world.log.set_leader(shard, leader, seen_by=[one for one in self._node_ids() if one != node_id])
+        return deposed
+
+    def _node_ids(self) -> range:
+        return range(1, self._world.scenario.brokers + 1)
 
     async def _bucket_outage(self) -> None:
         self._note("the object store is down")
@@ -229,7 +248,7 @@ class Troubles:
         world = self._world
         self._note("peace")
         world.network.heal()
-        world.network.loss_rate = world.network.slow_rate = 0.0
+        world.network.loss_rate = world.network.slow_rate = world.garbler.rate = 0.0
         world.log.error_rate = world.log.slow_rate = 0.0
         world.bucket.down = False
         world.bucket.calm()

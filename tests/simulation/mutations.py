@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.leader import Leader
 from diskless_core.coordinator.pipeline import Pipeline
 from diskless_core.coordinator.replica import Replica
@@ -27,8 +29,11 @@ from diskless_core.files import deletion_plan as ending
 from diskless_core.files.orphans import OrphanScanner
 from diskless_core.files.trimmer import Trimmer
 from diskless_core.groups.offset_commit import OffsetCommitter
+from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.produce.committer import CommitTicket
+from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.follow_shard import FollowShardAnswer, pack_entry
 from diskless_core.tiering import removal_rules
 from diskless_core.tiering.copies import Copies
 from diskless_core.tiering.planning import NEVER
@@ -66,6 +71,31 @@ def deposed_leaders_stay(patch: pytest.MonkeyPatch) -> None:
         self.leadership.changed.set()
 
     patch.setattr(Leader, "claimed", claimed)
+
+
+def followers_check_no_digests(patch: pytest.MonkeyPatch) -> None:
+    """A follower takes what its leader sends, if only term and sequence fit."""
+    patch.setattr(entries, "chained", lambda digest, batch: b"the same")
+
+
+def leaders_send_too_soon(patch: pytest.MonkeyPatch) -> None:
+    """A leader sends what it has given to the log, before its own reader has accepted it."""
+    accepted = ShardFeeds._accepted
+
+    async def hasty(self: ShardFeeds, shard: Any, request: Any) -> FollowShardAnswer:
+        answer = await accepted(self, shard, request)
+        if answer.error_code or answer.next_offset != shard.next_offset:
+            return answer
+        offset, acceptance, sent = shard.next_offset, shard._replica.acceptance, list(answer.entries)
+        for pending in shard._leader.pipeline._handed_over:
+            count = record_batch.read_header(pending.entry).record_count
+            batch = LogBatch(offset, offset + count, pending.entry)
+            acceptance = acceptance.advanced(entries.chained(acceptance.digest, batch))
+            sent.append(pack_entry(batch.offset, batch.next_offset, acceptance.digest, batch.data))
+            offset = batch.next_offset
+        return FollowShardAnswer(next_offset=offset, digest=acceptance.digest, entries=sent)
+
+    patch.setattr(ShardFeeds, "_accepted", hasty)
 
 
 def no_turns(patch: pytest.MonkeyPatch) -> None:
@@ -301,6 +331,8 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(old_terms_count, _leaders_change),
     Mutation(answers_before_read_back),
     Mutation(deposed_leaders_stay, _leaders_change),
+    Mutation(followers_check_no_digests, lambda scenario: scenario.garble_rate),
+    Mutation(leaders_send_too_soon, lambda scenario: scenario.log_error_rate or _leaders_change(scenario)),
     Mutation(no_turns, lambda scenario: scenario.linger_ms == 0 and scenario.bucket_slow_rate),
     Mutation(forgets_answers, lambda scenario: scenario.log_error_rate or scenario.loss_rate),
     Mutation(no_idempotence, lambda scenario: scenario.loss_rate or scenario.bucket_slow_rate),

@@ -53,6 +53,7 @@ class Scenario:
     segment_bytes: int
     copy_grace_ms: int
     producer_expiration_ms: int
+    garble_rate: float
 
     @property
     def producers_expire(self) -> bool:
@@ -104,4 +105,5 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         segment_bytes=source.choice([200, 1_000]),
         copy_grace_ms=source.choice([2_000, 60_000]),
         producer_expiration_ms=source.choice([1_000, 4_000, 30_000, WEEK_MS, WEEK_MS, WEEK_MS]),
+        garble_rate=maybe(0.02, 0.2),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 
+from diskless_core.broker.storage_probe import SEGMENT_TOPIC
 from diskless_core.plugin.remote_storage import (
     IndexType,
     LogSegmentData,
@@ -78,7 +79,9 @@ class BucketSegments(RemoteStorage):
 
 
 def keys_of(metadata: RemoteLogSegmentMetadata) -> Sequence[str]:
-    """The objects of a segment: its log and its indexes."""
+    """The objects of a segment: its log and its indexes. The probe of remote storage is no segment of a topic."""
+    if metadata.segment_id.topic_id_partition.topic == SEGMENT_TOPIC:
+        return f"probe/{metadata.segment_id.id}.log", f"probe/{metadata.segment_id.id}.indexes"
     return objects_of(metadata.segment_id.id.bytes)
 
 

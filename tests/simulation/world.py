@@ -21,6 +21,7 @@ from tests.simulation.bucket import Bucket, BucketFaults
 from tests.simulation.checker import Allowances, Checker
 from tests.simulation.clients import MAX_IN_FLIGHT, Consumer, Producer, RecordDeleter, ask
 from tests.simulation.faults import Troubles
+from tests.simulation.garbling import Garbler
 from tests.simulation.history import History
 from tests.simulation.members import Member
 from tests.simulation.metadata_log import MetadataLog
@@ -73,7 +74,7 @@ class World:
         self.disks = {node_id: Disk() for node_id in range(1, self.scenario.brokers + 1)}
         self.active = True
         self.lagging: set[int] = set()
-        self.followed = 0
+        self.garbler = Garbler(self._source("garbler"), self.history)
         self._ids = self._source("ids")
         self._lives: dict[int, int] = {}
         self._client_count = 0
@@ -178,6 +179,7 @@ class World:
         )
         self.network.loss_rate = scenario.loss_rate
         self.network.slow_rate = scenario.slow_network_rate
+        self.garbler.rate = scenario.garble_rate
         self.log.error_rate = scenario.log_error_rate
         self.log.slow_rate = scenario.log_slow_rate
         self.bucket.faults = BucketFaults(error_rate=scenario.bucket_error_rate, slow_rate=scenario.bucket_slow_rate)

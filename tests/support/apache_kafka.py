@@ -84,6 +84,11 @@ class ApacheKafka:
         )
         self._process: subprocess.Popen[bytes] | None = None
 
+    def advertise(self, address: str) -> None:
+        """Tell clients to connect to another address, such as a relay's. To be called before the start."""
+        with self._settings.open("a") as settings:
+            settings.write(f"advertised.listeners=PLAINTEXT://{address}\n")
+
     def start(self) -> ApacheKafka:
         """Format the folder if it is new, start the broker and wait until it serves clients."""
         self.format()

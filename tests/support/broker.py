@@ -83,7 +83,8 @@ class BrokerProcess:
                 env={name: value for name, value in os.environ.items() if not name.startswith("DISKLESS_CONFIG_")},
             )
         addresses = self._wait_until_ready()
-        self._properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
+        if "advertised.listeners" not in self._properties:  # then the ports that were free are kept
+            self._properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
         return self
 
     def stop(self) -> None:

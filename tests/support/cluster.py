@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import load_config
-from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerRequest, PeerTransport
+from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerTransport
 from diskless_core.plugin_host.discovery import installed_entry_points
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import COORDINATOR_LOG
@@ -93,16 +93,7 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         await asyncio.gather(*(self.start(node_id) for node_id in self._node_ids))
-        self.introduce()
         return self
-
-    def introduce(self) -> None:
-        """Tell each broker where the others are."""
-        for node_id, node in self.nodes.items():
-            for peer_id, peer in self.nodes.items():
-                if peer_id != node_id:
-                    endpoint = peer.endpoints[BROKERS]
-                    node.peers.learn(peer_id, PeerAddress(endpoint.host, endpoint.port))
 
     async def __aexit__(self, *_: object) -> None:
         for node in reversed(self.nodes.values()):

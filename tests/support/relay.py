@@ -62,6 +62,14 @@ class Relay:
         """
         assert self._held.wait(timeout_s), "nothing came that could hang"
 
+    def drop(self) -> None:
+        """Reset all connections. What is held back is lost; new ones are accepted."""
+        asyncio.run_coroutine_threadsafe(self._drop(), self._loop).result()
+
+    async def _drop(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
     async def _pass_on(self) -> None:
         await self._listen()
         self._passing.set()

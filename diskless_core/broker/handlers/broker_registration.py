@@ -1,17 +1,43 @@
-"""UnregisterBroker: there is no broker but this one, which runs."""
+"""BrokerRegistration and BrokerHeartbeat of other brokers, and UnregisterBroker of administrators (KIP-631)."""
 
 from __future__ import annotations
 
+from diskless_core.broker.authorization import AclOperation
 from diskless_core.broker.dispatch import RequestContext
+from diskless_core.cluster.membership import wire
+from diskless_core.cluster.operations import Refusal
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
+from diskless_core.protocol.messages import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 
-def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """Handle UnregisterBroker."""
-    if request.broker_id == context.services.config.node_id:
-        error, message = ErrorCode.INVALID_REQUEST, f"Broker {request.broker_id} is running."
-    else:
-        error = ErrorCode.BROKER_ID_NOT_REGISTERED
-        message = f"Broker ID {request.broker_id} is not currently registered"
-    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=int(error), error_message=message)
+async def broker_registration(
+    context: RequestContext, request: BrokerRegistrationRequest
+) -> BrokerRegistrationResponse:
+    """Handle BrokerRegistration."""
+    if not context.is_authorized:
+        return wire.registration_response(
+            Refusal(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message="only a broker may register")
+        )
+    return await context.services.membership.service.register(request, context.connection)
+
+
+async def broker_heartbeat(context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    """Handle BrokerHeartbeat."""
+    if not context.is_authorized:
+        return wire.heartbeat_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, is_fenced=True)
+    return await context.services.membership.service.heartbeat(request, context.connection)
+
+
+async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    """Handle UnregisterBroker: a client's is passed on to the controller, another broker's has been."""
+    membership = context.services.membership
+    if context.may(AclOperation.CLUSTER_ACTION):
+        return await membership.service.unregister(request)
+    return await membership.unregister(request)

@@ -1,4 +1,4 @@
-"""DescribeCluster: this broker, which is the controller too."""
+"""DescribeCluster: the brokers, and which of them leads the cluster shard."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
     services = context.services
     if request.endpoint_type != _BROKERS:
         return _refused(request.endpoint_type)
-    endpoint = services.advertised(context.listener)
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=int(ErrorCode.NONE),
         error_message=None,
         endpoint_type=_BROKERS,
         cluster_id=services.cluster_id,
-        controller_id=endpoint.node_id,
+        controller_id=services.controller_for(context.listener),
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=endpoint.node_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=services.config.broker_rack,
-                is_fenced=False,
+                broker_id=one.endpoint.node_id,
+                host=one.endpoint.host,
+                port=one.endpoint.port,
+                rack=one.rack,
+                is_fenced=one.is_fenced,
             )
+            for one in services.known_brokers(context.listener, with_fenced=request.include_fenced_brokers)
         ],
         authorized_operations=ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else None,
     )

@@ -1,4 +1,4 @@
-"""Metadata and DescribeTopicPartitions: brokers, topics, and this broker as the leader of everything."""
+"""Metadata and DescribeTopicPartitions: live brokers, topics, and this broker as the leader of everything."""
 
 from __future__ import annotations
 
@@ -45,26 +45,25 @@ class _Found(NamedTuple):
 
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Handle Metadata; creates the topics asked for by name where client and broker allow it."""
-    endpoint = context.services.advertised(context.listener)
+    services, listener = context.services, context.listener
     asked = request.topics
     if asked is None or (not asked and context.api_version == _ALL_WHEN_EMPTY_UNTIL):
         found = [_known(info) for info in context.services.topics.all()]
     else:
         found = await _find_all(context, asked, allow_creation=request.allow_auto_topic_creation)
+    leader = services.leader_for(listener)
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
             MetadataResponse.MetadataResponseBroker(
-                node_id=endpoint.node_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=context.services.config.broker_rack,
+                node_id=one.endpoint.node_id, host=one.endpoint.host, port=one.endpoint.port, rack=one.rack
             )
+            for one in services.known_brokers(listener)
         ],
         cluster_id=context.services.cluster_id,
-        controller_id=endpoint.node_id,
+        controller_id=services.controller_for(listener),
         topics=[
-            _metadata_topic(entry, endpoint.node_id, shows_operations=request.include_topic_authorized_operations)
+            _metadata_topic(entry, leader, shows_operations=request.include_topic_authorized_operations)
             for entry in found
         ],
         error_code=0,
@@ -143,7 +142,7 @@ def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Handle DescribeTopicPartitions: topics by name, from the cursor on, as many partitions as were asked for."""
-    node_id = context.services.advertised(context.listener).node_id
+    node_id = context.services.leader_for(context.listener)
     cursor = request.cursor
     asked = [topic.name for topic in request.topics]
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):

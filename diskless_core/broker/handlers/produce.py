@@ -147,14 +147,13 @@ def _refuse_all(context: RequestContext, request: ProduceRequest, refusal: _Refu
 def _submit(
     context: RequestContext, plan: _Plan, timeout_ms: int, settle: Callable[[Sequence[BatchResult]], None]
 ) -> None:
-    """Hand the batches on. `settle` gets a result for each of them: at the commit, or when the time is over."""
+    """Hand the batches on. `settle` gets a result for each: at the commit, or what is known when the time is over."""
 
     def all_failed(error: ErrorCode) -> list[BatchResult]:
         return [BatchResult(error)] * len(plan.batches)
 
-    timer = asyncio.get_running_loop().call_later(
-        max(timeout_ms, 0) / 1000, lambda: settle(all_failed(ErrorCode.REQUEST_TIMED_OUT))
-    )
+    so_far = all_failed(ErrorCode.REQUEST_TIMED_OUT)
+    timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, lambda: settle(so_far))
 
     def settled(outcome: Sequence[BatchResult] | BaseException) -> None:
         if not timer.cancelled():
@@ -165,7 +164,13 @@ def _submit(
 
     context.frame.hold()
     context.services.writer.append(
-        Submission(batches=plan.batches, release=context.frame.release, settle=settled, timeout_ms=max(timeout_ms, 0))
+        Submission(
+            batches=plan.batches,
+            release=context.frame.release,
+            settle=settled,
+            timeout_ms=max(timeout_ms, 0),
+            learn=so_far.__setitem__,
+        )
     )
 
 

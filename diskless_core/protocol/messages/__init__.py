@@ -16,12 +16,14 @@ from diskless_core.protocol.codec import ApiMessage, ApiRequest, ResponseT_co
 from diskless_core.protocol.messages import administration as _administration
 from diskless_core.protocol.messages import consumer_group as _consumer_group
 from diskless_core.protocol.messages import diskless, kafka
+from diskless_core.protocol.messages import membership as _membership
 from diskless_core.protocol.messages import share_group as _share_group
 from diskless_core.protocol.messages import streams_group as _streams_group
 from diskless_core.protocol.messages.administration import *
 from diskless_core.protocol.messages.consumer_group import *
 from diskless_core.protocol.messages.diskless import *
 from diskless_core.protocol.messages.kafka import *
+from diskless_core.protocol.messages.membership import *
 from diskless_core.protocol.messages.records import *
 from diskless_core.protocol.messages.share_group import *
 from diskless_core.protocol.messages.streams_group import *
@@ -47,7 +49,7 @@ def _is_message(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, ApiMessage) and value is not ApiMessage
 
 
-KAFKA_APIS = _pairs(kafka, _administration, _consumer_group, _share_group, _streams_group)
+KAFKA_APIS = _pairs(kafka, _administration, _consumer_group, _membership, _share_group, _streams_group)
 """Apache Kafka's APIs by api key, served or not."""
 
 DISKLESS_APIS = _pairs(diskless)

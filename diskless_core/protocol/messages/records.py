@@ -8,6 +8,18 @@ from __future__ import annotations
 from diskless_core.protocol.codec import ApiData, CompiledRecord
 
 
+class RegisterBrokerRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a broker has registered."""
+
+
+class UnregisterBrokerRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a broker is no member any more."""
+
+
+class BrokerRegistrationChangeRecord(CompiledRecord, ApiData, load_json=__package__):
+    """KRaft: a broker is fenced, unfenced, or shuts down."""
+
+
 class TopicRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a topic exists."""
 

@@ -25,7 +25,9 @@ async def ask(node, *, allowed=True, **properties):
         topics=node.topics,
         config=BrokerConfig.model_validate(properties),
         cluster_id="c",
-        advertised=lambda _: SimpleNamespace(node_id=1, host="h", port=9),
+        known_brokers=lambda _: [],
+        leader_for=lambda _: 1,
+        controller_for=lambda _: 1,
     )
     asked = MetadataRequest.MetadataRequestTopic(name="t")
     request = MetadataRequest(topics=[asked], allow_auto_topic_creation=allowed)

@@ -9,12 +9,11 @@ from itertools import pairwise
 
 from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.cluster.controller import BALANCE_PAUSE_S, STEADY_S, Controller, ControllerNeighbours
-from diskless_core.cluster.nominations import Candidate
+from diskless_core.cluster.membership.model import LiveBroker
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.placement import may_lead, parse_placement
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
-from diskless_core.plugin.coordinator_log import LeadershipHint
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS_SHARD, short_name
 from diskless_core.testing.fakes.log import SharedLog
@@ -25,6 +24,10 @@ from tests.support.virtual_time import VirtualClock, run
 PATIENCE_S = 600.0
 SHARDS = 5
 ALL = {f"diskless-{index}" for index in range(SHARDS)} | {"groups-0"}
+
+
+def up(node_id: int, *, is_healthy: bool = True, barred: frozenset[ShardId] = frozenset()) -> LiveBroker:
+    return LiveBroker(node_id=node_id, rack=None, is_healthy=is_healthy, barred=barred)
 
 
 class Broker:
@@ -51,11 +54,9 @@ class Broker:
         )
         rules = CommitRules(assignment=Sequential())
         self.coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: SHARDS}, commit_rules=rules))
-        await self.coordinators.start_shards()
+        await self.coordinators.start_following()
         self.controller = Controller(
             ControllerNeighbours(
-                node_id=self.node_id,
-                rack=None,
                 cluster=self.coordinators.cluster,
                 shards={one.id: one for one in self.coordinators.all() if one.id != CLUSTER_SHARD},
                 brokers=lambda: list(self._world.up.values()),
@@ -65,9 +66,10 @@ class Broker:
             )
         )
         self._task = asyncio.create_task(self.controller.run())
-        self._world.up[self.node_id] = Candidate(node_id=self.node_id, is_healthy=False)
-        await asyncio.wait_for(self.coordinators.until_serving(), PATIENCE_S)
-        self._world.up[self.node_id] = Candidate(node_id=self.node_id)
+        for shard in self.coordinators.all():
+            await shard.until_caught_up()
+        self._world.up[self.node_id] = up(self.node_id)
+        await asyncio.wait_for(self.coordinators.until_serving(self.coordinators.all()), PATIENCE_S)
 
     async def stop(self) -> None:
         self._world.up.pop(self.node_id, None)
@@ -97,7 +99,7 @@ class World:
     def __init__(self) -> None:
         self.shared = SharedLog(nominates_all_shards=False)
         self.shared.set_leader(CLUSTER_SHARD, 1)
-        self.up: dict[int, Candidate] = {}
+        self.up: dict[int, LiveBroker] = {}
         self.brokers: dict[int, Broker] = {}
 
     async def start(self, *node_ids: int, placement: str = "", balances: bool = True) -> None:
@@ -258,7 +260,7 @@ def test_a_shard_that_a_broker_cannot_lead_is_led_by_another_one_and_comes_back_
         await world.until_balanced()
         broken = next(iter(world.brokers[2].coordinators.of(type(world.brokers[2].coordinators.groups)))).id
         owner = world.brokers[2].nominated(broken)[0]
-        world.up[owner] = Candidate(node_id=owner, barred=frozenset([broken]))
+        world.up[owner] = up(owner, barred=frozenset([broken]))
         other = 3 - owner
         await world.until(lambda: world.brokers[other].coordinators.groups.leading, within_s=2)
         await asyncio.sleep(60)
@@ -268,18 +270,20 @@ def test_a_shard_that_a_broker_cannot_lead_is_led_by_another_one_and_comes_back_
     story(told)
 
 
-def test_a_broker_that_has_lost_its_backends_leads_nothing_until_all_have() -> None:
+def test_a_broker_that_has_trouble_with_its_backends_keeps_what_it_leads_and_is_given_nothing_more() -> None:
     async def told(world: World) -> None:
         await world.start(1, 2, 3)
         await world.until_balanced()
-        world.up[2] = Candidate(node_id=2, is_healthy=False)
-        await world.until(lambda: not world.brokers[2].leads() and world.all_are_led(), within_s=2)
-        before = world.led()
-        for node_id in world.up:
-            world.up[node_id] = Candidate(node_id=node_id, is_healthy=False)
+        kept = world.brokers[2].leads()
+        world.up[2] = up(2, is_healthy=False)
+        await world.die(3)
+        await world.until(world.all_are_led, within_s=2)
         await asyncio.sleep(60)
-        assert world.led() == before
-        world.up = {node_id: Candidate(node_id=node_id) for node_id in world.up}
+        assert world.brokers[2].leads() == kept
+        world.up[1] = up(1, is_healthy=False)
+        await asyncio.sleep(60)
+        assert world.counts() == [2, 4]
+        world.up = {node_id: up(node_id) for node_id in world.up}
         await world.until_balanced()
 
     story(told)
@@ -301,21 +305,5 @@ def test_a_broker_that_comes_back_follows_what_was_nominated_while_it_was_away()
         world.shared.resume_reads(2)
         await starting
         assert world.brokers[1].terms() == before
-
-    story(told)
-
-
-def test_a_node_that_withdraws_says_so_until_it_stands_again() -> None:
-    async def told(world: World) -> None:
-        await world.start(1)
-        nominated = world.brokers[1].coordinators.nominated
-        assert nominated is not None
-        heard = []
-        nominated.on_barred(lambda: heard.append(nominated.barred))
-        hints = nominated.leadership(GROUPS_SHARD, candidate=False)
-        assert await anext(hints) == LeadershipHint(1, 1)
-        nominated.leadership(GROUPS_SHARD, candidate=True)
-        nominated.leadership(GROUPS_SHARD, candidate=True)
-        assert heard == [{GROUPS_SHARD}, set()]
 
     story(told)

@@ -7,7 +7,9 @@ import uuid
 import pytest
 
 from diskless_core.cluster import feature_levels, operations
-from diskless_core.cluster.feature_levels import refuse_broker
+from diskless_core.cluster.feature_levels import object_to, refuse_broker, registered_levels
+from diskless_core.cluster.membership.model import BrokerSpec, Registration, SupportedLevels
+from diskless_core.cluster.membership.operations import register
 from diskless_core.cluster.operations import ClusterCommand, Refusal
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.coordinator import entries
@@ -92,3 +94,31 @@ def test_a_broker_may_register_if_it_supports_the_level_in_force():
         assert refusal.code is ErrorCode.UNSUPPORTED_VERSION
         assert f"diskless.version is {level}" in refusal.message
         assert f"{todo} the broker" in refusal.message
+
+
+def broker(node_id: int, **features: tuple[int, int]) -> BrokerSpec:
+    return BrokerSpec(
+        node_id=node_id,
+        incarnation_id=uuid.UUID(int=node_id),
+        listeners=(),
+        rack=None,
+        features={name.replace("_", "."): SupportedLevels(*levels) for name, levels in features.items()},
+    )
+
+
+def test_a_registration_is_refused_by_the_level_in_force_and_a_raise_by_those_that_are_registered():
+    shard = Shard().at(2)
+    command = shard.command()
+    for spec in (broker(1, diskless_version=(2, 3)), broker(2, diskless_version=(1, 2))):
+        assert isinstance(register(command, spec, is_live=lambda _: False, objection=object_to), Registration)
+    for spec in (broker(3, diskless_version=(1, 1)), broker(4, group_version=(0, 1))):
+        refusal = register(command, spec, is_live=lambda _: False, objection=object_to)
+        assert isinstance(refusal, Refusal)
+        assert refusal.code is ErrorCode.UNSUPPORTED_VERSION
+    shard.state.commit(command.tx.writes)
+
+    levels = registered_levels(shard.command().tx)
+    assert levels == {1: BUILD, 2: LevelRange(1, 2)}
+    refusal = shard.raised(3, dict(levels))
+    assert isinstance(refusal, Refusal)
+    assert "Broker 2 only supports versions 1-2" in refusal.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.description import UNREADABLE, LogDescriber
+from diskless_core.coordinator.description import IGNORABLE, UNREADABLE, LogDescriber
 from diskless_core.coordinator.entries import Claim
 from diskless_core.diskless import records
 from diskless_core.diskless.records import PartitionCreated, TopicDeleted
@@ -16,6 +16,7 @@ from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import RecordData, read_header
 from diskless_core.protocol.record_frames import GROUP_RECORDS
+from tests.support.next_build import NOTE_KEY, ignorable_note
 
 NOW_MS = 1_700_000_000_000
 TOPIC = uuid.UUID(int=7)
@@ -96,6 +97,16 @@ def test_entries_that_cannot_be_read_are_shown_with_the_reason_and_those_after_t
     assert "api key" in odd[0].data["error"]
     assert (headless.type, headless.term) == (UNREADABLE, None)
     assert after[0].accepted
+
+
+def test_a_record_that_may_be_ignored_is_shown_whether_it_is_known_or_not():
+    log = Log()
+    log.claim()
+    known = RecordData(key=None, value=b"\x02" + (DELETED.value or b"")[1:])
+    deleted, unknown = log.entry(0, 0, known, ignorable_note("psst"))
+
+    assert deleted.type == "DisklessTopicDeletedRecord"
+    assert (unknown.type, unknown.data["api_key"], unknown.is_readable) == (IGNORABLE, NOTE_KEY, True)
 
 
 def test_records_of_groups_have_key_and_value_and_a_deleted_one_only_the_key():

@@ -190,6 +190,7 @@ def test_a_follower_asks_for_nothing_while_its_store_lacks_too_much(monkeypatch:
         await asyncio.sleep(60)
         assert len(world.asked) == asked
         world.nodes[2].store.failing = False
+        await asyncio.sleep(60)
         await world.until_alike()
 
     follow(story)
@@ -323,7 +324,7 @@ def _changed(packed: bytes, data: bytes | None, digest: bytes | None) -> bytes:
     return pack_entry(offset, next_offset, packed[17:33] if digest is None else digest, data or packed[40:-1])
 
 
-@pytest.mark.parametrize("what", ["data", "digest", "offset"])
+@pytest.mark.parametrize("what", ["data", "digest", "twice", "missing"])
 def test_what_does_not_follow_is_not_taken_and_the_log_says_what_comes_next(what: str) -> None:
     async def story(world: Following) -> None:
         def forge(_: DisklessFollowShardRequest, answer: FollowShardAnswer) -> FollowShardAnswer:
@@ -333,7 +334,9 @@ def test_what_does_not_follow_is_not_taken_and_the_log_says_what_comes_next(what
                 return forged(answer, data=entries.encode_claim(Claim(9, world.clock.new_uuid()), 0))
             if what == "digest":
                 return forged(answer, digest=b"x" * 16)
-            return replace(answer, entries=[answer.entries[0], *answer.entries])
+            if what == "twice":
+                return replace(answer, entries=[answer.entries[0], *answer.entries])
+            return replace(answer, entries=answer.entries[:-1])
 
         world.forge = forge
         await world.commit(5)

@@ -16,7 +16,6 @@ from diskless_core.coordinator.errors import (
     NotCoordinatorError,
     OutcomeUnknownError,
 )
-from diskless_core.coordinator.peers import PeerAddress, PeerMap
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, FoundRuns, HandOver, ListedOffset, PartitionKey
 from diskless_core.diskless.operations import HORIZON_AGE_MS
@@ -302,19 +301,6 @@ def test_where_nobody_leads_nobody_answers() -> None:
                 await as_seen_by(network, node_id).describe_files(["f"])
 
     on_network(test)
-
-
-def test_a_leader_of_unknown_address_is_asked_at_the_one_that_a_peer_knows() -> None:
-    async def test(network: Network) -> None:
-        await as_seen_by(network, 1).create_partitions(TOPIC_ID, "t", [0])
-        network.shared.set_leader(SHARD_0, 2, seen_by=[1, 2])
-        await network.nodes[2].shards[0].until_leading()
-        peers = network.nodes[3].peers = network.nodes[3].directory.peers = PeerMap(3)
-        peers.learn(1, PeerAddress("node-1", 9001))
-        assert (await as_seen_by(network, 3).list_offsets(KEY, -1)).offset == 0
-        assert peers.address_of(2) == PeerAddress("node-2", 9002)
-
-    on_network(test, node_ids=(1, 2, 3))
 
 
 # --- bundles ----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,13 @@ import pytest
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
-from diskless_fsspec import s3_store
+from diskless_core.plugin.wal_object_store import (
+    ConditionFailedError,
+    ObjectNotFoundError,
+    WalObjectStore,
+    WalObjectStoreError,
+)
+from diskless_fsspec import s3_conditions, s3_store
 from diskless_fsspec.config import FsspecSettings
 from diskless_fsspec.errors import translated
 from diskless_fsspec.factory import make_store
@@ -195,6 +200,46 @@ async def test_an_object_that_s3_did_not_delete_is_not_reported_gone(store: WalO
         b"<Error><Key>prefix/b</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>"
     )
     assert list(await store.delete(["a", "b"])) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_refused", "retriable"),
+    [
+        (412, "PreconditionFailed", True, False),
+        (409, "ConditionalRequestConflict", False, True),
+        (503, "SlowDown", False, True),
+        (500, "InternalError", False, True),
+        (403, "AccessDenied", False, False),
+        (404, "NoSuchBucket", False, False),
+        (501, "NotImplemented", False, False),
+    ],
+)
+async def test_only_a_failed_condition_is_a_refusal_and_nothing_is_sent_twice(
+    store: S3ObjectStore, s3: S3Stub, status: int, code: str, is_refused: bool, retriable: bool
+) -> None:
+    s3.status, s3.body = status, error_body(code)
+    for write in (store.create("a/b", b"data"), store.replace("a/b", b"data", '"version"')):
+        with pytest.raises(WalObjectStoreError) as caught:
+            await write
+        assert isinstance(caught.value, ConditionFailedError) == is_refused
+        assert caught.value.retriable == retriable
+    assert s3.requests == ["PUT", "PUT"]
+
+
+async def test_an_object_that_is_gone_is_another_version(store: S3ObjectStore, s3: S3Stub) -> None:
+    s3.status, s3.body = 404, error_body("NoSuchKey")
+    with pytest.raises(ConditionFailedError):
+        await store.replace("a/b", b"data", '"version"')
+
+
+async def test_a_client_that_would_drop_the_condition_writes_nothing(
+    store: S3ObjectStore, s3: S3Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_conditions, "_CONDITIONS", {"IfMatch", "IfFromTheFuture"})
+    with pytest.raises(WalObjectStoreError, match="cannot write on condition: pip install --upgrade") as caught:
+        await store.create("a", b"data")
+    assert not caught.value.retriable
+    assert s3.requests == []
 
 
 async def test_deletions_are_cut_into_requests_of_limited_size(

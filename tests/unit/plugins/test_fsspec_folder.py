@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diskless_core.clock import SystemClock
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ConditionFailedError, WalObjectStoreError
 from diskless_core.testing.wal_object_store_tools import listed
+from diskless_fsspec import local_conditions
 from diskless_fsspec.keys import INCOMING
 from diskless_fsspec.local_store import LocalObjectStore
 
@@ -29,9 +32,9 @@ async def store(tmp_path: Path) -> AsyncIterator[LocalObjectStore]:
 
 @pytest.fixture
 def disk_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The fsyncs and renames, in order, by the name of the file or folder."""
+    """The fsyncs, renames and links, in order, by the name of the file or folder."""
     calls: list[str] = []
-    fsync, rename = os.fsync, Path.rename
+    fsync, rename, link = os.fsync, Path.rename, os.link
 
     def noted_fsync(descriptor: int) -> None:
         calls.append(f"fsync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
@@ -41,6 +44,11 @@ def disk_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append(f"rename {source.name} {target.name}")
         return rename(source, target)
 
+    def noted_link(source: Path, target: Path) -> None:
+        calls.append(f"link {source.name} {target.name}")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", noted_link)
     monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(Path, "rename", noted_rename)
     return calls
@@ -64,6 +72,99 @@ async def test_a_known_folder_is_not_synced_into_its_parent_again(
     disk_calls.clear()
     await store.put("folder/two", b"data")
     assert len(disk_calls) == 3
+
+
+async def test_a_conditional_write_is_synced_before_and_after_it_gets_its_name(
+    store: LocalObjectStore, disk_calls: list[str]
+) -> None:
+    version = await store.create("folder/object", b"data")
+    file, linked, last = disk_calls[-3:]
+    assert linked == f"link {file.removeprefix('fsync ')} object"
+    assert last == "fsync folder"
+    disk_calls.clear()
+    await store.replace("folder/object", b"other", version)
+    file, renamed, last = disk_calls[-3:]
+    assert renamed == f"rename {file.removeprefix('fsync ')} object"
+    assert last == "fsync folder"
+
+
+async def test_what_was_read_stays_though_its_writer_was_killed_before_it_synced_the_folder(
+    store: LocalObjectStore, tmp_path: Path, disk_calls: list[str]
+) -> None:
+    (tmp_path / "wal" / "left").mkdir()
+    (tmp_path / "wal" / "left" / "object").write_bytes(b"data")
+    await store.get_versioned("left/object")
+    assert disk_calls == ["fsync left"]
+
+
+async def test_a_loser_writes_nothing(store: LocalObjectStore, disk_calls: list[str]) -> None:
+    version = await store.create("object", b"data")
+    disk_calls.clear()
+    with pytest.raises(ConditionFailedError):
+        await store.create("object", b"other")
+    with pytest.raises(ConditionFailedError):
+        await store.replace("object", b"other", f"not-{version}")
+    assert disk_calls == []
+
+
+async def test_a_conditional_write_that_fails_leaves_no_growing_file(
+    store: LocalObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = await store.create("object", b"data")
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    for write in (store.create("new", b"x"), store.replace("object", b"x", version)):
+        with pytest.raises(WalObjectStoreError, match="No space left") as caught:
+            await write
+        assert caught.value.retriable
+    assert list((tmp_path / "wal" / INCOMING / "1").iterdir()) == []
+
+
+async def test_a_process_that_stops_while_it_replaces_holds_up_only_replacing_and_deleting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many replaces wait as there are threads; objects are put all the same."""
+    monkeypatch.setattr(local_conditions, "LOCK_TIMEOUT_S", 0.2)
+    store = LocalObjectStore(tmp_path / "wal", node_id=1, clock=CLOCK, threads=2)
+    await store.start()
+    version = await store.create("object", b"data")
+    lock = tmp_path / "wal" / INCOMING / local_conditions.LOCK_NAME
+    await store.replace("object", b"data", version)
+    with lock.open() as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        writes = [store.replace("object", b"%d" % number, version) for number in range(4)]
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(one) for one in (*writes, store.delete(["object"]))]
+        await store.put("other", b"data")
+        await store.create("another", b"data")
+        for one in waiting:
+            with pytest.raises(WalObjectStoreError, match="another process has held") as caught:
+                await one
+            assert caught.value.retriable
+    await store.replace("object", b"again", version)
+    assert await store.delete(["object"]) == ["object"]
+    await store.stop()
+
+
+async def test_two_processes_on_one_folder_never_both_win(tmp_path: Path) -> None:
+    """Two stores have locks and threads of their own, as two processes have."""
+    stores = [LocalObjectStore(tmp_path / "wal", node_id=number, clock=CLOCK) for number in range(2)]
+    for store in stores:
+        await store.start()
+    version = await stores[0].create("object", b"first")
+    for number in range(20):
+        bodies = [b"%d %d" % (number, writer) for writer in range(8)]
+        writes = [stores[writer % 2].replace("object", data, version) for writer, data in enumerate(bodies)]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        (won,) = [writer for writer, result in enumerate(results) if isinstance(result, str)]
+        assert {type(result) for result in results} == {str, ConditionFailedError}
+        found = await stores[1].get_versioned("object")
+        assert (bytes(found.data), found.version) == (bodies[won], results[won])
+        version = found.version
+    for store in stores:
+        await store.stop()
 
 
 async def test_a_folder_left_by_a_killed_process_is_synced_once_more(

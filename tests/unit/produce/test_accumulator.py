@@ -54,7 +54,7 @@ def test_sealing_sorts_by_partition_keeps_the_order_of_arrival_and_loses_no_byte
     sent = []
     for frame, batches in zip(frames, wanted, strict=True):
         one = submission(frame, [(key, valid(content, records)) for key, content, records in batches])
-        active.add(one)
+        active.add(one, 0)
         sent += [(key, content, records, one, position) for position, (key, content, records) in enumerate(batches)]
     assert active.size_bytes == sum(len(content) for _, content, *_ in sent)
     sealed = active.seal(allocate)
@@ -71,13 +71,13 @@ def test_sealing_sorts_by_partition_keeps_the_order_of_arrival_and_loses_no_byte
     ]
     assert found == expected
     assert [frame.releases for frame in frames] == [1] * len(frames)
-    assert list(sealed.partitions) == sorted({key for key, *_ in sent})
+    partitions = sorted({key for key, *_ in sent})
     position = wal_format.HEADER_BYTES
     for batch in sealed.batches:
         assert batch.byte_offset == position
         position += batch.size
     index = wal_format.read_index(sealed.data)
-    assert [(entry.topic_id, entry.partition) for entry in index] == list(sealed.partitions)
+    assert [(entry.topic_id, entry.partition) for entry in index] == partitions
     for entry in index:
         mine = [one for one in expected if one[0] == (entry.topic_id, entry.partition)]
         content = sealed.data[entry.byte_offset : entry.byte_offset + entry.size]
@@ -88,7 +88,7 @@ def test_sealing_sorts_by_partition_keeps_the_order_of_arrival_and_loses_no_byte
 def test_what_is_sealed_does_not_hang_on_the_frames_any_more() -> None:
     frame = bytearray(b"content")
     active = Accumulator()
-    active.add(submission(Frame(), [(PartitionKey(TOPIC, 0), valid(frame, 1))]))
+    active.add(submission(Frame(), [(PartitionKey(TOPIC, 0), valid(frame, 1))]), 0)
     sealed = active.seal(allocate)
     frame[:] = b"another"
     assert b"content" in bytes(sealed.data)
@@ -96,7 +96,7 @@ def test_what_is_sealed_does_not_hang_on_the_frames_any_more() -> None:
 
 def test_the_fields_of_a_batch_reach_the_commit_unchanged() -> None:
     active = Accumulator()
-    active.add(submission(Frame(), [(PartitionKey(TOPIC, 3), valid(b"abc", 4))]))
+    active.add(submission(Frame(), [(PartitionKey(TOPIC, 3), valid(b"abc", 4))]), 0)
     [batch] = active.seal(allocate).batches
     assert batch._asdict() == {
         "topic_id": TOPIC,

@@ -13,7 +13,14 @@ from kafka.protocol.consumer import FetchResponse as StockFetchResponse
 from kafka.protocol.producer import ProduceResponse as StockProduceResponse
 
 from diskless_core.protocol import messages
-from diskless_core.protocol.messages import administration, consumer_group, remote_log, share_group, streams_group
+from diskless_core.protocol.messages import (
+    administration,
+    consumer_group,
+    membership,
+    remote_log,
+    share_group,
+    streams_group,
+)
 
 
 class HeaderOf:
@@ -43,7 +50,7 @@ def schemas(package: Any) -> list[tuple[Any, str]]:
     return [(package, path.name.removesuffix(".json")) for path in files(package).iterdir() if path.suffix == ".json"]
 
 
-PACKAGES = (messages, administration, consumer_group, remote_log, share_group, streams_group)
+PACKAGES = (messages, administration, consumer_group, membership, remote_log, share_group, streams_group)
 
 
 @pytest.mark.parametrize(("package", "name"), [schema for package in PACKAGES for schema in schemas(package)])
@@ -64,7 +71,7 @@ def test_requests_and_responses_of_an_api_belong_together() -> None:
     for api_key, api in messages.REQUESTS.items():
         assert api.request.API_KEY == api.response.API_KEY == api_key
         assert api.request.valid_versions == api.response.valid_versions
-    assert set(messages.DISKLESS_APIS) == {93, 94, 95, 96, 97, 98, 99, 100, 101}
+    assert set(messages.DISKLESS_APIS) == {93, 94, 95, 96, 97, 98, 99, 100, 101, 102}
 
 
 @pytest.mark.parametrize(

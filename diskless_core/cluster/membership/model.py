@@ -1,0 +1,88 @@
+"""A broker as a member of the cluster. Pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from diskless_core.plugin.shard import ShardId
+
+
+class BrokerListener(NamedTuple):
+    """Where a broker is reached: what it advertises. `security_protocol` is Kafka's number, 0 for PLAINTEXT."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class SupportedLevels(NamedTuple):
+    """The levels of a feature that a broker's version has, both ends inclusive."""
+
+    oldest: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSpec:
+    """What a broker says of itself when it registers.
+
+    Attributes:
+        incarnation_id: drawn by the broker's process at its start.
+        features: levels by the feature's name.
+    """
+
+    node_id: int
+    incarnation_id: uuid.UUID
+    listeners: tuple[BrokerListener, ...]
+    rack: str | None
+    features: Mapping[str, SupportedLevels]
+
+    def listener(self, name: str) -> BrokerListener | None:
+        """The listener of this name; None where the broker has none."""
+        return next((listener for listener in self.listeners if listener.name == name), None)
+
+    @property
+    def address(self) -> str:
+        """Where its first listener is, for people."""
+        return f"{self.listeners[0].host}:{self.listeners[0].port}" if self.listeners else "an unknown address"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A broker that has registered.
+
+    Attributes:
+        epoch: the number of the registration, higher than that of any before. A broker that registers anew has a new
+            one, and requests with an old one are refused.
+        is_fenced: it is registered, and nobody is sent to it.
+        is_shutting_down: it has asked to be shut down, and gets nothing new to do.
+    """
+
+    spec: BrokerSpec
+    epoch: int
+    is_fenced: bool
+    is_shutting_down: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether clients and brokers may be sent to it."""
+        return not self.is_fenced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBroker:
+    """A broker that can be given work, as the leader of the cluster shard sees it.
+
+    Attributes:
+        is_healthy: whether the log and the WAL object store answer it, by what it said last.
+        barred: the shards that it cannot lead now.
+    """
+
+    node_id: int
+    rack: str | None
+    is_healthy: bool
+    barred: frozenset[ShardId]

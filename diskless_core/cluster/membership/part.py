@@ -1,0 +1,159 @@
+"""Membership on one node, as a part: the broker as a member, what it knows of the others, its side as controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diskless_core.background import Background
+from diskless_core.clock import Clock
+from diskless_core.cluster.membership.brokers import Brokers
+from diskless_core.cluster.membership.member import Member
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, SupportedLevels
+from diskless_core.cluster.membership.operations import Objection, no_objection
+from diskless_core.cluster.membership.registrar import Registrar
+from diskless_core.cluster.membership.service import MembershipService
+from diskless_core.cluster.membership.sessions import Health, SessionTimes
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.calls import PeerCalls
+from diskless_core.coordinator.peers import PeerTransport
+from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.metrics import Metrics
+from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipSettings:
+    """What an operator says of it."""
+
+    node_id: int
+    rack: str | None
+    times: SessionTimes
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> MembershipSettings:
+        """Those of a broker."""
+        times = SessionTimes(
+            session_s=config.broker_session_timeout_ms / 1000, heartbeat_s=config.broker_heartbeat_interval_ms / 1000
+        )
+        return cls(node_id=config.node_id, rack=config.broker_rack, times=times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipNeighbours:
+    """What membership stands on.
+
+    Attributes:
+        shard: the cluster shard, which has been started.
+        shards: all shards of this node, the cluster shard among them.
+        is_shared: whether other brokers can have the same log.
+        transport: to other brokers, for nothing but membership.
+        listeners: where this broker is reached.
+        features: the levels that this version has.
+        log_is_ok: whether the coordinator log answers.
+        objection: why a broker may not register, while this node leads the cluster shard.
+    """
+
+    cluster_id: str
+    shard: ClusterShard
+    shards: Sequence[CoordinatorShard[Any]]
+    is_shared: bool
+    transport: PeerTransport
+    listeners: Sequence[BrokerListener]
+    features: Mapping[str, SupportedLevels]
+    log_is_ok: Callable[[], bool]
+    clock: Clock
+    metrics: Metrics
+    objection: Objection = no_objection
+
+
+class Membership:
+    """See the module.
+
+    Attributes:
+        brokers: the brokers of the cluster.
+        registrar: what this node does while it leads the cluster shard.
+        bucket_is_ok: whether the WAL object store takes what this broker writes; to be set when that is known.
+    """
+
+    def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
+        shard, self._times = neighbours.shard, settings.times
+        self._node_id = settings.node_id
+        self._shards = neighbours.shards
+        self._is_shared = neighbours.is_shared
+        self._log_is_ok = neighbours.log_is_ok
+        self.bucket_is_ok: Callable[[], bool] = lambda: True
+        self.brokers = Brokers(shard, settings.node_id)
+        self.registrar = Registrar(
+            shard,
+            settings.times,
+            neighbours.clock,
+            node_id=settings.node_id,
+            leads=self._leads,
+            objection=neighbours.objection,
+        )
+        timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
+        calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
+        self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
+        self._member = Member(
+            BrokerSpec(
+                node_id=settings.node_id,
+                incarnation_id=neighbours.clock.new_uuid(),
+                listeners=tuple(neighbours.listeners),
+                rack=settings.rack,
+                features=neighbours.features,
+            ),
+            shard,
+            self.service,
+            calls,
+            settings.times,
+            neighbours.clock,
+            cluster_id=neighbours.cluster_id,
+            health=self._health,
+        )
+        self._loops = Background()
+        neighbours.metrics.watch_brokers(self.brokers.count)
+
+    async def start(self) -> None:
+        """Become a member, and unfenced once this node's copies of all shards have read what was in the log.
+
+        Raises:
+            MembershipRefusedError: the cluster does not take this broker.
+            CoordinatorError: a shard cannot be used on this node.
+        """
+        self._loops.run(self.registrar.run, "brokers' sessions")
+        self._loops.run(self._member.run, "membership")
+        await self._member.until_registered()
+        for shard in self._shards:
+            await shard.until_caught_up()
+        await self._member.until_unfenced()
+
+    async def leave(self, limit_s: float) -> None:
+        """Shut down in an orderly way: the controller moves what this broker leads, `limit_s` at most.
+
+        A broker whose log is its own has nobody to leave it to.
+        """
+        if self._is_shared:
+            await self._member.leave(limit_s)
+
+    async def stop(self) -> None:
+        """Send no more heartbeats."""
+        await self._loops.stop()
+
+    def connection_lost(self, node_id: int) -> None:
+        """The connection of `transport` to a node broke."""
+        self._member.connection_lost(node_id)
+
+    async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """UnregisterBroker of an administrator, carried out by whoever leads the cluster shard."""
+        controller = self.brokers.controller
+        return await self.service.unregister(request, controller if controller != self._node_id else None)
+
+    def _leads(self, node_id: int) -> bool:
+        return any(shard.leader_hint == node_id for shard in self._shards)
+
+    def _health(self) -> Health:
+        barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)
+        return Health(log_is_ok=self._log_is_ok(), bucket_is_ok=self.bucket_is_ok(), barred=barred)

@@ -1,0 +1,273 @@
+"""The leader's side of membership: it registers brokers, hears their heartbeats, and fences who is silent.
+
+Whoever leads the cluster shard does this, as Kafka's controller does. (KIP-631, "Broker registration", "Broker
+heartbeats".) Heartbeats are remembered by the leader alone; only what changes a registration is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.cluster.membership import operations
+from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
+from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
+from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
+from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Sessions, SessionTimes
+from diskless_core.cluster.membership.tables import BROKERS
+from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.tables import Writes
+from diskless_core.protocol.errors import ErrorCode
+
+LEAST_PAUSE_S = 0.001
+"""A clock may round: a moment before a session ends, time has to go on."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Link(Protocol):
+    """The connection by which a broker speaks to the leader."""
+
+    def on_lost(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when it is gone; at once, if it is."""
+        ...
+
+
+class Registrar:
+    """What the leader of the cluster shard does about members. On other nodes it refuses everything.
+
+    Args:
+        leads: whether the log hints that a broker leads any coordinator.
+        objection: why a broker may not register beside what is looked at here, such as the levels of its features.
+    """
+
+    def __init__(
+        self,
+        shard: ClusterShard,
+        times: SessionTimes,
+        clock: Clock,
+        *,
+        node_id: int,
+        leads: Callable[[int], bool],
+        objection: Objection = no_objection,
+    ) -> None:
+        self._shard = shard
+        self._times = times
+        self._clock = clock
+        self._node_id = node_id
+        self._leads = leads
+        self._objection = objection
+        self._term: int | None = None
+        self._sessions = Sessions(times, clock.monotonic(), (), None)
+        self._registered_offsets: dict[int, int] = {}
+        self._links: dict[int, Link] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._wake = asyncio.Event()
+        shard.on_commit(self._committed)
+
+    # --- what the controller knows -----------------------------------------------------------------------------------
+
+    def live(self) -> Sequence[LiveBroker]:
+        """The brokers that can be given work, by node id: neither fenced nor about to stop. Only the leader knows."""
+        return [
+            LiveBroker(
+                node_id=node_id,
+                rack=one.spec.rack,
+                is_healthy=self._sessions.health(node_id).is_ok,
+                barred=self._sessions.health(node_id).barred,
+            )
+            for node_id, one in operations.registrations(self._shard.state).items()
+            if one.is_live and not one.is_shutting_down
+        ]
+
+    def is_fenced(self, node_id: int) -> bool:
+        """Whether a broker is fenced, or none of the cluster's."""
+        known = self._shard.state.committed(BROKERS, (node_id,))
+        return known is None or not known.is_live
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever `live` may answer something new. It must be quick."""
+        self._listeners.append(listener)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    async def register(self, spec: BrokerSpec, link: Link | None = None) -> Registration | Refusal | Duplicate:
+        """Make a broker a member.
+
+        Raises:
+            NotCoordinatorError: another node leads the cluster shard.
+            CoordinatorError: no answer; it may be asked again.
+        """
+        sessions = self._begun()
+
+        def is_live(known: Registration) -> bool:
+            node_id = known.spec.node_id
+            return node_id != self._node_id and sessions.is_live(node_id, self._clock.monotonic())
+
+        answer = await self._shard.submit(
+            lambda command: operations.register(command, spec, is_live=is_live, objection=self._objection)
+        )
+        now_s = self._clock.monotonic()
+        if isinstance(answer, Refusal):
+            _log.warning("a broker may not register", broker=spec.node_id, reason=answer.message)
+            if answer.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                return answer
+            return Duplicate(refusal=answer, silent_s=sessions.silent_s(spec.node_id, now_s))
+        self._registered_offsets[spec.node_id] = self._shard.next_offset
+        self._hear(sessions, spec.node_id, link, now_s, UNKNOWN_HEALTH)
+        _log.info("a broker has registered", broker=spec.node_id, epoch=answer.epoch, address=spec.address)
+        return answer
+
+    async def heartbeat(self, beat: Beat, link: Link | None = None) -> Decision | ErrorCode:
+        """Hear of a broker, and do what it asks for if it can be done. What became of it, when that is committed.
+
+        Raises:
+            NotCoordinatorError: another node leads the cluster shard.
+            CoordinatorError: no answer; it may be asked again.
+        """
+        sessions = self._begun()
+        known = operations.check_epoch(self._shard.state, beat.node_id, beat.epoch)
+        if isinstance(known, ErrorCode):
+            return known
+        was = sessions.health(beat.node_id)
+        self._hear(sessions, beat.node_id, link, self._clock.monotonic(), beat.health)
+        if was != beat.health:
+            _log.info(
+                "a broker says how its backends are",
+                broker=beat.node_id,
+                log_is_ok=beat.health.log_is_ok,
+                bucket_is_ok=beat.health.bucket_is_ok,
+                barred=sorted(map(str, beat.health.barred)),
+            )
+            self._tell()
+        decision = decide(beat, known, self._around(beat.node_id))
+        if decision.is_fenced is not None or decision.shuts_down:
+            reason = "it wants to stop" if beat.want_shut_down else "it cannot serve yet"
+            await self._change(known, reason, is_fenced=decision.is_fenced, shuts_down=decision.shuts_down)
+        return decision
+
+    async def unregister(self, node_id: int) -> Refusal | None:
+        """Forget a broker that is fenced.
+
+        Raises:
+            NotCoordinatorError: another node leads the cluster shard.
+            CoordinatorError: no answer; it may be asked again.
+        """
+        sessions = self._begun()
+        refusal = await self._shard.submit(lambda command: operations.unregister(command, node_id))
+        if refusal is None:
+            sessions.forget(node_id)
+            self._registered_offsets.pop(node_id, None)
+            _log.info("a broker is unregistered", broker=node_id)
+        return refusal
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Fence who is silent for a session, whenever this node leads; for ever."""
+        term: int | None = None
+        while True:
+            term = await self._shard.until_term_changes(term)
+            while term is not None and self._shard.term == term:
+                try:
+                    await self._fence_silent(self._begun())
+                except NotCoordinatorError:
+                    break
+                except CoordinatorError as error:
+                    _log.warning("a broker could not be fenced; it is tried again", error=str(error))
+                    await asyncio.sleep(self._times.heartbeat_s / 4)
+
+    async def _fence_silent(self, sessions: Sessions) -> None:
+        """Fence whose session is over, and sleep until the next one may be."""
+        now_s = self._clock.monotonic()
+        live = {node_id: one for node_id, one in operations.registrations(self._shard.state).items() if one.is_live}
+        silent = sessions.ended(now_s) - {self._node_id}
+        ill = sessions.ill(now_s, live)
+        for node_id, known in live.items():
+            if node_id in silent:
+                await self._change(known, "it was not heard of for a session", is_fenced=True)
+            elif node_id in ill:
+                await self._change(known, "its log or its object store fails", is_fenced=True)
+        self._wake.clear()
+        next_end_s = sessions.next_end_s(live.keys() - silent - {self._node_id})
+        pause_s = self._times.heartbeat_s / 4
+        if next_end_s is not None:
+            pause_s = min(pause_s, max(LEAST_PAUSE_S, next_end_s - self._clock.monotonic()))
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _begun(self) -> Sessions:
+        """The sessions of the present term, which begin with the first question or the first look.
+
+        Raises:
+            NotCoordinatorError: this node does not lead.
+        """
+        term = self._shard.term
+        if term is None:
+            raise NotCoordinatorError(f"node {self._node_id} is not the controller")
+        if self._term != term:
+            members = operations.registrations(self._shard.state)
+            now_s = self._clock.monotonic()
+            self._sessions = Sessions(self._times, now_s, members, self._shard.predecessor)
+            self._registered_offsets = dict.fromkeys(members, term)
+            self._links.clear()
+            self._term = term
+        return self._sessions
+
+    def _hear(self, sessions: Sessions, node_id: int, link: Link | None, now_s: float, health: Health) -> None:
+        sessions.heard(node_id, now_s, health)
+        if link is None:
+            self._links.pop(node_id, None)
+        elif self._links.get(node_id) is not link:
+            self._links[node_id] = link
+            link.on_lost(lambda: self._lost(sessions, node_id, link))
+
+    def _lost(self, sessions: Sessions, node_id: int, link: Link) -> None:
+        if self._links.get(node_id) is link:
+            del self._links[node_id]
+            sessions.broke(node_id, self._clock.monotonic())
+            self._wake.set()
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def _around(self, node_id: int) -> Surroundings:
+        others = [one for one in self.live() if one.node_id != node_id]
+        return Surroundings(
+            registered_offset=self._registered_offsets.get(node_id, 0),
+            leads=self._leads(node_id),
+            others_are_live=bool(others),
+            somebody_is_well=any(one.is_healthy for one in others),
+        )
+
+    async def _change(
+        self, known: Registration, reason: str, *, is_fenced: bool | None = None, shuts_down: bool = False
+    ) -> None:
+        node_id = known.spec.node_id
+        changed = await self._shard.submit(
+            lambda command: operations.change(command, node_id, known.epoch, is_fenced=is_fenced, shuts_down=shuts_down)
+        )
+        if not changed:
+            return
+        if is_fenced is None:
+            _log.info("a broker is about to stop", broker=node_id)
+        elif is_fenced:
+            _log.warning("a broker is fenced", broker=node_id, reason=reason)
+        else:
+            _log.info("a broker is unfenced", broker=node_id)
+
+    def _committed(self, writes: Writes) -> None:
+        if BROKERS in writes:
+            self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()

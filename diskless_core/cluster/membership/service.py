@@ -1,0 +1,108 @@
+"""Answers the requests of membership: those of other brokers, and UnregisterBroker of administrators.
+
+It knows no connection: the broker's listeners and a simulated network put their requests to it alike.
+"""
+
+from __future__ import annotations
+
+from diskless_core.cluster.membership import wire
+from diskless_core.cluster.membership.registrar import Link, Registrar
+from diskless_core.cluster.operations import Refusal
+from diskless_core.coordinator.calls import PeerCalls
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.peers import PeerRequest
+from diskless_core.protocol.codec import ApiMessage
+from diskless_core.protocol.errors import ErrorCode, code_of
+from diskless_core.protocol.framing import Response, decode_request, encode_body
+from diskless_core.protocol.messages import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+MEMBERSHIP_REQUESTS: dict[int, type[ApiMessage]] = {
+    request.API_KEY: request for request in (BrokerRegistrationRequest, BrokerHeartbeatRequest)
+}
+"""What brokers send and clients do not, by api key."""
+
+_ANSWERED = {**MEMBERSHIP_REQUESTS, UnregisterBrokerRequest.API_KEY: UnregisterBrokerRequest}
+
+
+class MembershipService:
+    """What one node answers. All but its leader refuse with NOT_CONTROLLER.
+
+    Args:
+        calls: by which a request of an administrator is passed on to the leader.
+    """
+
+    def __init__(self, registrar: Registrar, calls: PeerCalls, *, cluster_id: str) -> None:
+        self._registrar = registrar
+        self._calls = calls
+        self._cluster_id = cluster_id
+
+    async def answer(self, request: PeerRequest, link: Link | None = None) -> bytes:
+        """The body of a response to the body of a request of another broker, as a `PeerTransport` carries them.
+
+        Raises:
+            FrameError: the request is malformed.
+            KeyError: the api key is none of membership's.
+        """
+        message = decode_request(_ANSWERED[request.api_key], request.api_version, memoryview(request.body), 0)
+        response: Response
+        match message:
+            case BrokerRegistrationRequest():
+                response = await self.register(message, link)
+            case BrokerHeartbeatRequest():
+                response = await self.heartbeat(message, link)
+            case UnregisterBrokerRequest():
+                response = await self.unregister(message)
+            case _:
+                raise KeyError(request.api_key)
+        return b"".join(encode_body(response, request.api_version))
+
+    async def register(
+        self, request: BrokerRegistrationRequest, link: Link | None = None
+    ) -> BrokerRegistrationResponse:
+        """BrokerRegistration."""
+        spec = wire.spec_of(request, self._cluster_id)
+        if isinstance(spec, Refusal):
+            return wire.registration_response(spec)
+        try:
+            return wire.registration_response(await self._registrar.register(spec, link))
+        except CoordinatorError as error:
+            return wire.registration_response(Refusal(code=_code(error), message=str(error)))
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest, link: Link | None = None) -> BrokerHeartbeatResponse:
+        """BrokerHeartbeat."""
+        beat = wire.beat_of(request)
+        try:
+            answer = await self._registrar.heartbeat(beat, link)
+        except CoordinatorError as error:
+            return wire.heartbeat_response(_code(error), is_fenced=True)
+        return wire.heartbeat_response(answer, is_fenced=self._registrar.is_fenced(beat.node_id))
+
+    async def unregister(self, request: UnregisterBrokerRequest, leader: int | None = None) -> UnregisterBrokerResponse:
+        """UnregisterBroker.
+
+        Args:
+            leader: another node that it is passed on to, because that leads the cluster shard.
+        """
+        try:
+            if leader is not None:
+                response = await self._calls.call(leader, request)
+                return _unregistered(code_of(response.error_code), response.error_message)
+            refusal = await self._registrar.unregister(request.broker_id)
+        except CoordinatorError as error:
+            return _unregistered(_code(error), str(error))
+        return _unregistered(ErrorCode.NONE, None) if refusal is None else _unregistered(refusal.code, refusal.message)
+
+
+def _unregistered(code: ErrorCode, message: str | None) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=int(code), error_message=message)
+
+
+def _code(error: CoordinatorError) -> ErrorCode:
+    return ErrorCode.NOT_CONTROLLER if isinstance(error, NotCoordinatorError) else error.code

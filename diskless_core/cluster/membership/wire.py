@@ -1,0 +1,137 @@
+"""The requests and responses of membership as plain data, and back. Pure. (KIP-631.)"""
+
+from __future__ import annotations
+
+from diskless_core.cluster.membership.heartbeats import Beat, Decision
+from diskless_core.cluster.membership.lifecycle import RefusedRegistration
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration, SupportedLevels
+from diskless_core.cluster.membership.operations import Duplicate
+from diskless_core.cluster.membership.sessions import Health
+from diskless_core.cluster.operations import Refusal
+from diskless_core.plugin.shard import parse_shard_id
+from diskless_core.protocol.errors import ErrorCode, code_of
+from diskless_core.protocol.messages import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+_UNKNOWN_MS = -1
+
+
+def registration_request(spec: BrokerSpec, cluster_id: str) -> BrokerRegistrationRequest:
+    """What a broker sends to register."""
+    return BrokerRegistrationRequest(
+        broker_id=spec.node_id,
+        cluster_id=cluster_id,
+        incarnation_id=spec.incarnation_id,
+        listeners=[
+            BrokerRegistrationRequest.Listener(
+                name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol
+            )
+            for one in spec.listeners
+        ],
+        features=[
+            BrokerRegistrationRequest.Feature(
+                name=name, min_supported_version=levels.oldest, max_supported_version=levels.newest
+            )
+            for name, levels in spec.features.items()
+        ],
+        rack=spec.rack,
+    )
+
+
+def spec_of(request: BrokerRegistrationRequest, cluster_id: str) -> BrokerSpec | Refusal:
+    """What a broker says of itself in a request; why it cannot be taken, where it is malformed or another cluster's."""
+    if request.cluster_id != cluster_id:
+        message = f"this is the cluster {cluster_id}, not {request.cluster_id}"
+        return Refusal(code=ErrorCode.INCONSISTENT_CLUSTER_ID, message=message)
+    names = [one.name for one in request.listeners]
+    if request.broker_id < 0 or request.incarnation_id is None or not names or len(set(names)) < len(names):
+        message = "a broker has a node id, an incarnation id, and listeners of different names"
+        return Refusal(code=ErrorCode.INVALID_REQUEST, message=message)
+    return BrokerSpec(
+        node_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        listeners=tuple(
+            BrokerListener(one.name, one.host, one.port, one.security_protocol) for one in request.listeners
+        ),
+        rack=request.rack,
+        features={
+            one.name: SupportedLevels(one.min_supported_version, one.max_supported_version) for one in request.features
+        },
+    )
+
+
+def registration_response(answer: Registration | Refusal | Duplicate) -> BrokerRegistrationResponse:
+    """The response to a registration."""
+    if isinstance(answer, Registration):
+        return BrokerRegistrationResponse(throttle_time_ms=0, error_code=int(ErrorCode.NONE), broker_epoch=answer.epoch)
+    refusal, silent_s = (answer.refusal, answer.silent_s) if isinstance(answer, Duplicate) else (answer, None)
+    return BrokerRegistrationResponse(
+        throttle_time_ms=0,
+        error_code=int(refusal.code),
+        error_message=refusal.message,
+        incumbent_silent_ms=_UNKNOWN_MS if silent_s is None else int(silent_s * 1000),
+    )
+
+
+def refused_registration(response: BrokerRegistrationResponse) -> RefusedRegistration:
+    """Why a broker was not registered."""
+    code, silent_ms = code_of(response.error_code), response.incumbent_silent_ms
+    return RefusedRegistration(
+        code=code,
+        message=response.error_message or code.name,
+        silent_s=None if silent_ms == _UNKNOWN_MS else silent_ms / 1000,
+    )
+
+
+def heartbeat_request(beat: Beat) -> BrokerHeartbeatRequest:
+    """What a broker sends as a heartbeat."""
+    return BrokerHeartbeatRequest(
+        broker_id=beat.node_id,
+        broker_epoch=beat.epoch,
+        current_metadata_offset=beat.applied_offset,
+        want_fence=beat.want_fence,
+        want_shut_down=beat.want_shut_down,
+        log_is_ok=beat.health.log_is_ok,
+        bucket_is_ok=beat.health.bucket_is_ok,
+        barred_shards=sorted(map(str, beat.health.barred)),
+    )
+
+
+def beat_of(request: BrokerHeartbeatRequest) -> Beat:
+    """What a heartbeat says. Shards whose names this version cannot read are left out."""
+    barred = (parse_shard_id(text) for text in request.barred_shards)
+    return Beat(
+        node_id=request.broker_id,
+        epoch=request.broker_epoch,
+        applied_offset=request.current_metadata_offset,
+        want_fence=request.want_fence,
+        want_shut_down=request.want_shut_down,
+        health=Health(
+            log_is_ok=request.log_is_ok,
+            bucket_is_ok=request.bucket_is_ok,
+            barred=frozenset(shard for shard in barred if shard is not None),
+        ),
+    )
+
+
+def heartbeat_response(answer: Decision | ErrorCode, *, is_fenced: bool) -> BrokerHeartbeatResponse:
+    """The response to a heartbeat.
+
+    Args:
+        is_fenced: what the broker is now.
+    """
+    if isinstance(answer, ErrorCode):
+        return BrokerHeartbeatResponse(
+            throttle_time_ms=0, error_code=int(answer), is_caught_up=False, is_fenced=True, should_shut_down=False
+        )
+    return BrokerHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=int(ErrorCode.NONE),
+        is_caught_up=answer.is_caught_up,
+        is_fenced=is_fenced,
+        should_shut_down=answer.may_stop,
+    )

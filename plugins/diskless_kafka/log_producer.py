@@ -1,0 +1,202 @@
+"""Appending to the coordinator log: what was produced counts once the node's own reader has read it.
+
+A delivery report says nothing about an append that failed: a message that timed out may land later. So reports only
+tell early that something went wrong. Each shard has a producer of its own, which a failed append ends: what it still
+had queued never lands, and other shards do not notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from diskless_core.plugin import kafka_client
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, EntryRefusedError
+from diskless_core.plugin.kafka_client import KafkaClientError
+from diskless_kafka.log_reader import Place
+
+_NUMBER_BYTES = 8
+_POLL_S = 0.02
+
+
+DeliveryReport = Callable[[KafkaError | None, Message], None]
+
+
+class ProducerPool:
+    """The thread that serves the producers of all shards: it lets go of what was delivered, and hears of errors."""
+
+    def __init__(self) -> None:
+        self._producers: list[Producer] = []
+        self._serving = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="coordinator-log-producers", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close all producers; what they have not written fails. Blocks. Idempotent."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for producer in list(self._producers):
+            self.close(producer)
+
+    def open(self, options: dict[str, Any]) -> Producer:
+        """A new producer. Blocks; errors as `kafka_client.open_producer`."""
+        producer = kafka_client.open_producer(options)
+        with self._serving:
+            self._producers.append(producer)
+        return producer
+
+    def close(self, producer: Producer) -> None:
+        """Close a producer; what it has not sent is never sent. Blocks. Idempotent."""
+        with self._serving:
+            if producer not in self._producers:
+                return
+            self._producers.remove(producer)
+        kafka_client.close_producer(producer, 0)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_POLL_S):
+            with self._serving:
+                for producer in self._producers:
+                    producer.poll(0)
+
+
+@dataclass(slots=True, eq=False)
+class _Append:
+    """One call: which offsets its messages have been read back at so far. `numbers` are those of its messages."""
+
+    numbers: range
+    done: asyncio.Future[list[int]]
+    offsets: list[int] = field(default_factory=list)
+
+
+class ShardProducer:
+    """Appends to one partition. All methods run on the event loop.
+
+    Args:
+        instance: tells the messages of this log instance from all others.
+        open_producer: makes one which calls a function with what it did not deliver.
+        close_producer: closes one in the background, and drops what it has not sent.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        instance: uuid.UUID,
+        open_producer: Callable[[DeliveryReport], Awaitable[Producer]],
+        close_producer: Callable[[Producer], None],
+        timeout_s: float,
+    ) -> None:
+        self._topic, self._partition = place
+        self._instance = instance.bytes
+        self._open_producer = open_producer
+        self._close_producer = close_producer
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._opening = asyncio.Lock()
+        self._producer: Producer | None = None
+        self._next_number = 0
+        self._waiting: dict[int, _Append] = {}
+
+    async def append(self, batches: Sequence[bytes]) -> list[int]:
+        """Produce one message for each batch, and return their offsets once all were read back.
+
+        Raises:
+            EntryRefusedError: Kafka has refused the only batch there is for its size.
+            CoordinatorLogError: some batch was not, or not knowingly, appended.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                producer = await self._open()
+                append = self._produce(producer, batches)
+                return await append.done
+        except TimeoutError:
+            error = CoordinatorLogError(
+                f"{self} has not taken an append within {self._timeout_s:g} s: it may or may not have taken place"
+            )
+            self.fail(error)
+            raise error from None
+
+    def read_back(self, offset: int, key: bytes | None) -> None:
+        """Take note of a message that was read, if it is of this instance."""
+        if not self._waiting or key is None or not key.startswith(self._instance):
+            return
+        number = int.from_bytes(key[len(self._instance) :], "big")
+        append = self._waiting.pop(number, None)
+        if append is None:
+            return
+        append.offsets.append(offset)
+        if len(append.offsets) == len(append.numbers) and not append.done.done():
+            append.done.set_result(append.offsets)
+
+    def fail(self, error: CoordinatorLogError) -> None:
+        """Appends under way fail, and what is still queued of them is never sent."""
+        waiting, self._waiting = self._waiting, {}
+        for append in waiting.values():
+            if not append.done.done():
+                append.done.set_exception(error)
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            self._close_producer(producer)
+
+    async def _open(self) -> Producer:
+        async with self._opening:
+            if self._producer is None:
+                try:
+                    self._producer = await self._open_producer(self._delivered)
+                except (KafkaClientError, OSError) as error:
+                    raise CoordinatorLogError(f"{self} has no producer: {error}") from error
+            return self._producer
+
+    def _produce(self, producer: Producer, batches: Sequence[bytes]) -> _Append:
+        first = self._next_number
+        self._next_number += len(batches)
+        numbers = range(first, self._next_number)
+        append = _Append(numbers, self._loop.create_future())
+        append.done.add_done_callback(_note_outcome)
+        self._waiting.update(dict.fromkeys(numbers, append))
+        try:
+            with kafka_client.errors():
+                for number, batch in zip(numbers, batches, strict=True):
+                    key = self._instance + number.to_bytes(_NUMBER_BYTES, "big")
+                    producer.produce(self._topic, batch, key=key, partition=self._partition)
+        except KafkaClientError as error:
+            problem = CoordinatorLogError(f"{self} takes no append: {error}")
+            self.fail(problem)
+            raise problem from error
+        return append
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        """On the thread of the pool: a message was not, or not knowingly, written."""
+        if error is not None:
+            with suppress(RuntimeError):  # the loop may have ended
+                self._loop.call_soon_threadsafe(self._refused, kafka_client.failure(error), message.key() or b"")
+
+    def _refused(self, error: KafkaClientError, key: bytes) -> None:
+        append = self._waiting.get(int.from_bytes(key[len(self._instance) :], "big"))
+        if append is None:
+            return
+        text = f"{self} does not take an append: {error}"
+        is_refused = error.code == KafkaError.MSG_SIZE_TOO_LARGE and len(append.numbers) == 1
+        if is_refused and not append.done.done():
+            append.done.set_exception(EntryRefusedError(text, position=0))
+        self.fail(CoordinatorLogError(text))
+
+    def __str__(self) -> str:
+        return f"{self._topic}-{self._partition}"
+
+
+def _note_outcome(done: asyncio.Future[list[int]]) -> None:
+    """Its caller may have been cancelled."""
+    if not done.cancelled():
+        done.exception()

@@ -1,0 +1,194 @@
+"""One shard of the coordinator log on one node: its tail in memory, its producer, and streams that read it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+
+from diskless_core.plugin.coordinator_log import (
+    CoordinatorLogError,
+    LogBatch,
+    LogBounds,
+    LogOffsetPrunedError,
+)
+from diskless_core.plugin.kafka_client import KafkaClientError
+from diskless_core.plugin.shard import ShardId
+from diskless_kafka.log_backend import LogBackend
+from diskless_kafka.log_history import LogHistory
+from diskless_kafka.log_producer import ShardProducer
+from diskless_kafka.log_reader import Place, ReadMessage
+from diskless_kafka.log_tail import Tail
+from diskless_kafka.log_topics import topic_name
+
+
+class LogShard:
+    """Runs on the event loop.
+
+    Attributes:
+        start: where the log begins, as far as this node knows.
+    """
+
+    def __init__(self, shard: ShardId, backend: LogBackend, instance: uuid.UUID) -> None:
+        settings = backend.settings
+        self.id = shard
+        self.place: Place = topic_name(shard, settings.topic_prefix), shard.index
+        self.start = 0
+        self._backend = backend
+        timeout_s = settings.append_timeout_ms / 1000
+        self._producer = ShardProducer(self.place, instance, backend.open_producer, backend.close_producer, timeout_s)
+        self._tail: Tail | None = None
+        self._known_end = 0
+        self._opening: asyncio.Task[Tail] | None = None
+        self._verifying: asyncio.Task[None] | None = None
+
+    async def append(self, batches: Sequence[bytes]) -> list[int]:
+        """Append whole batches that are not too large; errors as `CoordinatorLog.append`."""
+        if not self._backend.writes:
+            raise CoordinatorLogError(f"the log of {self.id} was opened for reading only")
+        await self._open_tail()
+        return await self._producer.append(batches)
+
+    async def bounds(self) -> LogBounds:
+        await self.ensure()
+        bounds = await self._backend.run(self._backend.topics.bounds, self.id)
+        self.start = max(self.start, bounds.start)
+        # a new leader among Kafka's brokers may know less for a moment than was read from the one before
+        known_end = self._known_end if self._tail is None else self._tail.end
+        return LogBounds(bounds.start, max(bounds.end, known_end))
+
+    async def prune(self, before: int) -> None:
+        await self.ensure()
+        self.start = max(self.start, await self._backend.run(self._backend.topics.prune, self.id, before))
+
+    async def stream(self, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
+        """As `CoordinatorLog.read`."""
+        try:
+            async for entries in self._stream(offset):
+                yield entries
+        except CoordinatorLogError:
+            if not self._backend.stopped.is_set():
+                raise
+
+    async def _stream(self, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
+        history: LogHistory | None = None
+        try:
+            while True:
+                tail = await self._open_tail()
+                if self._backend.stopped.is_set():
+                    return
+                if offset < self.start:
+                    raise LogOffsetPrunedError(f"{self.id} begins at offset {self.start}: {offset} is gone")
+                if offset >= tail.start:
+                    self._give_up(history)
+                    history = None
+                    entries = await tail.entries_from(offset)
+                else:
+                    if history is None:
+                        history = self._backend.history(self.place, offset)
+                    entries = as_entries(await self._backend.read_history(history), offset)
+                if entries:
+                    offset = entries[-1].next_offset
+                    yield entries
+        finally:
+            self._give_up(history)
+
+    async def ensure(self) -> None:
+        """See that topic and partition are there, as they have to be."""
+        await self._backend.run(self._backend.topics.ensure, self.id)
+
+    def deliver(self, read: Sequence[ReadMessage]) -> None:
+        """Take what the reader has read."""
+        tail = self._tail
+        if tail is None or tail.failure is not None:
+            return
+        entries = as_entries(read, tail.end)
+        if not entries:
+            return
+        tail.add(entries)
+        for message in read:
+            self._producer.read_back(message.offset, message.key)
+
+    def reader_failed(self, error: KafkaClientError) -> None:
+        """The reader has something against the partition."""
+        if error.is_unknown_partition:
+            # it may be new, or deleted; or another one has its name
+            if self._verifying is None or self._verifying.done():
+                self._verifying = asyncio.create_task(self._verify(error), name=f"{self.id} topic")
+        else:
+            self.fail(CoordinatorLogError(f"{self} cannot be read any more: {error}"))
+
+    def fail(self, error: CoordinatorLogError) -> None:
+        """Readers and appends raise this; the next call opens the shard anew."""
+        tail, self._tail = self._tail, None
+        if tail is not None:
+            self._known_end = max(self._known_end, tail.end)
+            tail.fail(error)
+        self._producer.fail(error)
+
+    def stop(self, error: CoordinatorLogError) -> None:
+        """Appends under way raise this, and readers end."""
+        if self._tail is not None:
+            self._tail.wake()
+        if self._verifying is not None:
+            self._verifying.cancel()
+        self._producer.fail(error)
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self.place))
+
+    async def _open_tail(self) -> Tail:
+        if self._tail is not None:
+            return self._tail
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.create_task(self._open(), name=f"{self.id} tail")
+            self._opening.add_done_callback(_note_outcome)
+        return await asyncio.shield(self._opening)  # others wait for it too
+
+    async def _open(self) -> Tail:
+        await self.ensure()
+        if self._known_end:
+            await self._backend.run(self._backend.topics.verify, self.id)
+        bounds = await self._backend.run(self._backend.topics.bounds, self.id)
+        if bounds.end < self._known_end:
+            raise CoordinatorLogError(
+                f"{self} ends at offset {bounds.end}, and this node has read up to {self._known_end}: entries that "
+                "were committed are lost. Nothing more is read of it"
+            )
+        self.start = max(self.start, bounds.start)
+        # before the reader follows it, which may deliver at once
+        tail = self._tail = Tail(bounds.end, self._backend.settings.tail_bytes)
+        try:
+            await asyncio.wrap_future(self._backend.reader.follow(self.place, bounds.end))
+        except KafkaClientError as error:
+            problem = CoordinatorLogError(f"{self} cannot be followed: {error}")
+            self.fail(problem)
+            raise problem from error
+        return tail
+
+    async def _verify(self, error: KafkaClientError) -> None:
+        try:
+            await self._backend.run(self._backend.topics.verify, self.id)
+        except CoordinatorLogError as problem:
+            self.fail(CoordinatorLogError(f"{problem} ({error})"))
+
+    def _give_up(self, history: LogHistory | None) -> None:
+        if history is not None:
+            self._backend.give_up(history)
+
+
+def as_entries(read: Sequence[ReadMessage], offset: int) -> list[LogBatch]:
+    """Entries from an offset on. What was nothing to read, such as control batches at the end, is an empty one."""
+    entries = list[LogBatch]()
+    for _, next_offset, _, value in read:
+        if next_offset <= offset:
+            continue
+        entries.append(LogBatch(offset if value is None else next_offset - 1, next_offset, value or b""))
+        offset = next_offset
+    return entries
+
+
+def _note_outcome(opening: asyncio.Task[Tail]) -> None:
+    """Everybody who waited for it may have been cancelled."""
+    if not opening.cancelled():
+        opening.exception()

@@ -1,0 +1,118 @@
+"""`coordinator_log=kafka` with a Kafka whose connections break, which falls silent, and which comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, EntryRefusedError
+from diskless_core.testing.coordinator_log_tools import (
+    OTHER_SHARD,
+    SHARD,
+    TIMEOUT_S,
+    batch_of,
+    numbered_batches,
+    read_batches,
+    same_content,
+    settled_bytes,
+    started,
+)
+from diskless_kafka.kafka_log import KafkaCoordinatorLog
+from tests.support.apache_kafka import ApacheKafka, free_ports
+from tests.support.kafka_log import kafka_log, log_properties
+from tests.support.relay import Relay
+
+
+@pytest.fixture(scope="module")
+def relay(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
+    """In front of a Kafka of the module's own, which tells its clients the relay's address."""
+    kafka = ApacheKafka(kafka_jars, tmp_path_factory.mktemp("kafka-behind-a-relay"))
+    _, _, port = kafka.bootstrap.rpartition(":")
+    with Relay(int(port)) as relay:
+        kafka.advertise(f"127.0.0.1:{relay.port}")
+        try:
+            relay.pass_on()
+            kafka.start()
+            yield relay
+        finally:
+            kafka.end()
+
+
+@pytest.fixture
+def properties(relay: Relay, request: pytest.FixtureRequest) -> dict[str, Any]:
+    relay.pass_on()
+    return log_properties(f"127.0.0.1:{relay.port}", f"{request.node.name[:60]}_")
+
+
+async def append_until_taken(log: KafkaCoordinatorLog, batch: bytes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            try:
+                await log.append(SHARD, [batch])
+            except CoordinatorLogError:
+                continue
+            return
+
+
+async def test_connections_lost_under_appends_lose_nothing_that_was_acknowledged_and_double_nothing(
+    relay: Relay, properties: dict[str, Any], tmp_path: Path
+) -> None:
+    acknowledged: dict[int, bytes] = {}
+    async with started(kafka_log(properties, tmp_path)) as log:
+        for number in range(30):
+            batches = [batch_of(b"%d, %d" % (number, part)) for part in range(20)]
+            appending = asyncio.create_task(log.append(SHARD, batches))
+            if number % 10 == 5:
+                await asyncio.sleep(0)
+                relay.drop()
+            (outcome,) = await asyncio.gather(appending, return_exceptions=True)
+            if isinstance(outcome, BaseException):
+                assert type(outcome) is CoordinatorLogError, "the outcome is unknown: nothing was refused"
+            else:
+                acknowledged.update(zip(outcome, batches, strict=True))
+        await append_until_taken(log, batch_of(b"last"))
+    async with started(kafka_log(properties, tmp_path, node_id=2)) as log:
+        entries = await read_batches(log, SHARD, 0, (await log.bounds(SHARD)).end)
+    found = {entry.offset: settled_bytes(entry.data) for entry in entries}
+    assert len(set(found.values())) == len(entries), "an entry is there twice"
+    assert {offset: found.get(offset) for offset in acknowledged} == {
+        offset: settled_bytes(batch) for offset, batch in acknowledged.items()
+    }
+
+
+async def test_while_kafka_is_silent_appends_end_and_what_is_known_is_read_and_then_all_goes_on_by_itself(
+    relay: Relay, properties: dict[str, Any], tmp_path: Path
+) -> None:
+    known = numbered_batches(10)
+    properties["append.timeout.ms"] = 1_500
+    async with started(kafka_log(properties, tmp_path)) as log:
+        await append_until_taken(log, batch_of(b"first"))
+        await log.append(SHARD, known)
+        relay.hang()
+        for _ in range(3):  # each gives up what it had queued: nothing piles up
+            with pytest.raises(CoordinatorLogError, match=r"within 1\.5 s") as error:
+                await log.append(SHARD, numbered_batches(50, size_bytes=10_000))
+            assert not isinstance(error.value, EntryRefusedError)
+        start = (await read_batches(log, SHARD, 1, len(known)))[0].offset
+        assert same_content(await read_batches(log, SHARD, start, len(known)), known)
+        relay.drop()
+        relay.pass_on()
+        recovered = batch_of(b"recovered")
+        await append_until_taken(log, recovered)
+        entries = await read_batches(log, SHARD, 0, (await log.bounds(SHARD)).end)
+        contents = [settled_bytes(entry.data) for entry in entries]
+        assert len(set(contents[1:11])) == 10
+        assert contents.count(settled_bytes(recovered)) == 1
+        await log.append(OTHER_SHARD, [batch_of(b"of another shard")])
+
+
+async def test_a_kafka_that_is_not_there_refuses_the_start_in_time(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    properties = {**log_properties(f"127.0.0.1:{port}", "away_"), "initialization.timeout.ms": 300}
+    with pytest.raises(CoordinatorLogError, match=f"127.0.0.1:{port}"):
+        async with started(kafka_log(properties, tmp_path)):
+            pass
