@@ -89,6 +89,8 @@ class Node:
         if self._parts is None or not self._is_serving:
             return ["the broker is starting or stopping"]
         reasons = [shard.obstacle for shard in self._parts.coordinators.all() if shard.obstacle is not None]
+        if self._parts.membership.is_fenced:
+            reasons.append("the controller keeps this broker fenced")
         failure = self._parts.produce.failing
         if failure is not None:
             reasons.append(f"the object store refuses writes: {failure}")

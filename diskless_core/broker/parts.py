@@ -361,6 +361,7 @@ async def _become_member(
             shard=coordinators.cluster,
             shards=coordinators.all(),
             is_shared=coordinators.log.is_shared,
+            hands_over=coordinators.nominated is not None,
             transport=around.membership_transport,
             listeners=[
                 BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))

@@ -40,7 +40,7 @@ Some APIs are answered so that tools and libraries, which look for them, know wh
 | UpdateFeatures | a feature may be set to the level that it has; `metadata.version` has that of Kafka 4.2 |
 | DescribeQuorum | the one voter; offsets and epoch are those of the cluster shard |
 | AddRaftVoter, RemoveRaftVoter | UNSUPPORTED_VERSION, as by Kafka with `controller.quorum.voters` |
-| UnregisterBroker | BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for this broker, which runs |
+| UnregisterBroker | a broker that is fenced is forgotten; INVALID_REQUEST for one that runs |
 | DescribeAcls, CreateAcls, DeleteAcls | SECURITY_DISABLED, as by Kafka without an authorizer |
 | the four of delegation tokens | DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as by Kafka's plaintext listeners |
 | SaslHandshake, SaslAuthenticate | ILLEGAL_SASL_STATE, as by Kafka's plaintext listeners |
@@ -51,8 +51,9 @@ Some APIs are answered so that tools and libraries, which look for them, know wh
 
 
 _INTER_BROKER = """
-The [inter-broker listener](operations.md#the-inter-broker-listener), where there is one, serves all of these, and the
-Diskless coordinator's APIs: [protocol extensions](protocol_extensions.md).
+The [inter-broker listener](operations.md#the-inter-broker-listener), where there is one, serves all of these, and what
+brokers ask each other: the Diskless coordinator's APIs, described on [protocol extensions](protocol_extensions.md), and
+those of [membership](cluster.md#membership).
 
 | API | key | versions | in ApiVersions |
 |---|---|---|---|

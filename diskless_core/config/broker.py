@@ -156,7 +156,8 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         default=128 * MIB,
         ge=1,
         description="Memory for data that is accepted but not committed yet, in bytes. Above it, no connection is "
-        "read until some of it is committed. Large requests that are still arriving may take as much again.",
+        "read until some of it is committed. Large requests that are still arriving may take as much again, and so may "
+        "what is on its way to a coordinator that does not answer.",
     )
     diskless_append_upload_parallelism: Int = Field(
         default=4, ge=1, description="How many WAL objects are uploaded at the same time."

@@ -30,6 +30,8 @@ from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessFollowShardRequest, DisklessFollowShardResponse
+from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
+from diskless_core.protocol.record_frames import RecordFormatError
 
 T = TypeVar("T")
 
@@ -343,7 +345,11 @@ class Following:
 
     async def _after(self, acceptance: Acceptance, batch: LogBatch) -> Acceptance:
         await asyncio.sleep(0)
-        return acceptance.after(entries.decode(batch.data), batch)
+        try:
+            entry = entries.decode(batch.data)
+        except (RecordFormatError, CorruptBatchError, UnsupportedCompressionError):
+            return acceptance  # it is no coordinator's: every replica ignores it
+        return acceptance.after(entry, batch)
 
     def _require_same(self, acceptance: Acceptance, start: int) -> None:
         if acceptance != self._replica.acceptance:

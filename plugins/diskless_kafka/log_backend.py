@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from diskless_core.plugin import kafka_client
@@ -16,7 +16,7 @@ from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_kafka.log_config import KafkaLogSettings
 from diskless_kafka.log_history import LogHistory
-from diskless_kafka.log_producer import ProducerPool
+from diskless_kafka.log_producer import DeliveryReport, PooledProducer, ProducerPool
 from diskless_kafka.log_reader import Delivery, LogReader, Place, ReadMessage
 from diskless_kafka.log_topics import LogTopics
 from diskless_kafka.nominations import OnCommit
@@ -44,7 +44,7 @@ class LogBackend:
         self._node_id = node_id
         self._ids = ids
         self._closing = threading.Event()
-        self._producers = ProducerPool()
+        self._producers = ProducerPool(self._producer_options())
         self._threads = ThreadPoolExecutor(_THREADS, "coordinator-log")
         self._history_threads = ThreadPoolExecutor(_HISTORY_THREADS, "coordinator-log-history")
         self._admin: AdminClient | None = None
@@ -64,10 +64,11 @@ class LogBackend:
             await self.run(self.topics.check_all)
             self._reader = self.reader = LogReader(self._open_consumer, deliver)
             await asyncio.wrap_future(self._reader.start())
+            if self.writes:
+                await self.run(self._producers.start)
         except (KafkaClientError, OSError) as error:
             servers = ",".join(self.settings.bootstrap_servers)
             raise CoordinatorLogError(f"the Apache Kafka of the coordinator log, {servers}: {error}") from error
-        self._producers.start()
 
     async def close(self) -> None:
         """Disconnect. Idempotent."""
@@ -99,22 +100,11 @@ class LogBackend:
             self._histories.discard(history)
             self._on(self._history_threads, history.close)
 
-    def open_producer(self, on_error: Callable[..., None]) -> asyncio.Future[Producer]:
-        """A producer of its own for one shard, which tells of what it could not deliver."""
-        settings = self.settings
-        options = settings.options(
-            self._node_id,
-            settings.producer_options,
-            message_max_bytes=settings.topic_max_message_bytes,
-            delivery_timeout_ms=settings.append_timeout_ms,
-            queue_buffering_max_messages=1_000_000,
-            retry_backoff_ms=20,
-        )
-        # it is told of its errors alone: what was written is known when it is read
-        told = {"on_delivery": on_error, "delivery.report.only.error": True}
-        return self.run(self._producers.open, {**options, **told})
+    def open_producer(self, on_error: DeliveryReport) -> asyncio.Future[PooledProducer]:
+        """A producer for one shard, which tells of what it could not deliver."""
+        return self.run(self._producers.take, on_error)
 
-    def close_producer(self, producer: Producer) -> None:
+    def close_producer(self, producer: PooledProducer) -> None:
         """Close it in the background. What it has not sent is never sent."""
         if not self._closing.is_set():
             self.run(self._producers.close, producer)
@@ -143,6 +133,17 @@ class LogBackend:
         settings = self.settings
         options = settings.options(self._node_id, settings.admin_options, socket_timeout_ms=10_000)
         return kafka_client.open_admin(options, settings.initialization_timeout_ms / 1000, self._closing)
+
+    def _producer_options(self) -> dict[str, Any]:
+        settings = self.settings
+        return settings.options(
+            self._node_id,
+            settings.producer_options,
+            message_max_bytes=settings.topic_max_message_bytes,
+            delivery_timeout_ms=settings.append_timeout_ms,
+            queue_buffering_max_messages=1_000_000,
+            retry_backoff_ms=20,
+        )
 
     def _open_consumer(self) -> Consumer:
         settings = self.settings

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
 from diskless_core.plugin import kafka_client
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, EntryRefusedError
@@ -29,46 +29,81 @@ _POLL_S = 0.02
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 
 
-class ProducerPool:
-    """The thread that serves the producers of all shards: it lets go of what was delivered, and hears of errors."""
+class PooledProducer:
+    """A producer of one shard, or a spare one of none yet.
 
-    def __init__(self) -> None:
-        self._producers: list[Producer] = []
+    Attributes:
+        on_error: called on the pool's thread with what was not, or not knowingly, written.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.on_error: DeliveryReport = _ignore
+        # what was written is known when it is read
+        told = {"on_delivery": lambda *report: self.on_error(*report), "delivery.report.only.error": True}
+        self.client = kafka_client.open_producer({**options, **told})
+
+
+class ProducerPool:
+    """The thread that serves the producers of all shards: it lets go of what was delivered, and hears of errors.
+
+    It has a spare one. librdkafka takes half a second until a new producer has the id that makes it idempotent, and a
+    shard that needs one has just lost its leader.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._producers: list[PooledProducer] = []
+        self._spare: PooledProducer | None = None
         self._serving = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="coordinator-log-producers", daemon=True)
 
     def start(self) -> None:
+        """Open the spare one, and serve all. Blocks; errors as `kafka_client.open_producer`."""
+        self._spare = PooledProducer(self._options)
         self._thread.start()
 
     def stop(self) -> None:
         """Close all producers; what they have not written fails. Blocks. Idempotent."""
-        self._stopping.set()
+        with self._serving:
+            self._stopping.set()
+            remaining = [*self._producers, *([self._spare] if self._spare is not None else [])]
+            self._producers, self._spare = [], None
         if self._thread.is_alive():
             self._thread.join()
-        for producer in list(self._producers):
-            self.close(producer)
+        for producer in remaining:
+            kafka_client.close_producer(producer.client, 0)
 
-    def open(self, options: dict[str, Any]) -> Producer:
-        """A new producer. Blocks; errors as `kafka_client.open_producer`."""
-        producer = kafka_client.open_producer(options)
+    def take(self, on_error: DeliveryReport) -> PooledProducer:
+        """A producer for one shard. Blocks; errors as `kafka_client.open_producer`."""
         with self._serving:
+            if self._stopping.is_set():
+                raise KafkaClientError("the producers are closed", code=kafka_client.CLOSED, retriable=False)
+            producer, self._spare = self._spare or PooledProducer(self._options), None
+            producer.on_error = on_error
             self._producers.append(producer)
         return producer
 
-    def close(self, producer: Producer) -> None:
+    def close(self, producer: PooledProducer) -> None:
         """Close a producer; what it has not sent is never sent. Blocks. Idempotent."""
         with self._serving:
             if producer not in self._producers:
                 return
             self._producers.remove(producer)
-        kafka_client.close_producer(producer, 0)
+        kafka_client.close_producer(producer.client, 0)
 
     def _run(self) -> None:
         while not self._stopping.wait(_POLL_S):
             with self._serving:
-                for producer in self._producers:
-                    producer.poll(0)
+                if self._spare is None and not self._stopping.is_set():
+                    self._spare = PooledProducer(self._options)
+                for producer in (*self._producers, self._spare):
+                    if producer is not None:
+                        producer.client.poll(0)
+
+
+def _ignore(error: KafkaError | None, message: Message) -> None:
+    """A spare producer has produced nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,39 +128,28 @@ class ShardProducer:
         self,
         place: Place,
         instance: uuid.UUID,
-        open_producer: Callable[[DeliveryReport], Awaitable[Producer]],
-        close_producer: Callable[[Producer], None],
-        timeout_s: float,
+        open_producer: Callable[[DeliveryReport], Awaitable[PooledProducer]],
+        close_producer: Callable[[PooledProducer], None],
     ) -> None:
         self._topic, self._partition = place
         self._instance = instance.bytes
         self._open_producer = open_producer
         self._close_producer = close_producer
-        self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._opening = asyncio.Lock()
-        self._producer: Producer | None = None
+        self._producer: PooledProducer | None = None
         self._next_number = 0
         self._waiting: dict[int, _Append] = {}
 
     async def append(self, batches: Sequence[bytes]) -> list[int]:
-        """Produce one message for each batch, and return their offsets once all were read back.
+        """Produce one message for each batch, and return their offsets once all were read back, however long it takes.
 
         Raises:
             EntryRefusedError: Kafka has refused the only batch there is for its size.
             CoordinatorLogError: some batch was not, or not knowingly, appended.
         """
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                producer = await self._open()
-                append = self._produce(producer, batches)
-                return await append.done
-        except TimeoutError:
-            error = CoordinatorLogError(
-                f"{self} has not taken an append within {self._timeout_s:g} s: it may or may not have taken place"
-            )
-            self.fail(error)
-            raise error from None
+        producer = await self._open()
+        return await self._produce(producer, batches).done
 
     def read_back(self, offset: int, key: bytes | None) -> None:
         """Take note of a message that was read, if it is of this instance."""
@@ -149,7 +173,7 @@ class ShardProducer:
         if producer is not None:
             self._close_producer(producer)
 
-    async def _open(self) -> Producer:
+    async def _open(self) -> PooledProducer:
         async with self._opening:
             if self._producer is None:
                 try:
@@ -158,7 +182,7 @@ class ShardProducer:
                     raise CoordinatorLogError(f"{self} has no producer: {error}") from error
             return self._producer
 
-    def _produce(self, producer: Producer, batches: Sequence[bytes]) -> _Append:
+    def _produce(self, producer: PooledProducer, batches: Sequence[bytes]) -> _Append:
         first = self._next_number
         self._next_number += len(batches)
         numbers = range(first, self._next_number)
@@ -169,7 +193,7 @@ class ShardProducer:
             with kafka_client.errors():
                 for number, batch in zip(numbers, batches, strict=True):
                     key = self._instance + number.to_bytes(_NUMBER_BYTES, "big")
-                    producer.produce(self._topic, batch, key=key, partition=self._partition)
+                    producer.client.produce(self._topic, batch, key=key, partition=self._partition)
         except KafkaClientError as error:
             problem = CoordinatorLogError(f"{self} takes no append: {error}")
             self.fail(problem)

@@ -35,8 +35,8 @@ class LogShard:
         self.place: Place = topic_name(shard, settings.topic_prefix), shard.index
         self.start = 0
         self._backend = backend
-        timeout_s = settings.append_timeout_ms / 1000
-        self._producer = ShardProducer(self.place, instance, backend.open_producer, backend.close_producer, timeout_s)
+        self._append_timeout_s = settings.append_timeout_ms / 1000
+        self._producer = ShardProducer(self.place, instance, backend.open_producer, backend.close_producer)
         self._tail: Tail | None = None
         self._known_end = 0
         self._opening: asyncio.Task[Tail] | None = None
@@ -46,8 +46,17 @@ class LogShard:
         """Append whole batches that are not too large; errors as `CoordinatorLog.append`."""
         if not self._backend.writes:
             raise CoordinatorLogError(f"the log of {self.id} was opened for reading only")
-        await self._open_tail()
-        return await self._producer.append(batches)
+        try:
+            async with asyncio.timeout(self._append_timeout_s):
+                await self._open_tail()
+                return await self._producer.append(batches)
+        except TimeoutError:
+            error = CoordinatorLogError(
+                f"an append to {self} was not read back within {self._append_timeout_s:g} s: it may or may not have "
+                "taken place"
+            )
+            self._producer.fail(error)
+            raise error from None
 
     async def bounds(self) -> LogBounds:
         await self.ensure()

@@ -12,7 +12,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from diskless_core.plugin import kafka_client
+from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds
+from diskless_core.shards import GROUPS_SHARD
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
@@ -82,6 +84,28 @@ async def test_topics_are_created_as_they_have_to_be_with_a_partition_for_each_s
     assert told["max.message.bytes"].value == str(2 << 20)
     async with started(kafka_log(properties, tmp_path)) as log:
         assert same_content(await read_all(log, SHARD), [batch_of(b"a")])
+
+
+async def test_a_tool_reads_beside_the_broker_and_creates_nothing(
+    properties: dict[str, Any], admin: AdminClient, prefix: str, tmp_path: Path
+) -> None:
+    batches = [batch_of(b"a"), batch_of(b"b")]
+    async with started(kafka_log(properties, tmp_path)) as log:
+        await log.append(SHARD, batches)
+        tool = kafka_log(properties, tmp_path / "tool", node_id=TOOL_NODE_ID)
+        await tool.start_reading()
+        try:
+            assert same_content(await read_all(tool, SHARD), batches)
+            with pytest.raises(CoordinatorLogError, match="there is no"):
+                await tool.bounds(GROUPS_SHARD)
+            with pytest.raises(CoordinatorLogError, match="for reading only"):
+                await tool.append(SHARD, batches)
+        finally:
+            await tool.stop()
+    described = kafka_client.describe_topic(admin, f"{prefix}metadata")
+    assert described is not None
+    assert len(described.partitions) == 1
+    assert not (tmp_path / "tool").exists()
 
 
 async def test_an_unsafe_topic_refuses_the_start_and_all_that_is_wrong_is_named(

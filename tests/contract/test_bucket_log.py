@@ -1,4 +1,4 @@
-"""The contract of `coordinator_log` on the bucket log: in memory, in a folder that brokers share, and in S3."""
+"""The contract of `coordinator_log` on the bucket log: in memory, in a folder that brokers share, in S3, in GCS."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from diskless_bucket_log import writer
@@ -24,6 +25,7 @@ from diskless_fsspec.config import FsspecSettings
 from diskless_fsspec.factory import make_store
 
 CLOCK = SystemClock()
+GCS_OPTIONS = '{"token": "anon", "project": "p"}'
 QUICK = {"linger.ms": 0, "poll.max.ms": 100, "lease.ms": 6000}
 
 
@@ -103,5 +105,22 @@ class TestBucketLogInS3(CoordinatorLogContract):
                 }
             )
             return make_store(context, settings)
+
+        return lambda node_id=1: bucket_log(tmp_path, node_id, objects)
+
+
+class TestBucketLogInGcs(CoordinatorLogContract):
+    @pytest.fixture
+    def bucket(self, gcs_endpoint: str) -> str:
+        name = f"log-{CLOCK.new_uuid().hex}"
+        httpx.post(f"{gcs_endpoint}/storage/v1/b?project=p", json={"name": name}).raise_for_status()
+        return name
+
+    @pytest.fixture
+    def make_log(self, tmp_path: Path, gcs_endpoint: str, bucket: str) -> MakeLog:
+        def objects(node_id: int) -> WalObjectStore:
+            context = PluginContext(node_id=node_id, data_dir=tmp_path, log_dir=tmp_path, clock=CLOCK)
+            settings = {"url": f"gs://{bucket}/some/place", "endpoint.url": gcs_endpoint, "options": GCS_OPTIONS}
+            return make_store(context, FsspecSettings.model_validate(settings))
 
         return lambda node_id=1: bucket_log(tmp_path, node_id, objects)

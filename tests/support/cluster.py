@@ -55,7 +55,11 @@ class _Gate:
 
 class Cluster:
     """Brokers by node id. The first one leads the cluster's and the groups' shards, each Diskless shard whom `leaders`
-    names."""
+    names.
+
+    Args:
+        nominates: whether the first one nominates leaders of all other shards instead, as the controller.
+    """
 
     def __init__(
         self,
@@ -63,10 +67,12 @@ class Cluster:
         leaders: Mapping[int, int],
         node_ids: tuple[int, ...] = (1, 2),
         properties: Mapping[str, str] | None = None,
+        *,
+        nominates: bool = False,
     ) -> None:
         self._folder = folder
         self._properties = properties or {}
-        self.shared = SharedLog()
+        self.shared = SharedLog(nominates_all_shards=not nominates)
         self.nodes: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
@@ -103,11 +109,18 @@ class Cluster:
         """Stop a broker in good order."""
         await self.nodes.pop(node_id).stop()
 
-    async def start(self, node_id: int, levels: FeatureLevels = BUILD_LEVELS) -> None:
-        """Start a broker. What it raises is passed on."""
+    async def start(
+        self,
+        node_id: int,
+        levels: FeatureLevels = BUILD_LEVELS,
+        folder: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start a broker, in a folder of its own or in another one. What it raises is passed on."""
         properties = {
             "node.id": str(node_id),
-            "log.dirs": str(self._folder / f"node-{node_id}"),
+            "broker.rack": f"rack-{node_id}",
+            "log.dirs": str(self._folder / (folder or f"node-{node_id}")),
             "listeners": f"{CLIENTS}://127.0.0.1:0,{BROKERS}://127.0.0.1:0",
             "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
             "inter.broker.listener.name": BROKERS,
@@ -115,6 +128,7 @@ class Cluster:
             "diskless.metadata.topic.num.partitions": str(self._shards),
             "wal_object_store.fsspec.url": f"file://{self._folder / 'bucket'}",
             **self._properties,
+            **(properties or {}),
         }
         plugins = OnSharedLog(self.shared, node_id)
         loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)

@@ -1,4 +1,4 @@
-"""Brokers as members only, on virtual time: a cluster shard each on one log, and a network that breaks when it is told.
+"""Brokers as members only, on virtual time: their shards on one log, and a network that breaks when it is told.
 
 A process that is killed answers nobody, and its connections are reset; one that is paused keeps them, and is silent.
 """
@@ -17,8 +17,9 @@ from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
 from diskless_core.coordinator.shard import ShardServices
+from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
-from diskless_core.shards import CLUSTER_SHARD
+from diskless_core.shards import CLUSTER_SHARD, GROUPS_SHARD
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.virtual_time import VirtualClock, run
@@ -76,6 +77,7 @@ class MemberProcess:
         )
         self._clock = clock
         self.shard = ClusterShard(CLUSTER_SHARD, services)
+        self.groups = GroupsShard(GROUPS_SHARD, services)
         self.peers = RegisteredPeers(node_id, BROKERS)
         self.peers.follow(self.shard)
         self.membership = Membership(
@@ -83,8 +85,9 @@ class MemberProcess:
             MembershipNeighbours(
                 cluster_id=CLUSTER_ID,
                 shard=self.shard,
-                shards=[self.shard],
+                shards=[self.shard, self.groups],
                 is_shared=True,
+                hands_over=True,
                 transport=self,
                 listeners=[BrokerListener("CLIENTS", "h", port + 1000), BrokerListener(BROKERS, "h", port)],
                 features={"diskless.version": SupportedLevels(1, 1)},
@@ -98,7 +101,8 @@ class MemberProcess:
     async def boot(self) -> None:
         """Follow the log."""
         await self._log.start()
-        await self.shard.start()
+        for shard in (self.shard, self.groups):
+            await shard.start()
         await self.shard.until_serving()
 
     async def join(self) -> None:
@@ -109,16 +113,18 @@ class MemberProcess:
     async def stop(self) -> None:
         if not self.is_dead:
             await self.membership.stop()
-            await self.shard.stop()
+            for shard in (self.shard, self.groups):
+                await shard.stop()
             await self._log.stop()
 
     async def kill(self) -> None:
         """As by kill -9: the machine resets its connections."""
         self.is_dead = True
         await self.membership.stop()
-        for task in self.shard._tasks:
+        tasks = [*self.shard._tasks, *self.groups._tasks]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self.shard._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._log.stop()
         self._world.processes.remove(self)
         self._world.reset(self)
@@ -157,16 +163,22 @@ class MemberProcess:
 
 
 class MemberWorld:
-    """Processes on one log. The first node leads the cluster shard until `lead` says otherwise."""
+    """Processes on one log. The first node leads the cluster's and the groups' shards until somebody else is to."""
 
     def __init__(self) -> None:
         self.shared = SharedLog()
         self.processes: list[MemberProcess] = []
         self._ports = 9000
         self.lead(1)
+        self.coordinate_groups(1)
 
     def lead(self, node_id: int) -> None:
+        """From now on this node is to be the controller."""
         self.shared.set_leader(CLUSTER_SHARD, node_id)
+
+    def coordinate_groups(self, node_id: int) -> None:
+        """From now on this node is to lead the groups' shard."""
+        self.shared.set_leader(GROUPS_SHARD, node_id)
 
     def process(self, node_id: int, **arguments: Any) -> MemberProcess:
         """A new process, which has not been started."""

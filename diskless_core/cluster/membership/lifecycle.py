@@ -12,7 +12,7 @@ from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.protocol.errors import ErrorCode
 
 RETRY_S = 0.2
-"""Between questions that get no answer, and between registrations that are refused for now."""
+"""Between questions that get no answer."""
 
 
 class BrokerState(IntEnum):
@@ -126,7 +126,7 @@ class Lifecycle:
         Args:
             sent_s: when the request was sent.
         """
-        self.no_answer(now_s)
+        self.due_s = now_s + self._times.heartbeat_s / 2
         if refusal.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             if self._refused_at_s is None:
                 self._refused_at_s = now_s

@@ -16,7 +16,7 @@ from diskless_core.cluster.membership.service import MembershipService
 from diskless_core.cluster.membership.sessions import Health, SessionTimes
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.calls import PeerCalls
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 
@@ -43,6 +43,9 @@ class Member:
         calls: to other nodes, by connections of their own: nothing else delays a heartbeat, and the controller sees by
             them that the process has ended.
         health: how the broker's backends are now.
+
+    Attributes:
+        unreachable: the controller that could not be connected to when it was asked last.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class Member:
         self._lifecycle = Lifecycle(times, clock.monotonic())
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
+        self._said: str | None = None
+        self.unreachable: int | None = None
         self._obstacle = "nobody is known to lead the cluster shard"
 
     @property
@@ -170,8 +175,12 @@ class Member:
                 await self._register(controller)
             else:
                 await self._heartbeat(controller, question)
-        except CoordinatorError as error:
+            self.unreachable = None
+        except (NotCoordinatorError, OutcomeUnknownError) as error:
             self._obstacle = str(error)
+            self._lifecycle.no_answer(self._clock.monotonic())
+        except CoordinatorError as error:
+            self._obstacle, self.unreachable = str(error), controller
             self._lifecycle.no_answer(self._clock.monotonic())
 
     async def _register(self, controller: int | None) -> None:
@@ -184,7 +193,9 @@ class Member:
         code, now_s = code_of(response.error_code), self._clock.monotonic()
         if code is ErrorCode.NONE:
             self._lifecycle.registered(response.broker_epoch, now_s)
-            _log.info("registered with the controller", controller=controller, epoch=response.broker_epoch)
+            self._said = None
+            if controller != self._spec.node_id:
+                _log.info("registered with the controller", controller=controller, epoch=response.broker_epoch)
             return
         refusal = wire.refused_registration(response)
         self._obstacle = refusal.message
@@ -192,7 +203,9 @@ class Member:
             self._lifecycle.no_answer(now_s)
             return
         self._lifecycle.refused(refusal, sent_s, now_s)
-        _log.warning("the controller does not register this broker", controller=controller, reason=refusal.message)
+        if refusal.message != self._said:
+            _log.warning("the controller does not register this broker", controller=controller, reason=refusal.message)
+        self._said = refusal.message
 
     async def _heartbeat(self, controller: int | None, question: Heartbeat) -> None:
         beat = Beat(
@@ -219,7 +232,7 @@ class Member:
         else:
             self._obstacle = code.name
             self._lifecycle.no_answer(now_s)
-        if self.state is not before:
+        if self.state is not before and controller != self._spec.node_id:
             _log.info("the broker's state has changed", state=self.state.name.lower())
 
     async def _call(self, controller: int | None, request: ApiRequest[ResponseT_co]) -> ResponseT_co:

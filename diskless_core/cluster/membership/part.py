@@ -48,6 +48,7 @@ class MembershipNeighbours:
     Attributes:
         shard: the cluster shard, which has been started.
         shards: all shards of this node, the cluster shard among them.
+        hands_over: whether the controller nominates leaders: a broker that stops waits until others lead its shards.
         is_shared: whether other brokers can have the same log.
         transport: to other brokers, for nothing but membership.
         listeners: where this broker is reached.
@@ -60,6 +61,7 @@ class MembershipNeighbours:
     shard: ClusterShard
     shards: Sequence[CoordinatorShard[Any]]
     is_shared: bool
+    hands_over: bool
     transport: PeerTransport
     listeners: Sequence[BrokerListener]
     features: Mapping[str, SupportedLevels]
@@ -83,6 +85,7 @@ class Membership:
         self._node_id = settings.node_id
         self._shards = neighbours.shards
         self._is_shared = neighbours.is_shared
+        self._handed_over = [one for one in neighbours.shards if neighbours.hands_over and one is not shard]
         self._log_is_ok = neighbours.log_is_ok
         self.bucket_is_ok: Callable[[], bool] = lambda: True
         self.brokers = Brokers(shard, settings.node_id)
@@ -92,6 +95,7 @@ class Membership:
             neighbours.clock,
             node_id=settings.node_id,
             leads=self._leads,
+            is_gone=lambda node_id: self._member.unreachable == node_id,
             objection=neighbours.objection,
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
@@ -142,6 +146,12 @@ class Membership:
         """Send no more heartbeats."""
         await self._loops.stop()
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the controller keeps this broker fenced, as far as it knows."""
+        known = self.brokers.get(self._node_id)
+        return known is None or known.is_fenced
+
     def connection_lost(self, node_id: int) -> None:
         """The connection of `transport` to a node broke."""
         self._member.connection_lost(node_id)
@@ -152,7 +162,8 @@ class Membership:
         return await self.service.unregister(request, controller if controller != self._node_id else None)
 
     def _leads(self, node_id: int) -> bool:
-        return any(shard.leader_hint == node_id for shard in self._shards)
+        """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
+        return any(node_id in (shard.leader_hint, shard.claimed_by) for shard in self._handed_over)
 
     def _health(self) -> Health:
         barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)

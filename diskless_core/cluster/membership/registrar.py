@@ -43,7 +43,8 @@ class Registrar:
     """What the leader of the cluster shard does about members. On other nodes it refuses everything.
 
     Args:
-        leads: whether the log hints that a broker leads any coordinator.
+        leads: whether a broker leads a shard that another one can be nominated for.
+        is_gone: whether a broker could not be connected to when this one tried last.
         objection: why a broker may not register beside what is looked at here, such as the levels of its features.
     """
 
@@ -55,6 +56,7 @@ class Registrar:
         *,
         node_id: int,
         leads: Callable[[int], bool],
+        is_gone: Callable[[int], bool],
         objection: Objection = no_objection,
     ) -> None:
         self._shard = shard
@@ -62,6 +64,7 @@ class Registrar:
         self._clock = clock
         self._node_id = node_id
         self._leads = leads
+        self._is_gone = is_gone
         self._objection = objection
         self._term: int | None = None
         self._sessions = Sessions(times, clock.monotonic(), (), None)
@@ -217,7 +220,9 @@ class Registrar:
         if self._term != term:
             members = operations.registrations(self._shard.state)
             now_s = self._clock.monotonic()
-            self._sessions = Sessions(self._times, now_s, members, self._shard.predecessor)
+            replaced = self._shard.predecessor
+            is_gone = replaced is not None and self._is_gone(replaced)
+            self._sessions = Sessions(self._times, now_s, members, replaced, replaced_is_gone=is_gone)
             self._registered_offsets = dict.fromkeys(members, term)
             self._links.clear()
             self._term = term

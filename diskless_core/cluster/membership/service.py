@@ -92,7 +92,7 @@ class MembershipService:
         """
         try:
             if leader is not None:
-                response = await self._calls.call(leader, request)
+                response = await self._calls.call(leader, UnregisterBrokerRequest(broker_id=request.broker_id))
                 return _unregistered(code_of(response.error_code), response.error_message)
             refusal = await self._registrar.unregister(request.broker_id)
         except CoordinatorError as error:

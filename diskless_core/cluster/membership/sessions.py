@@ -61,12 +61,25 @@ class _Session:
 class Sessions:
     """The sessions of one term."""
 
-    def __init__(self, times: SessionTimes, now_s: float, node_ids: Iterable[int], replaced: int | None) -> None:
-        """Everybody is granted a session, but for the node that led before: that ended for a reason."""
+    def __init__(
+        self,
+        times: SessionTimes,
+        now_s: float,
+        node_ids: Iterable[int],
+        replaced: int | None,
+        *,
+        replaced_is_gone: bool = False,
+    ) -> None:
+        """Everybody is granted a session, but for the node that led before: that ended for a reason.
+
+        Args:
+            replaced_is_gone: whether it cannot be connected to: then its process has most likely ended.
+        """
         self._times = times
         self._looked_s = now_s
+        granted_s = RESET_S if replaced_is_gone else times.short_s
         self._sessions = {
-            node_id: _Session(ends_s=now_s + (times.short_s if node_id == replaced else times.session_s))
+            node_id: _Session(ends_s=now_s + (granted_s if node_id == replaced else times.session_s))
             for node_id in node_ids
         }
 

@@ -386,6 +386,9 @@ def test_a_node_that_has_applied_what_the_log_does_not_have_stops_and_says_so() 
 
 def test_a_leader_that_has_applied_what_the_log_does_not_have_is_not_followed() -> None:
     async def story(world: Following) -> None:
+        world.shared.state(SHARD_ID).append(entries.encode_entry(-1, 7, [entries.NO_OP], 0))
+        await world.commit(3)
+        await world.until_alike()
         replica = world.nodes[1].shard._replica
         replica.acceptance = replace(replica.acceptance, digest=b"another's")
         await world.commit(5)

@@ -65,7 +65,7 @@ def test_what_was_acknowledged_after_the_store_reached_beyond_the_claim_survives
 def test_a_follower_whose_store_reached_beyond_a_claim_follows_on_after_a_restart() -> None:
     async def main() -> None:
         leader = await started()
-        follower = ShardNode(leader.shared, leader.clock, 2)
+        follower = ShardNode(leader.shared, leader.clock, 2, candidate=False)
         await follower.start(lead=False)
         await leader.kill()
         await leader.start()

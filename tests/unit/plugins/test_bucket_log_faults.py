@@ -110,18 +110,18 @@ def test_a_leader_paused_before_its_put_while_others_write_and_prune_past_it_lea
         world = World()
         async with world.log(1) as paused, world.log(2) as other:
             await paused.append(SHARD, [A])
-            released = asyncio.Event()
+            reached, released = asyncio.Event(), asyncio.Event()
             create = world.store.create
 
             async def paused_create(key: str, data: ObjectData) -> str:
                 world.store.create = create  # type: ignore[method-assign] # the other one's puts are not paused
+                reached.set()
                 await released.wait()
                 return await create(key, data)
 
             world.store.create = paused_create  # type: ignore[method-assign]
             waiting = asyncio.create_task(paused.append(SHARD, [batch_of(b"late")]))
-            while world.store.create == paused_create:
-                await asyncio.sleep(0)
+            await reached.wait()
             await other.append(SHARD, [B])
             await other.append(SHARD, [C])
             await other.prune(SHARD, 2)

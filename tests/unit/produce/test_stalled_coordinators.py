@@ -18,6 +18,7 @@ from diskless_core.produce.validation import ValidBatch
 from diskless_core.produce.writer import WriterSettings
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from tests.support.guarantees import guarantee
 from tests.support.virtual_time import VirtualClock, run
 
 TOPIC = b"T" * 16
@@ -126,6 +127,9 @@ async def world(**settings: int) -> AsyncIterator[World]:
     made.writer.abort()
 
 
+@guarantee(
+    "Offsets", "A coordinator without a leader holds up its own partitions only, and keeps the order of their batches."
+)
 @pytest.mark.parametrize("hangs", [False, True])
 def test_producers_of_the_other_coordinator_hear_as_soon_as_ever_and_the_stalled_ones_when_it_is_back(
     hangs: bool,

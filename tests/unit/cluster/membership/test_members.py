@@ -137,6 +137,19 @@ def test_a_new_controller_grants_every_broker_a_session_but_the_one_that_it_repl
     in_world(scene)
 
 
+def test_a_controller_that_was_killed_is_fenced_as_soon_as_another_one_leads() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await until(lambda: two.live == [1, 2])
+        await one.kill()
+        await asyncio.sleep(5)
+        assert two.live == [1, 2]
+        world.lead(2)
+        assert await until(lambda: two.live == [2]) < RESET_S + 0.2
+
+    in_world(scene)
+
+
 def test_a_controller_that_is_replaced_and_lives_is_not_fenced() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two, three = await world.join(1, 2, 3)
@@ -180,19 +193,48 @@ def test_a_broker_that_leads_nothing_is_let_go_at_once() -> None:
     in_world(scene)
 
 
-def test_a_controller_that_leaves_waits_for_its_successor() -> None:
+def test_a_broker_that_leads_a_shard_waits_until_another_one_does() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        world.coordinate_groups(2)
+        await until(lambda: two.groups.leading and one.groups.claimed_by == 2)
+        leaving = begun(two.membership.leave(60.0))
+        await asyncio.sleep(2 * SESSION_S)
+        assert not leaving.done()
+        assert [broker.node_id for broker in one.membership.registrar.live()] == [1]
+        assert one.live == [1, 2]
+        world.coordinate_groups(1)
+        began_s = asyncio.get_running_loop().time()
+        await leaving
+        assert one.groups.leading
+        assert asyncio.get_running_loop().time() - began_s < 1.0
+        assert one.live == [1]
+
+    in_world(scene)
+
+
+def test_a_controller_that_leaves_is_let_go_when_it_leads_nothing_else() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two = await world.join(1, 2)
         await until(lambda: two.live == [1, 2])
-        leaving = begun(one.membership.leave(30.0))
+        leaving = begun(one.membership.leave(60.0))
         await asyncio.sleep(1)
         assert not leaving.done()
-        assert [broker.node_id for broker in one.membership.registrar.live()] == [2]
-        world.lead(2)
-        began_s = asyncio.get_running_loop().time()
+        world.coordinate_groups(2)
         await leaving
-        assert asyncio.get_running_loop().time() - began_s < 1.0
-        assert two.live == [2]
+        await until(lambda: two.live == [2])
+
+    in_world(scene)
+
+
+def test_a_broker_that_is_not_let_go_stops_at_its_limit() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        world.coordinate_groups(2)
+        await until(lambda: one.groups.claimed_by == 2)
+        began_s = asyncio.get_running_loop().time()
+        await two.membership.leave(5.0)
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(5.0)
 
     in_world(scene)
 
