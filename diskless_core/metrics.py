@@ -304,6 +304,16 @@ class Metrics:
             "How often a leader's entries did not follow from what was applied here; the log decided then.",
             "shard",
         )
+        self.coordinator_disputed_claims = self._counter(
+            "coordinator_disputed_claims",
+            "Claims of brokers that had read something else in the log than this one; the log agreed with this one.",
+            "shard",
+        )
+        self.coordinator_foreign_batches = self._counter(
+            "coordinator_foreign_batches",
+            "Batches in the log that no coordinator wrote. All brokers ignore them.",
+            "shard",
+        )
         self._declare_commits()
         self._declare_store()
         self._declare_snapshots()

@@ -107,6 +107,7 @@ class Coordinators:
         self.nominated: NominatedLeaders | None = None
         if services.log.is_shared and not services.log.nominates_all_shards:
             self.nominated = NominatedLeaders(self.cluster)
+            self.nominated.require_membership(services.node_id, lambda: False)
             services = replace(services, nominator=self.nominated)
         self._shards: dict[ShardId, CoordinatorShard[Any]] = {self.cluster.id: self.cluster}
         for shard_id in ids:

@@ -376,6 +376,8 @@ async def _become_member(
             objection=feature_levels.object_to,
         ),
     )
+    if coordinators.nominated is not None:
+        coordinators.nominated.require_membership(config.node_id, membership.is_member)
     stack.push_async_callback(membership.stop)
     try:
         await membership.start()

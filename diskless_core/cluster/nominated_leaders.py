@@ -6,8 +6,9 @@ They stay as they are while there is no controller. The cluster shard's own lead
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+from diskless_core.cluster.membership.tables import BROKERS
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.coordinator.errors import CoordinatorError
@@ -30,7 +31,17 @@ class NominatedLeaders:
         self._cluster = cluster
         self._has_caught_up = False
         self._changed = asyncio.Event()
+        self._node_id: int | None = None
+        self._is_member: Callable[[], bool] = lambda: True
         cluster.on_commit(self._committed)
+
+    def require_membership(self, node_id: int, is_member: Callable[[], bool]) -> None:
+        """Give this node no hint at itself unless it is a member; looked at whenever brokers or nominations change.
+
+        A nomination is for the process that has registered with the node id, not for another one that is about to.
+        """
+        self._node_id, self._is_member = node_id, is_member
+        self._wake()
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         """As `CoordinatorLog.leadership`. The first hint that names anybody comes when the replica has caught up.
@@ -60,9 +71,15 @@ class NominatedLeaders:
 
     def _hint(self, shard: ShardId) -> LeadershipHint:
         nomination = self._cluster.state.committed(NOMINATIONS, nomination_key(shard))
-        return NOBODY if nomination is None else LeadershipHint(nomination.leader, nomination.generation)
+        if nomination is None:
+            return NOBODY
+        is_for_another_process = nomination.leader == self._node_id and not self._is_member()
+        return LeadershipHint(None if is_for_another_process else nomination.leader, nomination.generation)
 
     def _committed(self, writes: Writes) -> None:
-        if NOMINATIONS in writes:
-            changed, self._changed = self._changed, asyncio.Event()
-            changed.set()
+        if NOMINATIONS in writes or BROKERS in writes:
+            self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -9,6 +9,7 @@ from diskless_core.coordinator.errors import (
     ClockSkewError,
     CoordinatorError,
     CoordinatorLoadingError,
+    EntryTooLargeError,
     NotCoordinatorError,
     OutcomeUnknownError,
 )
@@ -30,6 +31,7 @@ _NO_ANSWER: dict[ErrorCode, type[CoordinatorError]] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: OutcomeUnknownError,
     ErrorCode.REQUEST_TIMED_OUT: OutcomeUnknownError,
     ErrorCode.INVALID_TIMESTAMP: ClockSkewError,
+    ErrorCode.RECORD_LIST_TOO_LARGE: EntryTooLargeError,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: CoordinatorError,
 }
 """Codes by which a coordinator says that it does not answer. No operation has one of them for its result."""

@@ -75,6 +75,8 @@ class LogDescriber:
             entry = entries.decode(batch.data)
         except (RecordFormatError, CorruptBatchError, UnsupportedCompressionError) as error:
             return [_unreadable(batch.offset, timestamp, str(error))]
+        if entry is entries.FOREIGN:
+            return [_unreadable(batch.offset, timestamp, "no coordinator wrote this; every broker ignores it")]
         if isinstance(entry, Claim):
             return [self._claim(entry, batch.offset, timestamp)]
         return self._entry(entry, batch.offset, timestamp)
@@ -88,7 +90,13 @@ class LogDescriber:
             sequence=None,
             accepted=True,
             type=messages.CoordinatorClaimRecord.__name__,
-            data={"broker_id": claim.node_id, "claim_id": uuid_text(claim.claim_id)},
+            data={
+                "broker_id": claim.node_id,
+                "claim_id": uuid_text(claim.claim_id),
+                "read_offset": claim.read.offset,
+                "read_term": claim.read.term,
+                "read_sequence": claim.read.next_sequence,
+            },
         )
 
     def _entry(self, entry: Entry, offset: int, timestamp: int) -> list[DescribedRecord]:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from diskless_core.coordinator.feature_level import FEATURE_LEVELS
-from diskless_core.coordinator.log_identity import LOG_IDS
+from diskless_core.coordinator.log_identity import LOG_NAMES
 from diskless_core.coordinator.slices import Pace, Slices, at_once
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
@@ -32,6 +32,12 @@ NO_DIGEST = b""
 UNPATCHED = 16
 """Logs may rewrite base offset and leader epoch (bytes 0-7, 12-15); from here on an entry comes back as it went."""
 
+_HEADS = tuple(
+    record_frames.record_prefix(kind)[:-1]
+    for kind in (messages.CoordinatorEntryRecord, messages.CoordinatorClaimRecord)
+)
+"""What the first record of an entry begins with: frame version and kind, without the record's version."""
+
 _DIGEST_BYTES = 16
 _OFFSET = struct.Struct(">q")
 
@@ -40,20 +46,43 @@ NO_OP = RecordData(key=None, value=record_frames.encode_record(messages.Coordina
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """Whose entries count at an offset: what every reader of one log has to agree on."""
+
+    offset: int = 0
+    term: int = NO_TERM
+    next_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """A node's claim to lead. Its offset in the log is the term of what the node writes from then on."""
+    """A node's claim to lead. Its offset in the log is the term of what the node writes from then on.
+
+    Attributes:
+        read: how far the node had read when it claimed, and what it found there.
+    """
 
     node_id: int
     claim_id: uuid.UUID
+    read: Position = Position()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One command's records as they stand in the log."""
+    """One command's records as they stand in the log.
+
+    Attributes:
+        log_id: of the log that it was written to; None where that had none yet.
+    """
 
     term: int
     sequence: int
     records: Sequence[RecordData]
+    log_id: uuid.UUID | None = None
+
+
+FOREIGN = Entry(term=NO_TERM, sequence=-1, records=())
+"""What a batch is taken for that no coordinator wrote. No replica ever accepts it."""
 
 
 def chained(digest: bytes, batch: LogBatch) -> bytes:
@@ -86,6 +115,9 @@ class Acceptance:
     def accepts(self, entry: Entry) -> bool:
         return entry.term == self.term and entry.sequence == self.next_sequence
 
+    def at(self, offset: int) -> Position:
+        return Position(offset, self.term, self.next_sequence)
+
     def after(self, entry: Claim | Entry, batch: LogBatch) -> Acceptance:
         """After the next entry of the log, whether it counts or not."""
         if isinstance(entry, Claim):
@@ -114,27 +146,41 @@ ACCEPTANCE: Table[Acceptance] = Table(
 
 def tables_of(machine: StateMachine[Any]) -> tuple[Table[Any], ...]:
     """All tables of a shard: its machine's, whose entries count, the level that it is written at, and its log's id."""
-    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS, LOG_IDS)
+    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS, LOG_NAMES)
 
 
 def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:
-    record = messages.CoordinatorClaimRecord(broker_id=claim.node_id, claim_id=claim.claim_id)
+    record = messages.CoordinatorClaimRecord(
+        broker_id=claim.node_id,
+        claim_id=claim.claim_id,
+        read_offset=claim.read.offset,
+        read_term=claim.read.term,
+        read_sequence=claim.read.next_sequence,
+    )
     return record_batch.build(
         [RecordData(key=None, value=record_frames.encode_record(record))], timestamp_ms=timestamp_ms
     )
 
 
-def encode_entry(term: int, sequence: int, records: Sequence[RecordData], timestamp_ms: int) -> bytes:
-    header = messages.CoordinatorEntryRecord(term=term, sequence=sequence)
+def encode_entry(
+    term: int, sequence: int, records: Sequence[RecordData], timestamp_ms: int, log_id: uuid.UUID | None = None
+) -> bytes:
+    header = messages.CoordinatorEntryRecord(term=term, sequence=sequence, log_id=log_id)
     head = RecordData(key=None, value=record_frames.encode_record(header))
     return record_batch.build([head, *records], timestamp_ms=timestamp_ms)
 
 
+def encode_probe(timestamp_ms: int) -> bytes:
+    """An entry that is there only to be read back, by a node that need not lead: no replica ever accepts it."""
+    return encode_entry(FOREIGN.term, FOREIGN.sequence, [NO_OP], timestamp_ms)
+
+
 def decode(batch: bytes) -> Claim | Entry:
-    """Read one entry back.
+    """Read one entry back. What no coordinator wrote, another producer's message in the topic, is `FOREIGN`.
 
     Raises:
-        RecordFormatError: the batch is no coordinator entry.
+        RecordFormatError: it is an entry, and malformed or of a version that is not known.
+        UnsupportedCompressionError: the log compressed it, and the codec's package is not installed.
     """
     return at_once(decode_in_slices(batch))
 
@@ -142,15 +188,27 @@ def decode(batch: bytes) -> Claim | Entry:
 def decode_in_slices(batch: bytes) -> Slices[Claim | Entry]:
     """The same as `decode`, in slices."""
     found, pace = list[RecordData](), Pace()
-    for record in record_batch.records(batch):
-        found.append(RecordData(key=record.key, value=record.value))
-        if pace.is_over_after(1):
-            yield
-    if not found or found[0].key is not None or found[0].value is None:
-        raise record_frames.RecordFormatError("a coordinator log entry must begin with its term and sequence")
-    head = record_frames.decode_record(found[0].value)
+    try:
+        for record in record_batch.records(batch):
+            found.append(RecordData(key=record.key, value=record.value))
+            if len(found) == 1 and not _is_head(found[0]):
+                return FOREIGN
+            if pace.is_over_after(1):
+                yield
+    except record_batch.CorruptBatchError:
+        return FOREIGN
+    if not found:
+        return FOREIGN
+    head = record_frames.decode_record(found[0].value or b"")
     if isinstance(head, messages.CoordinatorClaimRecord):
-        return Claim(node_id=head.broker_id, claim_id=record_frames.required_id(head.claim_id))
-    if isinstance(head, messages.CoordinatorEntryRecord):
-        return Entry(term=head.term, sequence=head.sequence, records=found[1:])
-    raise record_frames.RecordFormatError(f"a coordinator log entry cannot begin with a {type(head).__name__}")
+        return Claim(
+            node_id=head.broker_id,
+            claim_id=record_frames.required_id(head.claim_id),
+            read=Position(head.read_offset, head.read_term, head.read_sequence),
+        )
+    return Entry(term=head.term, sequence=head.sequence, records=found[1:], log_id=head.log_id)
+
+
+def _is_head(record: RecordData) -> bool:
+    """Whether an entry begins so. What follows the kind's number is not looked at: it may be a later version's."""
+    return record.key is None and record.value is not None and record.value.startswith(_HEADS)

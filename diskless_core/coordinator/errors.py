@@ -5,6 +5,8 @@ CoordinatorError            knows its Kafka error code
 ├── OutcomeUnknownError     the command may or may not have happened; send the same one again
 ├── CoordinatorLoadingError the shard is still reading its log
 ├── StoreBehindError        the leader's store lacks too much for more to be accepted; ask again later
+├── EntryTooLargeError      the log will never take what the command writes; sending it again is of no use
+├── CommandTakenBackError   what the command was judged upon has failed, so nothing happened; send it again
 └── ClockSkewError          the asker's clock and the leader's differ by too much
 """
 
@@ -14,7 +16,7 @@ from diskless_core.protocol.errors import ErrorCode
 
 
 class CoordinatorError(Exception):
-    """A command did not get an answer. All of these are retriable for the client."""
+    """A command did not get an answer. All of these are retriable for the client, except EntryTooLargeError."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -41,6 +43,18 @@ class StoreBehindError(CoordinatorError):
     """The leader's memory has all that it may have without its store; nothing happened."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class EntryTooLargeError(CoordinatorError):
+    """The log never takes an entry as large as this command's; nothing happened, and nothing will."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class CommandTakenBackError(CoordinatorError):
+    """The command was judged upon another one that the log refused; nothing happened. Its node still leads."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class ClockSkewError(CoordinatorError):

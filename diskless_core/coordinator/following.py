@@ -19,12 +19,13 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.calls import PeerCalls, require_answer
-from diskless_core.coordinator.entries import Acceptance
+from diskless_core.coordinator.entries import Acceptance, Claim
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.leadership import Leadership
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.replica import Replica
+from diskless_core.coordinator.tail import NotInTailError
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
@@ -326,6 +327,34 @@ class Following:
         except CoordinatorLogError:
             self._prospect = _Prospect()
             raise
+
+    async def check_claim(self, claim: Claim, offset: int) -> None:
+        """Compare what another node had read when it claimed with what this one has read there, if that is still known.
+
+        Where they differ, the log is read again, and says who is right. The claim counts all the same.
+
+        Raises:
+            LogDiffersError: the claimant is: what was committed here is lost.
+            CoordinatorLogError: the log cannot be read now.
+        """
+        read = claim.read
+        if read.offset <= offset:
+            try:
+                if self._replica.tail.acceptance_at(read.offset).at(read.offset) == read:
+                    return
+            except NotInTailError:
+                return
+            await self._compare_with_log()
+        self._meter.disputed_claims.inc()
+        self._log.error(
+            "another broker claims the shard and has read something else than the log has: stop it, and delete the "
+            "shard's folder in its coordinator store",
+            claimant=claim.node_id,
+            claim=offset,
+            offset=read.offset,
+            term=read.term,
+            sequence=read.next_sequence,
+        )
 
     async def _compare_with_log(self) -> None:
         """Read again what the tail has."""

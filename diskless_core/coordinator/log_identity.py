@@ -7,22 +7,36 @@ begins at offset 0 again.
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 
 from diskless_core.coordinator.tables import Reader, Table, Transaction
 from diskless_core.plugin.coordinator_store import Column, ColumnType, StoreView, TableSpec
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.record_batch import RecordData
 
-LOG_IDS: Table[uuid.UUID] = Table(
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """Which log it is.
+
+    Attributes:
+        moved_from: the id of the log that it took the place of; None where it was the first, or is not known.
+    """
+
+    log_id: uuid.UUID
+    moved_from: uuid.UUID | None = None
+
+
+LOG_NAMES: Table[LogName] = Table(
     spec=TableSpec(
-        name="log_id",
+        name="log_name",
         key=(Column("id", ColumnType.INTEGER),),
-        values=(Column("log_id", ColumnType.BLOB),),
+        values=(Column("log_id", ColumnType.BLOB), Column("moved_from", ColumnType.BLOB)),
     ),
-    encode=lambda log_id: (log_id.bytes,),
-    decode=lambda row: uuid.UUID(bytes=row[1]),
+    encode=lambda name: (name.log_id.bytes, name.moved_from.bytes if name.moved_from is not None else b""),
+    decode=lambda row: LogName(uuid.UUID(bytes=row[1]), uuid.UUID(bytes=row[2]) if row[2] else None),
 )
-LOG_ID_KEY = (0,)
+LOG_NAME_KEY = (0,)
 
 
 class LogIdentityError(Exception):
@@ -31,6 +45,15 @@ class LogIdentityError(Exception):
 
 class OtherLogError(LogIdentityError):
     """The log has another id than the store or the snapshot that the shard began from."""
+
+    @classmethod
+    def between(cls, one: str, one_id: uuid.UUID, other: str, other_id: uuid.UUID) -> OtherLogError:
+        """That two things are of different logs."""
+        return cls(
+            f"{one} has the log id {one_id}, and {other} has {other_id}: they do not belong together. Check "
+            "coordinator_log, log.dirs and diskless.wal.object.prefix; if `diskless migrate-log` was interrupted, run "
+            "it again"
+        )
 
 
 class LogMovedError(LogIdentityError):
@@ -45,20 +68,25 @@ class LogMovedError(LogIdentityError):
         self.log_id = log_id
 
 
-def log_id_of(state: Reader) -> uuid.UUID | None:
-    """The id of the log that a shard in this state is on; None before it has one."""
-    return state.get(LOG_IDS, LOG_ID_KEY)
+def log_name_of(state: Reader) -> LogName | None:
+    """The log that a shard in this state is on; None before it has an id."""
+    return state.get(LOG_NAMES, LOG_NAME_KEY)
 
 
-def stored_log_id(view: StoreView) -> uuid.UUID | None:
-    """The id of the log that a store's content comes from; None for an empty store."""
-    row = view.get(LOG_IDS.name, LOG_ID_KEY)
-    return LOG_IDS.decode(row) if row is not None else None
+def stored_name(view: StoreView) -> LogName | None:
+    """The log that a store's content comes from; None for an empty store."""
+    row = view.get(LOG_NAMES.name, LOG_NAME_KEY)
+    return LOG_NAMES.decode(row) if row is not None else None
 
 
-def encode_name(log_id: uuid.UUID, moved_from: uuid.UUID | None = None) -> RecordData:
+def encode_name(name: LogName) -> RecordData:
     """The record that gives a log its id."""
-    return _framed(messages.LogNamedRecord(log_id=log_id, moved_from=moved_from))
+    return _framed(messages.LogNamedRecord(log_id=name.log_id, moved_from=name.moved_from))
+
+
+def decode_name(message: messages.LogNamedRecord) -> LogName:
+    """The same as `encode_name`, back."""
+    return LogName(record_frames.required_id(message.log_id), message.moved_from)
 
 
 def encode_move(log_id: uuid.UUID, destination: str) -> RecordData:
@@ -71,37 +99,26 @@ def replay_name(message: messages.LogNamedRecord, tx: Transaction) -> None:
 
     Raises:
         OtherLogError: the shard is on another log.
+        LogIdentityError: the log goes on where another one ended, and the shard does not have what that one said.
     """
-    found, known = record_frames.required_id(message.log_id), log_id_of(tx)
-    refuse_other("the log", found, "the store, or the snapshot that it was filled from,", known)
-    tx.put(LOG_IDS, LOG_ID_KEY, found)
+    found, known = decode_name(message), log_name_of(tx)
+    if known is not None and known.log_id != found.log_id:
+        raise OtherLogError.between("the log", found.log_id, "the store or its snapshot", known.log_id)
+    if known is None and found.moved_from is not None:
+        raise LogIdentityError(
+            f"the log {found.log_id} took the place of {found.moved_from}, and the snapshot with which it begins was "
+            "not loaded: check diskless.wal.object.prefix and wal_object_store, and start the broker again"
+        )
+    tx.put(LOG_NAMES, LOG_NAME_KEY, found)
 
 
-def replay_move(message: messages.LogMovedRecord) -> None:
-    """End the shard here.
-
-    Raises:
-        LogMovedError: always.
-    """
-    raise LogMovedError(
+def moved_error(message: messages.LogMovedRecord) -> LogMovedError:
+    """The error by which a shard ends here."""
+    return LogMovedError(
         f"this log was moved to {message.destination} and ends here: start the broker with coordinator_log="
         f"{message.destination}",
         record_frames.required_id(message.log_id),
     )
-
-
-def refuse_other(one: str, one_id: uuid.UUID | None, other: str, other_id: uuid.UUID | None) -> None:
-    """Refuse two things that are of different logs. What has no id fits anything.
-
-    Raises:
-        OtherLogError: they are.
-    """
-    if one_id is not None and other_id is not None and one_id != other_id:
-        raise OtherLogError(
-            f"{one} has the log id {one_id}, and {other} has {other_id}: they do not belong together. Check "
-            "coordinator_log, log.dirs and diskless.wal.object.prefix; if `diskless migrate-log` was interrupted, run "
-            "it again"
-        )
 
 
 def _framed(message: messages.LogNamedRecord | messages.LogMovedRecord) -> RecordData:

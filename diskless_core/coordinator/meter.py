@@ -24,6 +24,8 @@ class ShardMeter:
         self.log_entries = metrics.coordinator_log_entries.labels(name)
         self.streamed_entries = metrics.coordinator_streamed_entries.labels(name)
         self.differences = metrics.coordinator_differences.labels(name)
+        self.disputed_claims = metrics.coordinator_disputed_claims.labels(name)
+        self.foreign_batches = metrics.coordinator_foreign_batches.labels(name)
         self.snapshots_taken = metrics.coordinator_snapshots_taken.labels(name)
         self.snapshot_failures = metrics.coordinator_snapshot_failures.labels(name)
 

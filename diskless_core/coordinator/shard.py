@@ -16,13 +16,14 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator import entries, log_ends
+from diskless_core.coordinator import entries, which_log
 from diskless_core.coordinator.entries import Claim
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorError, EntryTooLargeError
 from diskless_core.coordinator.following import Following
-from diskless_core.coordinator.leader import Leader
+from diskless_core.coordinator.leader import Hold, Leader, Standing
 from diskless_core.coordinator.leadership import Nominator
-from diskless_core.coordinator.log_identity import LogIdentityError, LogMovedError
+from diskless_core.coordinator.log_end import certain_end
+from diskless_core.coordinator.log_identity import LogIdentityError, LogName, OtherLogError
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
@@ -122,13 +123,14 @@ class CoordinatorShard(Generic[RecordT]):
         self._leader = Leader(
             shard_id,
             self._replica.state,
+            lambda: self._replica.acceptance.at(self._replica.next_offset),
             services.log,
             services.nominator or services.log,
             services.clock,
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
         )
-        self._replica.flusher.on_room = self._leader.leadership.changed.set
+        self._replica.flusher.on_room = self._notice_room
         self._leader.on_step_down = self._replica.tail.wake
         self._following = Following(
             shard_id,
@@ -145,6 +147,7 @@ class CoordinatorShard(Generic[RecordT]):
         )
         self._end_at_start = 0
         self._log_bytes_taken = 0
+        self._has_noticed_foreign = False
         self._judging = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
@@ -159,12 +162,9 @@ class CoordinatorShard(Generic[RecordT]):
         """
         log = self._services.log
         bounds = await log.bounds(self.id)
-        try:
-            await log_ends.require_not_moved(log, self.id, bounds)
-        except LogMovedError as error:
-            raise CoordinatorError(f"{self.id} cannot be started: {error}") from error
-        await self._replica.open(bounds, await log_ends.logged_id(log, self.id, bounds))
-        self._end_at_start = bounds.end
+        await which_log.require_not_moved(log, self.id, bounds)
+        name = await which_log.name_of(log, self.id, bounds)
+        self._end_at_start = await self._replica.open(bounds, self.certain_end, name)
         loops = (
             self._follow_log,
             self._leader.follow_hints,
@@ -173,6 +173,14 @@ class CoordinatorShard(Generic[RecordT]):
         )
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
         self._leader.leadership.changed.set()
+
+    async def certain_end(self) -> int:
+        """Where the log ends: everything that was committed before the call is below.
+
+        Raises:
+            CoordinatorLogError: it cannot be said now.
+        """
+        return await certain_end(self.id, self._services.log, self._services.clock)
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -197,10 +205,19 @@ class CoordinatorShard(Generic[RecordT]):
             else:
                 self.failure = f"{where}: {error!r}"
                 self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
-            for task in self._tasks:
-                if task is not asyncio.current_task():
-                    task.cancel()
-            self._leader.step_down(self.failure)
+            others = [task for task in self._tasks if task is not asyncio.current_task()]
+            for task in others:
+                task.cancel()
+            self._leader.hold_back(Hold.FAILURE, self.failure)
+            await asyncio.wait(others)
+            await self._withdraw()
+
+    async def _withdraw(self) -> None:
+        """Be no candidate any more, so that another node is nominated, and know who leads."""
+        try:
+            await self._leader.follow_hints()
+        except Exception:
+            self._log.exception("who leads the shard is not known here any more")
 
     async def until_leading(self) -> None:
         """Wait until this node leads the shard.
@@ -412,6 +429,8 @@ class CoordinatorShard(Generic[RecordT]):
 
         Raises:
             NotCoordinatorError: this node does not lead; nothing happened.
+            EntryTooLargeError: the log will never take what it writes; nothing happened.
+            CommandTakenBackError: what it was judged upon was refused; nothing happened.
             OutcomeUnknownError: it may or may not have happened, or may yet.
             StoreBehindError: the store lacks too much for new records; nothing happened.
             CoordinatorError: the store failed to prefetch; nothing happened.
@@ -436,33 +455,33 @@ class CoordinatorShard(Generic[RecordT]):
             base = Prefetched(self.state, await self._prefetch(prefetch))
         generation = flusher.generation
         async with self._judging:
-            term = self._leader.require()
+            standing = self._leader.standing()
             while prefetch and generation != flusher.generation:  # the command had to wait, and rows left memory
                 base = Prefetched(self.state, await self._prefetch(prefetch))
                 generation = flusher.generation
-                term = self._leader.require()
+                standing = self._leader.standing()
             command = Command(machine=self.machine, tx=Transaction(base), now_ms=self._services.clock.now_ms())
-            answer = await self._in_term(term, operation(command))
-            done = await self._sent(term, command)
+            answer = await self._while_standing(standing, operation(command))
+            done = await self._sent(standing, command)
             for effect in command.effects:
                 effect()
         if done is not None:
-            await asyncio.shield(done)
+            await (asyncio.shield(done) if command.records or command.common else _proven(done))
         self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
         return answer
 
-    async def _in_term(self, term: int, slices: Slices[R]) -> R:
-        """Work on the speculative state, which does not change within a term: others only commit what it shows."""
-        return await _one_by_one(slices, lambda: self._require_term(term))
+    async def _while_standing(self, standing: Standing, slices: Slices[R]) -> R:
+        """Work on the speculative state. It does not change within a term: others only commit what it shows."""
+        return await _one_by_one(slices, lambda: self._leader.require_same(standing))
 
-    async def _sent(self, term: int, command: Command[RecordT]) -> Outcome | None:
+    async def _sent(self, standing: Standing, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
         if not command.records and not command.common:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
-        records = await self._in_term(term, self._encoded(command))
-        return self._leader.enqueue(records, command.tx.writes)
+        records = await self._while_standing(standing, self._encoded(command))
+        return self._leader.enqueue(records, command.tx.writes, has_effects=bool(command.effects))
 
     def _encoded(self, command: Command[RecordT]) -> Slices[list[RecordData]]:
         """The command's records as they stand in the log.
@@ -482,10 +501,6 @@ class CoordinatorShard(Generic[RecordT]):
                 yield
         return encoded
 
-    def _require_term(self, term: int) -> None:
-        if self._leader.require() != term:
-            raise NotCoordinatorError(f"the term of {self.id} in which the command began is over")
-
     async def _prefetch(self, wanted: Sequence[tuple[Table[Any], Key]]) -> dict[tuple[Table[Any], Key], Any]:
         with self.store_errors():
             return await self._replica.flusher.prefetch(wanted)
@@ -499,7 +514,7 @@ class CoordinatorShard(Generic[RecordT]):
         self._leader.require()
         queued = self._leader.pipeline.last_queued
         if queued is not None:
-            await asyncio.shield(queued.done)
+            await _proven(queued.done)
         else:
             await asyncio.shield(self._leader.enqueue([entries.NO_OP], {}))
 
@@ -511,10 +526,10 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._replica.flusher.flush()
 
-    async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
-        """Take a snapshot of what the store has; errors as `Snapshots.take`."""
+    async def take_snapshot(self, snapshots: Snapshots, beginning: LogName | None = None) -> Manifest:
+        """Take a snapshot of what the store has; arguments and errors as `Snapshots.take`."""
         with self._replica.store.lent():
-            return await self._replica.take_snapshot(snapshots)
+            return await self._replica.take_snapshot(snapshots, beginning)
 
     def note_snapshot(self, mark: SnapshotMark) -> None:
         """Take note of the newest snapshot that this node knows of."""
@@ -573,10 +588,15 @@ class CoordinatorShard(Generic[RecordT]):
         A leader takes what it has let into the log. Any other replica waits until its store takes what it lacks.
         """
         if self.held_back and not self.leading:
+            self._leader.hold_back(Hold.STORE, "the store lacks too much for more of the log to be read")
             await self._replica.flusher.until_room()
         if self._log_bytes_taken >= SLICE_LOG_BYTES:
             self._log_bytes_taken = 0
             await asyncio.sleep(0)
+
+    def _notice_room(self) -> None:
+        self._leader.may_claim(Hold.STORE)
+        self._leader.leadership.changed.set()
 
     async def _take(self, batch: LogBatch, digest: bytes | None = None) -> bool:
         """See `Take`."""
@@ -615,17 +635,32 @@ class CoordinatorShard(Generic[RecordT]):
         """Take what is no command of this node; False, with nothing done, if it does not count."""
         entry = await _one_by_one(entries.decode_in_slices(batch.data))
         if isinstance(entry, Claim):
+            if self._services.log.is_shared and entry != self._leader.leadership.claim:
+                await self._following.check_claim(entry, batch.offset)
             self._replica.claimed(batch, chain)
             self._leader.claimed(entry, batch.offset)
             return True
         if not self._replica.acceptance.accepts(entry):
+            if entry is entries.FOREIGN:
+                self._notice_foreign(batch.offset)
             return False
+        if entry.log_id is not None and self.log_id is not None and entry.log_id != self.log_id:
+            raise OtherLogError.between("the log", entry.log_id, "the coordinator store on this node", self.log_id)
         self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch, chain)
         return True
 
+    def _notice_foreign(self, offset: int) -> None:
+        if not self._has_noticed_foreign:
+            self._has_noticed_foreign = True
+            self._log.warning(
+                "the log has messages that no coordinator wrote, which all brokers ignore: keep other producers away",
+                first_offset=offset,
+            )
+        self.meter.foreign_batches.inc()
+
     async def _restore(self, reason: LogOffsetPrunedError) -> None:
         """The log was pruned beyond what is applied here: a snapshot covers it."""
-        self._leader.hold_back(f"the log was pruned: {reason}")
+        self._leader.hold_back(Hold.RESTORING, f"the log was pruned: {reason}")
         self._log.warning("this node has fallen behind the start of the log", applied=self.next_offset)
         store_failures = 0
         while True:
@@ -638,13 +673,26 @@ class CoordinatorShard(Generic[RecordT]):
                 store_failures += isinstance(error, CoordinatorStoreError)
                 self._log.error("the shard could not be restored; it is tried again", error=str(error))
                 await asyncio.sleep(RESTORE_RETRY.pause_s(1, self._services.clock))
-        self._leader.may_claim()
+        self._leader.may_claim(Hold.RESTORING)
         self._leader.leadership.changed.set()
 
 
 def _in_one_slice(operation: Operation[RecordT, R], command: Command[RecordT]) -> Slices[R]:
     yield from ()
     return operation(command)
+
+
+async def _proven(done: Outcome) -> None:
+    """Wait for a command of somebody else, which this one relied on.
+
+    Raises:
+        CommandTakenBackError: the log refused it.
+        CoordinatorError: as the command itself.
+    """
+    try:
+        await asyncio.shield(done)
+    except EntryTooLargeError as error:
+        raise CommandTakenBackError(str(error)) from None
 
 
 async def _one_by_one(slices: Slices[R], before_next: Callable[[], None] = lambda: None) -> R:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from diskless_core.coordinator.feature_level import FEATURE_LEVELS, LEVEL_KEY, encode_level, level_of
-from diskless_core.coordinator.log_identity import LOG_ID_KEY, LOG_IDS, encode_name, log_id_of
+from diskless_core.coordinator.log_identity import (
+    LOG_NAME_KEY,
+    LOG_NAMES,
+    LogName,
+    encode_move,
+    encode_name,
+    log_name_of,
+)
 from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.tables import Key, Table, Transaction, V
 from diskless_core.protocol.record_batch import RecordData
@@ -82,11 +89,16 @@ class Command(Generic[RecordT]):
         self.common.append(encode_level(level))
         self.tx.put(FEATURE_LEVELS, LEVEL_KEY, level)
 
-    def name_log(self, log_id: uuid.UUID, moved_from: uuid.UUID | None = None) -> None:
+    def name_log(self, log_id: uuid.UUID) -> None:
         """Give the shard's log an id, unless it has one."""
-        if log_id_of(self.tx) is None:
-            self.common.append(encode_name(log_id, moved_from))
-            self.tx.put(LOG_IDS, LOG_ID_KEY, log_id)
+        if log_name_of(self.tx) is None:
+            name = LogName(log_id)
+            self.common.append(encode_name(name))
+            self.tx.put(LOG_NAMES, LOG_NAME_KEY, name)
+
+    def end_log(self, successor: uuid.UUID, destination: str) -> None:
+        """End the shard's log: it goes on where its successor is. Every replica stops at this command."""
+        self.common.append(encode_move(successor, destination))
 
     def get(self, table: Table[V], key: Key) -> V | None:
         """The value that it will have when everything before this command has committed."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.shard import CoordinatorShard
-from diskless_core.plugin.coordinator_log import CoordinatorLog
 
 PATIENCE_S = 10.0
 """How long a replica may take to get there."""
@@ -20,18 +19,18 @@ PATIENCE_S = 10.0
 _LOOK_S = 0.02
 
 
-async def catch_up(shards: Iterable[CoordinatorShard[Any]], log: CoordinatorLog) -> None:
+async def catch_up(shards: Iterable[CoordinatorShard[Any]]) -> None:
     """Return when the replicas of these shards have everything that was committed before the call.
 
     Raises:
         CoordinatorLogError: where the log ends cannot be said.
         CoordinatorError: a replica does not get there.
     """
-    await asyncio.gather(*(_catch_up(shard, log) for shard in shards))
+    await asyncio.gather(*(_catch_up(shard) for shard in shards))
 
 
-async def _catch_up(shard: CoordinatorShard[Any], log: CoordinatorLog) -> None:
-    end = (await log.bounds(shard.id)).end
+async def _catch_up(shard: CoordinatorShard[Any]) -> None:
+    end = await shard.certain_end()
     try:
         async with asyncio.timeout(PATIENCE_S):
             while shard.next_offset < end:

@@ -12,7 +12,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import FEATURE_LEVELS
-from diskless_core.coordinator.log_identity import LOG_IDS
+from diskless_core.coordinator.log_identity import LOG_NAMES
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Writes
@@ -27,8 +27,8 @@ class Upkeep:
     """Looks after the shards that this node leads, as soon as the cluster has a name.
 
     A log that has no id gets one. The level of `diskless.version` is raised to the one that the cluster shard has on
-    this node. That may be behind what the cluster has decided, and never ahead of it: every broker can read a lower level
-    than the one in force.
+    this node. That may be behind what the cluster has decided, and never ahead of it: every broker can read a lower
+    level than the one in force.
 
     Args:
         cluster: the cluster shard.
@@ -69,7 +69,7 @@ class Upkeep:
             _log.info("a shard is up to date", shard=str(shard.id), log_id=str(shard.log_id), level=shard.level)
 
     def _notice(self, writes: Writes) -> None:
-        if FEATURE_LEVELS in writes or LOG_IDS in writes:
+        if FEATURE_LEVELS in writes or LOG_NAMES in writes:
             for changed in self._changed.values():
                 changed.set()
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, EntryTooLargeError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.metrics import Metrics
@@ -153,6 +153,15 @@ class Committer:
 
         try:
             return await self._retrying.do(lambda: self._coordinators[shard].commit_file(request), report)
+        except EntryTooLargeError as error:
+            _log.error(
+                "the coordinator's log takes no entry as large as this commit; its producers are told",
+                object=request.object_key,
+                shard=shard,
+                batches=len(request.batches),
+                error=str(error),
+            )
+            return [BatchResult(ErrorCode.RECORD_LIST_TOO_LARGE)] * len(request.batches)
         except Exception:
             _log.exception(
                 "a defect kept batches from being committed; their producers are told",
@@ -181,7 +190,7 @@ def _partitions(sealed: SealedFile, indexes: Sequence[int]) -> Sequence[Partitio
 
 
 def _has_no_answer(error: BaseException) -> bool:
-    return isinstance(error, CoordinatorError)
+    return isinstance(error, CoordinatorError) and not isinstance(error, EntryTooLargeError)
 
 
 def _part(whole: CommitFile, indexes: Sequence[int]) -> CommitFile:

@@ -52,6 +52,7 @@ class Manifest:
         taken_at: when it was begun, in milliseconds since the epoch: it lacks what came later, however long it took.
         level: the level of `diskless.version` that it is written at.
         log_id: of the log that `applied_offset` belongs to; None where it had none yet.
+        moved_from: the id of the log that this one took the place of, if it did.
     """
 
     applied_offset: int
@@ -60,6 +61,7 @@ class Manifest:
     parts: Sequence[Part]
     level: int = FIRST_LEVEL
     log_id: uuid.UUID | None = None
+    moved_from: uuid.UUID | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -97,6 +99,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     message = record(
         level=manifest.level,
         log_id=manifest.log_id,
+        moved_from=manifest.moved_from,
         applied_offset=manifest.applied_offset,
         taken_at=manifest.taken_at,
         tables=[record.SnapshotTable(name=name, columns=list(columns)) for name, columns in manifest.tables.items()],
@@ -129,6 +132,7 @@ def decode_manifest(data: bytes | bytearray | memoryview) -> Manifest:
         parts=[Part(key=part.key, size=part.size, crc=part.crc) for part in found.parts],
         level=found.level,
         log_id=found.log_id,
+        moved_from=found.moved_from,
     )
 
 

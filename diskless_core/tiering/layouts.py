@@ -21,7 +21,6 @@ from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import TOPICS, PartitionHead, Topic
 from diskless_core.layout.codec import LayoutEncoder
-from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log import tiered
@@ -45,7 +44,6 @@ class LayoutServices:
 
     cluster: CoordinatorShard[Any]
     shards: Mapping[int, DisklessShard]
-    log: CoordinatorLog
     topics: TopicNames
     metadata: RemoteLogMetadata
 
@@ -81,7 +79,7 @@ class Layouts:
         """
         services = self._services
         shards = services.shards.values()
-        await catch_up([services.cluster, *(shard for shard in shards)], services.log)
+        await catch_up([services.cluster, *(shard for shard in shards)])
         unknown = [name for name in names if services.topics.id_of(name) is None]
         if unknown:
             raise UnknownTopicError(f"there is no topic {unknown[0]}")

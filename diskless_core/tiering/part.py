@@ -128,7 +128,6 @@ class Tiering:
             LayoutServices(
                 cluster=neighbours.cluster,
                 shards=neighbours.shards,
-                log=neighbours.log,
                 topics=topics,
                 metadata=backends.metadata,
             )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from diskless_core.clock import Clock
 from diskless_core.config.tiering import TieringConfig
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, EntryTooLargeError, NotCoordinatorError
 from diskless_core.metrics import Metrics
 from diskless_core.plugin import retrying
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
@@ -46,7 +46,7 @@ def is_retriable(error: BaseException) -> bool:
     if isinstance(error, RemoteLogMetadataError):
         return error.retriable
     if isinstance(error, CoordinatorError):
-        return not isinstance(error, NotCoordinatorError)
+        return not isinstance(error, NotCoordinatorError | EntryTooLargeError)
     return retrying.is_retriable(error)
 
 

@@ -67,3 +67,15 @@ async def test_a_broker_with_objects_of_its_own_does_not_start(tmp_path: Path):
         cluster._properties = {"wal_object_store.fsspec.url": f"file://{tmp_path / 'own'}"}
         with pytest.raises(StartError, match="All brokers need the same wal_object_store"):
             await cluster.start(2)
+
+
+async def test_a_second_process_with_a_node_id_claims_nothing_before_it_is_refused(tmp_path: Path):
+    quick = {"broker.heartbeat.interval.ms": "200"}
+    async with Cluster(tmp_path, NOBODY_IS_HINTED, (1, 2), quick, nominates=True) as cluster:
+        await until(lambda: sorted(led(cluster).values()) == [2, 3])
+        first = cluster.nodes[2]._parts
+        assert first is not None
+        terms = {shard.id: shard.term for shard in first.coordinators.all()}
+        with pytest.raises(StartError, match="the node id 2 is that of the broker at"):
+            await cluster.start(2, folder="second")
+        assert {shard.id: shard.term for shard in first.coordinators.all()} == terms

@@ -45,6 +45,7 @@ class Member:
         health: how the broker's backends are now.
 
     Attributes:
+        last_controller: the other node that was the controller last, as far as is known.
         unreachable: the controller that could not be connected to when it was asked last.
     """
 
@@ -71,6 +72,7 @@ class Member:
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
         self._said: str | None = None
+        self.last_controller: int | None = None
         self.unreachable: int | None = None
         self._obstacle = "nobody is known to lead the cluster shard"
 
@@ -138,6 +140,8 @@ class Member:
             if controller != asked and controller is not None:
                 self._lifecycle.hurry(self._clock.monotonic())
             asked = controller
+            if controller not in (None, self._spec.node_id):
+                self.last_controller = controller
             await self._until_due(controller)
             if self._controller() == controller and self._clock.monotonic() >= self._lifecycle.due_s:
                 await self._ask(controller)

@@ -14,7 +14,7 @@ from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, S
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.registrar import Registrar
 from diskless_core.cluster.membership.service import MembershipService
-from diskless_core.cluster.membership.sessions import Health, SessionTimes
+from diskless_core.cluster.membership.sessions import Health, Predecessor, SessionTimes
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.calls import PeerCalls
@@ -83,6 +83,7 @@ class Membership:
     def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
         shard, self._times = neighbours.shard, settings.times
         self._node_id = settings.node_id
+        self._shard = shard
         self._shards = neighbours.shards
         self._is_shared = neighbours.is_shared
         self._handed_over = [one for one in neighbours.shards if neighbours.hands_over and one is not shard]
@@ -95,16 +96,17 @@ class Membership:
             neighbours.clock,
             node_id=settings.node_id,
             leads=self._leads,
-            is_gone=lambda node_id: self._member.unreachable == node_id,
+            predecessor=self._predecessor,
             objection=neighbours.objection,
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
         self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
+        self._incarnation_id = neighbours.clock.new_uuid()
         self._member = Member(
             BrokerSpec(
                 node_id=settings.node_id,
-                incarnation_id=neighbours.clock.new_uuid(),
+                incarnation_id=self._incarnation_id,
                 listeners=tuple(neighbours.listeners),
                 rack=settings.rack,
                 features=neighbours.features,
@@ -146,6 +148,11 @@ class Membership:
         """Send no more heartbeats."""
         await self._loops.stop()
 
+    def is_member(self) -> bool:
+        """Whether it is this process that is registered with the node id."""
+        known = self.brokers.get(self._node_id)
+        return known is not None and known.spec.incarnation_id == self._incarnation_id
+
     @property
     def is_fenced(self) -> bool:
         """Whether the controller keeps this broker fenced, as far as it knows."""
@@ -164,6 +171,13 @@ class Membership:
     def _leads(self, node_id: int) -> bool:
         """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
         return any(node_id in (shard.leader_hint, shard.claimed_by) for shard in self._handed_over)
+
+    def _predecessor(self) -> Predecessor | None:
+        """By the log, if this process has read the claim before its own there; else as it knew before."""
+        node_id = self._shard.predecessor
+        if node_id is None:
+            node_id = self._member.last_controller
+        return None if node_id is None else Predecessor(node_id=node_id, is_gone=self._member.unreachable == node_id)
 
     def _health(self) -> Health:
         barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)

@@ -17,7 +17,7 @@ from diskless_core.cluster.membership import operations
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
 from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
-from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Sessions, SessionTimes
+from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Predecessor, Sessions, SessionTimes
 from diskless_core.cluster.membership.tables import BROKERS
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.shard import ClusterShard
@@ -44,7 +44,7 @@ class Registrar:
 
     Args:
         leads: whether a broker leads a shard that another one can be nominated for.
-        is_gone: whether a broker could not be connected to when this one tried last.
+        predecessor: the controller before this node, as far as is known.
         objection: why a broker may not register beside what is looked at here, such as the levels of its features.
     """
 
@@ -56,7 +56,7 @@ class Registrar:
         *,
         node_id: int,
         leads: Callable[[int], bool],
-        is_gone: Callable[[int], bool],
+        predecessor: Callable[[], Predecessor | None],
         objection: Objection = no_objection,
     ) -> None:
         self._shard = shard
@@ -64,7 +64,7 @@ class Registrar:
         self._clock = clock
         self._node_id = node_id
         self._leads = leads
-        self._is_gone = is_gone
+        self._predecessor = predecessor
         self._objection = objection
         self._term: int | None = None
         self._sessions = Sessions(times, clock.monotonic(), (), None)
@@ -220,9 +220,7 @@ class Registrar:
         if self._term != term:
             members = operations.registrations(self._shard.state)
             now_s = self._clock.monotonic()
-            replaced = self._shard.predecessor
-            is_gone = replaced is not None and self._is_gone(replaced)
-            self._sessions = Sessions(self._times, now_s, members, replaced, replaced_is_gone=is_gone)
+            self._sessions = Sessions(self._times, now_s, members, self._predecessor())
             self._registered_offsets = dict.fromkeys(members, term)
             self._links.clear()
             self._term = term

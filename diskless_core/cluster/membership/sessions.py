@@ -45,6 +45,18 @@ class Health:
         return self.log_is_ok and self.bucket_is_ok
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predecessor:
+    """The controller that a leader has replaced.
+
+    Attributes:
+        is_gone: whether it cannot be connected to: then its process has most likely ended.
+    """
+
+    node_id: int
+    is_gone: bool = False
+
+
 UNKNOWN_HEALTH = Health()
 """Of a broker that has said nothing yet: it is taken for well."""
 
@@ -66,21 +78,13 @@ class Sessions:
         times: SessionTimes,
         now_s: float,
         node_ids: Iterable[int],
-        replaced: int | None,
-        *,
-        replaced_is_gone: bool = False,
+        predecessor: Predecessor | None,
     ) -> None:
-        """Everybody is granted a session, but for the node that led before: that ended for a reason.
-
-        Args:
-            replaced_is_gone: whether it cannot be connected to: then its process has most likely ended.
-        """
+        """Everybody is granted a session, but for the controller before: that one ended for a reason."""
         self._times = times
         self._looked_s = now_s
-        granted_s = RESET_S if replaced_is_gone else times.short_s
         self._sessions = {
-            node_id: _Session(ends_s=now_s + (granted_s if node_id == replaced else times.session_s))
-            for node_id in node_ids
+            node_id: _Session(ends_s=now_s + _granted_s(node_id, times, predecessor)) for node_id in node_ids
         }
 
     def heard(self, node_id: int, now_s: float, health: Health) -> None:
@@ -150,3 +154,9 @@ class Sessions:
         session = self._sessions.get(node_id)
         since_s = session.ill_since_s if session is not None else None
         return since_s is not None and now_s - since_s >= self._times.session_s
+
+
+def _granted_s(node_id: int, times: SessionTimes, predecessor: Predecessor | None) -> float:
+    if predecessor is None or node_id != predecessor.node_id:
+        return times.session_s
+    return RESET_S if predecessor.is_gone else times.short_s

@@ -58,6 +58,7 @@ class SharedShard:
     high_watermark: int = 0
     end: int = 0
     held: bool = False
+    reported_end: int | None = None
     entries: list[LogBatch] = field(default_factory=list)
     late: list[bytes] = field(default_factory=list)
     hints: dict[int, LeadershipHint] = field(default_factory=dict)
@@ -162,6 +163,17 @@ class SharedLog:
         state.held = False
         state.high_watermark = state.end
         state.notify()
+
+    def truncate(self, shard: ShardId, end: int) -> None:
+        """Lose everything from an offset on, as no log may. The offsets are given out again."""
+        state = self.state(shard)
+        state.entries = [entry for entry in state.entries if entry.next_offset <= end]
+        state.end = state.high_watermark = end
+        state.notify()
+
+    def lag_bounds(self, shard: ShardId, end: int | None) -> None:
+        """Say that the log ends there, until an append of this shard is acknowledged. None: say how it is."""
+        self.state(shard).reported_end = end
 
     def pause_reads(self, node_id: int) -> None:
         """A node lags: its readers get nothing more until `resume_reads`. Its appends and bounds go on."""
@@ -274,6 +286,7 @@ class FakeCoordinatorLog(CoordinatorLog):
                 await self._append_each(state, batches[:1] if fault is AppendFault.FIRST_BATCH_APPENDED else batches)
                 raise CoordinatorLogError(f"injected: {fault.name.lower()}, but the answer was lost")
         await self._until_committed(state, offsets)
+        state.reported_end = None
         if len(offsets) < len(batches):
             message = f"the entry has {len(batches[len(offsets)])} bytes, {self._shared.max_entry_bytes} are allowed"
             raise EntryRefusedError(message, position=len(offsets))
@@ -295,7 +308,8 @@ class FakeCoordinatorLog(CoordinatorLog):
     async def bounds(self, shard: ShardId) -> LogBounds:
         self._require_running()
         state = self._shared.state(shard)
-        return LogBounds(state.start, state.high_watermark)
+        end = state.high_watermark if state.reported_end is None else state.reported_end
+        return LogBounds(min(state.start, end), end)
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         self._require_running()

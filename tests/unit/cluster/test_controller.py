@@ -54,6 +54,8 @@ class Broker:
         )
         rules = CommitRules(assignment=Sequential())
         self.coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: SHARDS}, commit_rules=rules))
+        if self.coordinators.nominated is not None:
+            self.coordinators.nominated.require_membership(self.node_id, lambda: True)
         await self.coordinators.start_following()
         self.controller = Controller(
             ControllerNeighbours(

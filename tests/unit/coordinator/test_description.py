@@ -49,7 +49,8 @@ def test_a_claim_begins_the_term_of_its_own_offset():
 
     assert (claim.offset, claim.term, claim.sequence, claim.accepted) == (5, 5, None, True)
     assert claim.type == "CoordinatorClaimRecord"
-    assert claim.data == {"broker_id": 1, "claim_id": uuid_text(CLAIM.claim_id)}
+    read = {"read_offset": 0, "read_term": -1, "read_sequence": 0}
+    assert claim.data == {"broker_id": 1, "claim_id": uuid_text(CLAIM.claim_id), **read}
 
 
 def test_the_records_of_an_entry_have_its_term_and_sequence_and_their_own_offsets():

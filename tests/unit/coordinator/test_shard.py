@@ -67,6 +67,7 @@ def test_a_follower_whose_store_reached_beyond_a_claim_follows_on_after_a_restar
         leader = await started()
         follower = ShardNode(leader.shared, leader.clock, 2, candidate=False)
         await follower.start(lead=False)
+        leader.shared.set_leader(SHARD_ID, 1)
         await leader.kill()
         await leader.start()
         await asyncio.sleep(2)

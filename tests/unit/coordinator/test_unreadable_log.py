@@ -8,7 +8,7 @@ from diskless_core.clock import SystemClock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.diskless.state_machine import DisklessMachine
-from diskless_core.protocol import record_batch
+from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import SharedLog
@@ -17,10 +17,11 @@ from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 SHARD = DISKLESS.shard(0)
 
 
-async def test_a_shard_whose_log_holds_something_else_refuses_to_lead_and_names_the_offset() -> None:
+async def test_a_shard_whose_log_holds_an_entry_that_it_cannot_read_refuses_to_lead_and_names_the_offset() -> None:
     log = SharedLog().node(1)
+    of_a_later_version = RecordData(None, record_frames.record_prefix(messages.CoordinatorEntryRecord, version=9))
     await log.start()
-    await log.append(SHARD, [record_batch.build([RecordData(key=None, value=b"no entry")], timestamp_ms=0)])
+    await log.append(SHARD, [record_batch.build([of_a_later_version], timestamp_ms=0)])
     services = ShardServices(node_id=1, clock=SystemClock(seed=1), log=log, store=MemoryCoordinatorStore())
     shard = CoordinatorShard(SHARD, DisklessMachine(), services)
     await shard.start()

@@ -46,7 +46,6 @@ def layouts_of(path: TieredPath, node: ShardNode | None = None, topics: Topics |
         LayoutServices(
             cluster=node.shard,
             shards={0: node.shard},
-            log=node.log,
             topics=topics or Topics(),
             metadata=path.metadata,
         )

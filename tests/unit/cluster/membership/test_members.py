@@ -150,6 +150,19 @@ def test_a_controller_that_was_killed_is_fenced_as_soon_as_another_one_leads() -
     in_world(scene)
 
 
+def test_a_controller_whose_claim_was_not_read_by_its_successor_is_fenced_as_soon() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await until(lambda: two.live == [1, 2])
+        two.shard._leader.leadership.claimant = None  # as after a restart with a store that goes beyond the claim
+        await one.kill()
+        await asyncio.sleep(5)
+        world.lead(2)
+        assert await until(lambda: two.live == [2]) < RESET_S + 0.2
+
+    in_world(scene)
+
+
 def test_a_controller_that_is_replaced_and_lives_is_not_fenced() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two, three = await world.join(1, 2, 3)

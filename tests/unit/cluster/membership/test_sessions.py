@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from diskless_core.cluster.membership.sessions import RESET_S, UNKNOWN_HEALTH, Health, Sessions, SessionTimes
+from diskless_core.cluster.membership.sessions import (
+    RESET_S,
+    UNKNOWN_HEALTH,
+    Health,
+    Predecessor,
+    Sessions,
+    SessionTimes,
+)
 
 TIMES = SessionTimes(session_s=9, heartbeat_s=2)
 ILL = Health(bucket_is_ok=False)
@@ -20,11 +27,17 @@ def looked_at(sessions, until_s, *, from_s=0.0):
 
 
 def test_everybody_has_a_session_at_first_but_for_the_leader_before():
-    sessions = Sessions(TIMES, 0.0, [1, 2, 3], replaced=1)
+    sessions = Sessions(TIMES, 0.0, [1, 2, 3], Predecessor(node_id=1))
 
     assert looked_at(sessions, 2.9) == set()
     assert looked_at(sessions, 3.0, from_s=2.9) == {1}
     assert looked_at(sessions, 9.0, from_s=3.0) == {1, 2, 3}
+
+
+def test_a_leader_before_that_takes_no_connection_has_hardly_any_time():
+    sessions = Sessions(TIMES, 0.0, [1, 2], Predecessor(node_id=1, is_gone=True))
+
+    assert sessions.ended(RESET_S) == {1}
 
 
 def test_a_heartbeat_begins_a_session_anew():

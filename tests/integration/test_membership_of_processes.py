@@ -1,0 +1,55 @@
+"""Broker processes that share nothing but a bucket: one that is killed, and started again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka.protocol.admin import DescribeClusterRequest
+
+from tests.support.broker import BrokerProcess
+from tests.support.cluster import until
+
+SESSION_MS = 1_000_000
+"""Longer than any test waits."""
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
+    made = {
+        node_id: BrokerProcess(
+            tmp_path / f"broker-{node_id}",
+            {
+                "node.id": str(node_id),
+                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+                "inter.broker.listener.name": "INTERNAL",
+                "coordinator_log": "bucket",
+                "broker.session.timeout.ms": str(SESSION_MS),
+                "wal_object_store.fsspec.url": f"file://{tmp_path / 'bucket'}",
+            },
+        )
+        for node_id in (1, 2)
+    }
+    try:
+        yield made
+    finally:
+        for broker in made.values():
+            broker.end()
+
+
+def fenced(broker: BrokerProcess) -> dict[int, bool]:
+    """The brokers that one knows, and whether they are fenced."""
+    with broker.connect() as wire:
+        answer = wire.call(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    return {one.broker_id: one.is_fenced for one in answer.brokers}
+
+
+async def test_a_process_that_is_killed_is_fenced_before_its_session_ends_and_may_start_again_at_once(brokers):
+    one, two = brokers[1].start(), brokers[2].start()
+    assert fenced(one) == fenced(two) == {1: False, 2: False}
+    two.kill()
+    await until(lambda: fenced(one) == {1: False, 2: True})
+    two.start()
+    assert fenced(one) == fenced(two) == {1: False, 2: False}

@@ -1,0 +1,252 @@
+"""What a shared log may do to a shard: refuse an entry, fall silent, lag, nominate wrongly, lose its tail."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator import entries, leader
+from diskless_core.coordinator.entries import Claim, Position
+from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorError, EntryTooLargeError
+from diskless_core.plugin.coordinator_log import LeadershipHint
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import RecordData
+from diskless_core.testing.fakes.log import SharedLog
+from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
+from tests.support.virtual_time import VirtualClock, run
+
+PARTITIONS = 64
+
+
+def big_commit(name: str):
+    return commit_of(name, *(batch(number % PARTITIONS, producer=(number, 0, 0)) for number in range(400)))
+
+
+async def a_leader(shared: SharedLog, clock: Clock | None = None) -> ShardNode:
+    node = ShardNode(shared, clock or VirtualClock(asyncio.get_running_loop(), 1))
+    await node.start()
+    await node.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", range(PARTITIONS))
+    return node
+
+
+def claims(shared: SharedLog) -> int:
+    return sum(isinstance(entries.decode(entry.data), Claim) for entry in shared.content(SHARD_ID))
+
+
+def test_a_command_whose_entry_is_too_large_fails_at_once_and_the_term_goes_on() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        node.shared.max_entry_bytes = node.shared.announced_max_entry_bytes = 10_000
+        before = len(node.shared.content(SHARD_ID))
+        with pytest.raises(EntryTooLargeError, match="10000 bytes"):
+            await node.shard.commit_file(big_commit("big"))
+        assert len(node.shared.content(SHARD_ID)) == before
+        await node.shard.commit_file(commit_of("small", batch()))
+        assert claims(node.shared) == 1
+        await node.stop()
+
+    run(main)
+
+
+def test_a_refused_entry_fails_alone_what_is_before_it_commits_and_what_is_behind_is_taken_back() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog(append_delay_s=lambda: 0.01))
+        node.shared.max_entry_bytes = 10_000  # and it does not say so
+        term = node.shard.term
+        first = asyncio.create_task(node.shard.commit_file(commit_of("0", batch())))  # one append is on its way
+        await asyncio.sleep(0.005)
+        requests = [commit_of("1", batch()), big_commit("2"), commit_of("3", batch()), commit_of("4", batch())]
+        behind = [asyncio.create_task(node.shard.commit_file(request)) for request in requests]
+        outcomes = await asyncio.gather(first, *behind, return_exceptions=True)
+        kinds = [type(outcome) for outcome in outcomes]
+        assert kinds[2:] == [EntryTooLargeError, CommandTakenBackError, CommandTakenBackError]
+        assert [outcome[0].base_offset for outcome in outcomes[:2]] == [0, 1]
+        [again] = await node.shard.commit_file(requests[2])
+        assert again.base_offset == 2, "what was taken back has left nothing"
+        assert node.shard.term == term
+        assert claims(node.shared) == 1
+        heads = node.shard.heads()
+        await node.stop()
+        node.store.disk = node.store.disk.empty()
+        await node.start()
+        assert node.shard.heads() == heads
+        await node.stop()
+
+    run(main)
+
+
+def test_an_append_that_never_ends_is_one_of_unknown_outcome() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        node.shared.append_timeout_s = 1e9
+        node.shared.hold_high_watermark(SHARD_ID)
+        async with asyncio.timeout(leader.APPEND_LIMIT_S + 1):
+            with pytest.raises(CoordinatorError, match="has not answered"):
+                await node.shard.commit_file(commit_of("a", batch()))
+        node.shared.release_high_watermark(SHARD_ID)
+        await node.shard.until_leading()
+        [result] = await node.shard.commit_file(commit_of("a", batch()))
+        assert result.base_offset == 0
+        await node.stop()
+
+    run(main)
+
+
+def test_a_hint_of_a_lower_generation_is_ignored() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        term = node.shard.term
+        node.shared.state(SHARD_ID).hints = {1: LeadershipHint(2, generation=-1)}
+        node.shared.state(SHARD_ID).notify()
+        await asyncio.sleep(5)
+        assert node.shard.term == term
+        await node.stop()
+
+    run(main)
+
+
+def test_a_shard_that_failed_gives_way_to_another_node() -> None:
+    async def main() -> None:
+        def defect(_: object) -> None:
+            raise RuntimeError("a defect in a listener")
+
+        shared, clock = SharedLog(), VirtualClock(asyncio.get_running_loop(), 1)
+        one, two = ShardNode(shared, clock, 1), ShardNode(shared, clock, 2)
+        for node in (one, two):
+            await node.start(lead=False)
+        await one.shard.until_leading()
+        await one.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
+        one.shard.on_commit(defect)
+        with pytest.raises(CoordinatorError):
+            await one.shard.commit_file(commit_of("a", batch()))
+        await two.shard.until_leading()
+        await two.shard.commit_file(commit_of("b", batch()))
+        assert one.shard.failure is not None
+        assert one.shard.leader_hint == 2
+        shared.set_leader(SHARD_ID, 1)  # a log that nominates it all the same
+        await asyncio.sleep(5)
+        assert claims(shared) == 2
+        await one.stop()
+        await two.stop()
+
+    run(main)
+
+
+def test_nodes_that_all_believe_to_be_nominated_settle() -> None:
+    async def main() -> None:
+        shared, clock = SharedLog(append_delay_s=lambda: 0.03), VirtualClock(asyncio.get_running_loop(), 1)
+        nodes = [ShardNode(shared, clock, node_id) for node_id in (1, 2, 3)]
+        for node in nodes:
+            shared.set_leader(SHARD_ID, node.node_id, seen_by=[node.node_id])
+            await node.start(lead=False)
+        await asyncio.sleep(300)
+        before = claims(shared)
+        await asyncio.sleep(60)
+        assert claims(shared) - before <= 12
+        for node in nodes:
+            await node.stop()
+
+    run(main)
+
+
+def test_a_log_whose_end_lags_is_not_lost() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        await node.shard.commit_file(commit_of("a", batch()))
+        await node.stop()
+        node.shared.lag_bounds(SHARD_ID, 1)
+        await node.start()
+        [result] = await node.shard.commit_file(commit_of("b", batch()))
+        assert result.base_offset == 1
+        await node.stop()
+
+    run(main)
+
+
+def test_a_log_that_was_cut_is_lost_even_once_something_was_appended() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        await node.shard.commit_file(commit_of("a", batch()))
+        await node.stop()
+        node.shared.truncate(SHARD_ID, 1)
+        with pytest.raises(CoordinatorError, match="lost or cut"):
+            await node.start()
+        await node.kill()
+
+    run(main)
+
+
+def test_messages_of_another_producer_are_ignored() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        for record in (RecordData(b"k", b"hello"), RecordData(None, b"hello"), RecordData(None, None)):
+            node.shared.state(SHARD_ID).append(record_batch.build([record], timestamp_ms=1))
+            await node.shard.commit_file(commit_of(str(record), batch()))
+        assert node.shard.failure is None
+        assert claims(node.shared) == 1
+        await node.stop()
+
+    run(main)
+
+
+def test_a_claimant_that_has_read_something_else_is_reported_and_its_claim_counts() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        await node.shard.commit_file(commit_of("a", batch()))
+        read = Position(node.shard.next_offset, 0, 77)
+        claim = Claim(node_id=9, claim_id=uuid.UUID(int=9), read=read)
+        node.shared.state(SHARD_ID).append(entries.encode_claim(claim, 0))
+        await asyncio.sleep(5)
+        await node.shard.until_leading()
+        assert node.shard.failure is None
+        assert node.shard.meter.disputed_claims._value.get() == 1
+        await node.shard.commit_file(commit_of("b", batch()))
+        await node.stop()
+
+    run(main)
+
+
+def test_a_replica_that_has_read_a_tail_that_was_lost_stops() -> None:
+    async def main() -> None:
+        shared, clock = SharedLog(), VirtualClock(asyncio.get_running_loop(), 1)
+        one = await a_leader(shared, clock)
+        two = ShardNode(shared, clock, 2)
+        await two.start(lead=False)
+        kept = shared.state(SHARD_ID).end
+        for number in range(3):
+            await one.shard.commit_file(commit_of(f"lost {number}", batch()))
+        await asyncio.sleep(1)
+        shared.set_leader(SHARD_ID, 3)
+        await one.kill()
+        shared.truncate(SHARD_ID, kept)
+        three = ShardNode(shared, clock, 3)
+        await three.start()
+        for number in range(8):
+            await three.shard.commit_file(commit_of(f"new {number}", batch()))
+        shared.fail_next_append(node_id=3)
+        with pytest.raises(CoordinatorError):
+            await three.shard.commit_file(commit_of("ends the term", batch()))
+        await three.shard.until_leading()
+        await asyncio.sleep(5)
+        assert two.shard.failure is not None
+        assert "LogDiffersError" in two.shard.failure
+        assert three.shard.failure is None
+        await two.kill()
+        await three.stop()
+
+    run(main)
+
+
+def test_a_leader_whose_log_gives_offsets_out_again_stops() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        await node.shard.commit_file(commit_of("a", batch()))
+        node.shared.truncate(SHARD_ID, 1)
+        with pytest.raises(CoordinatorError, match="gave out offset 1"):
+            await node.shard.commit_file(commit_of("b", batch()))
+        await node.kill()
+
+    run(main)
