@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diskless_core.coordinator.feature_level import replay_level
-from diskless_core.coordinator.log_identity import moved_error, replay_name
+from diskless_core.coordinator.log_identity import LogMovedError, replay_name
 from diskless_core.coordinator.tables import Transaction
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.feature_levels import LevelRange
@@ -34,6 +34,6 @@ def replay_common(data: RecordData, error: RecordFormatError, tx: Transaction, s
         case messages.LogNamedRecord():
             replay_name(message, tx)
         case messages.LogMovedRecord():
-            raise moved_error(message)
+            raise LogMovedError(message.destination)
         case _:
             raise error

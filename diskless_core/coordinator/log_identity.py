@@ -57,15 +57,12 @@ class OtherLogError(LogIdentityError):
 
 
 class LogMovedError(LogIdentityError):
-    """The shard goes on, on another log.
+    """The shard goes on, on another log."""
 
-    Attributes:
-        log_id: of that one.
-    """
-
-    def __init__(self, message: str, log_id: uuid.UUID) -> None:
-        super().__init__(message)
-        self.log_id = log_id
+    def __init__(self, destination: str) -> None:
+        super().__init__(
+            f"this log was moved to {destination} and ends here: start the broker with coordinator_log={destination}"
+        )
 
 
 def log_name_of(state: Reader) -> LogName | None:
@@ -110,15 +107,6 @@ def replay_name(message: messages.LogNamedRecord, tx: Transaction) -> None:
             "not loaded: check diskless.wal.object.prefix and wal_object_store, and start the broker again"
         )
     tx.put(LOG_NAMES, LOG_NAME_KEY, found)
-
-
-def moved_error(message: messages.LogMovedRecord) -> LogMovedError:
-    """The error by which a shard ends here."""
-    return LogMovedError(
-        f"this log was moved to {message.destination} and ends here: start the broker with coordinator_log="
-        f"{message.destination}",
-        record_frames.required_id(message.log_id),
-    )
 
 
 def _framed(message: messages.LogNamedRecord | messages.LogMovedRecord) -> RecordData:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance, Claim, Entry
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.log_identity import LogMovedError, LogName, decode_name, moved_error
+from diskless_core.coordinator.log_identity import LogMovedError, LogName, decode_name
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBatch, LogBounds
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
@@ -48,7 +48,19 @@ async def name_of(log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -> Log
     return None
 
 
-async def successor_of(log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -> LogMovedError | None:
+class Successor(NamedTuple):
+    """Where a shard goes on.
+
+    Attributes:
+        name: of the log on which it does.
+        destination: the coordinator_log that has it.
+    """
+
+    name: LogName
+    destination: str
+
+
+async def successor_of(log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -> Successor | None:
     """What the last entries of a log say of where it goes on; None where they do not say that it was moved.
 
     Raises:
@@ -59,7 +71,8 @@ async def successor_of(log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -
         if isinstance(entry, Entry):
             for message in common_messages(entry):
                 if isinstance(message, messages.LogMovedRecord) and await _counts(log, shard, bounds, batch, entry):
-                    return moved_error(message)
+                    log_id = record_frames.required_id(message.log_id)
+                    return Successor(LogName(log_id, entry.log_id), message.destination)
     return None
 
 
@@ -72,7 +85,7 @@ async def require_not_moved(log: CoordinatorLog, shard: ShardId, bounds: LogBoun
     """
     moved = await successor_of(log, shard, bounds)
     if moved is not None:
-        raise CoordinatorError(f"{shard} cannot be started: {moved}")
+        raise CoordinatorError(f"{shard} cannot be started: {LogMovedError(moved.destination)}")
 
 
 async def read_entries(
