@@ -196,6 +196,11 @@ class LogMigration:
         found = await which_log.name_of(self._target, shard, bounds)
         if found is not None and expected is not None and found.log_id == expected.log_id:
             return None
+        if await which_log.successor_of(self._target, shard, bounds) is not None:
+            raise MigrationRefusedError(
+                f"the log of {shard} to move to was left by an earlier migration: delete all of that log, or configure "
+                f"another place for the new one"
+            )
         acceptance, reached, is_used = Acceptance(), bounds.start, found is not None or bounds.start > 0
         async with aclosing(which_log.read_entries(self._target, shard, bounds.start, bounds.end)) as stream:
             async for batch, entry in stream:
