@@ -6,6 +6,9 @@ RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?= -n 4 --dist loadgroup
 SEEDS ?= 0..2048
+SEED ?= 1
+MINUTES ?= 15
+LOG ?= bucket
 
 # Bytecode that is written once is read by the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -13,13 +16,14 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages demo test simulate bench lint docs
+.PHONY: help setup system-packages demo test simulate chaos bench lint docs
 
 help:
 	@echo "make demo    a broker, a producer, a consumer, a kill -9; installs what that needs into .venv"
 	@echo "make test    all tests; installs what they need: Debian packages (as root), the rest into .venv"
 	@echo "make setup   only install what the tests need"
 	@echo "make simulate SEEDS=0..5000   so many histories of simulated brokers"
+	@echo "make chaos SEED=1 MINUTES=15  a cluster of real brokers that is broken all the time and must keep its word"
 	@echo "make bench   measure this machine and write docs/benchmarks.md"
 	@echo "make lint    style, types, import rules, generated pages"
 	@echo "make docs    write the generated pages of docs/, and build the site in site/"
@@ -65,6 +69,10 @@ test: system-packages $(INSTALLED)
 # Histories of several simulated brokers, one for each seed; a seed that breaks a promise is told, and can be replayed.
 simulate: $(INSTALLED)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+# Needs Go, for a real S3 server that is built once; as root it fills disks too, and with libfaketime it sets clocks.
+chaos: system-packages $(INSTALLED)
+	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) --log $(LOG)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.bench

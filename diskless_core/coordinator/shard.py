@@ -22,7 +22,7 @@ from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorE
 from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Hold, Leader, Standing
 from diskless_core.coordinator.leadership import Nominator
-from diskless_core.coordinator.log_end import certain_end
+from diskless_core.coordinator.log_end import certain_end, marked_end
 from diskless_core.coordinator.log_identity import LogIdentityError, LogName, OtherLogError
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
@@ -164,7 +164,7 @@ class CoordinatorShard(Generic[RecordT]):
         bounds = await log.bounds(self.id)
         await which_log.require_not_moved(log, self.id, bounds)
         name = await which_log.name_of(log, self.id, bounds)
-        self._end_at_start = await self._replica.open(bounds, self.certain_end, name)
+        self._end_at_start = await self._replica.open(bounds, self._certain_end, name)
         loops = (
             self._follow_log,
             self._leader.follow_hints,
@@ -174,13 +174,16 @@ class CoordinatorShard(Generic[RecordT]):
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
         self._leader.leadership.changed.set()
 
-    async def certain_end(self) -> int:
+    async def _certain_end(self) -> int:
+        return await certain_end(self.id, self._services.log, self._services.clock)
+
+    async def marked_end(self) -> int:
         """Where the log ends: everything that was committed before the call is below.
 
         Raises:
             CoordinatorLogError: it cannot be said now.
         """
-        return await certain_end(self.id, self._services.log, self._services.clock)
+        return await marked_end(self.id, self._services.log, self._services.clock)
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""

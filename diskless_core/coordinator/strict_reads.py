@@ -30,7 +30,7 @@ async def catch_up(shards: Iterable[CoordinatorShard[Any]]) -> None:
 
 
 async def _catch_up(shard: CoordinatorShard[Any]) -> None:
-    end = await shard.certain_end()
+    end = await shard.marked_end()
     try:
         async with asyncio.timeout(PATIENCE_S):
             while shard.next_offset < end:

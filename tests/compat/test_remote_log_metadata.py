@@ -304,7 +304,7 @@ def test_a_damaged_record_is_told_and_the_others_are_dumped_all_the_same(topic_o
     dumped = dump("--kafka", topic_of_events.bootstrap)
     assert dumped.exit_code == 1
     assert len(dumped.stdout.splitlines()) == len(EVENTS) + 1
-    assert "no metadata record has frame version 1 and api key 7" in dumped.stderr
+    assert "does not know the record with api key 7, version 0" in dumped.stderr
 
 
 def test_a_cluster_without_the_topic_is_told(new_broker):

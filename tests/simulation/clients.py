@@ -180,7 +180,7 @@ class Consumer:
     async def run(self) -> None:
         while self._town.active and not self._town.is_deleted(self._key):
             broker = self._town.any_broker(self._random)
-            if self._random.random() < 0.4:
+            if self._random.random() < 0.9:
                 await self._ask_for_the_end(broker)
             await self._reader.poll(broker)
             await asyncio.sleep(self._random.choice([0.1, 0.5, 2.0]))

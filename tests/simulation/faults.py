@@ -175,7 +175,7 @@ class Troubles:
         self._world.log.pause_reads(node_id)
         if is_deaf:
             self._world.lagging.add(node_id)
-        deposed = self._depose_unheard(node_id) if self._random.random() < 0.5 else {}
+        deposed = self._depose_unheard(node_id) if self._random.random() < 0.8 else {}
         await asyncio.sleep(self._random.uniform(0.2, 6))
         self._world.log.resume_reads(node_id)
         self._world.lagging.discard(node_id)

@@ -348,7 +348,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(prunes_too_much, lambda scenario: scenario.snapshot_every_s and scenario.kill_every_s),
     Mutation(store_claims_too_much, lambda scenario: scenario.kill_every_s),
     Mutation(trusts_its_replica, lambda scenario: scenario.lag_every_s),
-    Mutation(reads_without_proof, lambda scenario: scenario.lag_every_s or scenario.pause_every_s),
+    Mutation(reads_without_proof, lambda scenario: scenario.lag_every_s),
     Mutation(commits_offsets_in_hope, lambda scenario: scenario.members),
     Mutation(anybody_commits_offsets, _members_take_turns),
     Mutation(forgets_batches_before_the_copy, _is_compacted),

@@ -104,8 +104,8 @@ def read_all(wire: WireClient, partition: int) -> Sequence[bytes]:
 
 
 def stored_in(folder: Path) -> set[str]:
-    """The segments of which any file is there."""
-    return {path.name.partition(".")[0] for path in folder.rglob("kafka-tiered-storage/*/*")}
+    """The topic's segments of which any file is there."""
+    return {path.name.partition(".")[0] for path in folder.rglob(f"kafka-tiered-storage/{TOPIC}-*/*")}
 
 
 async def test_each_partition_has_one_winner_and_every_record_once_and_the_loser_leaves_nothing(

@@ -263,7 +263,8 @@ class Registrar:
         if is_fenced is None:
             _log.info("a broker is about to stop", broker=node_id)
         elif is_fenced:
-            _log.warning("a broker is fenced", broker=node_id, reason=reason)
+            log = _log.info if shuts_down or known.is_shutting_down else _log.warning
+            log("a broker is fenced", broker=node_id, reason=reason)
         else:
             _log.info("a broker is unfenced", broker=node_id)
 

@@ -67,7 +67,7 @@ def states(ledger: CoordinatorLedger) -> list[RemoteLogSegmentState]:
 def test_events_are_found_by_this_node_the_next_leader_and_after_a_restart() -> None:
     async def main() -> None:
         shared, clock = SharedLog(), VirtualClock(asyncio.get_running_loop())
-        first, second = ShardNode(shared, clock), ShardNode(shared, clock, node_id=2)
+        first, second = ShardNode(shared, clock), ShardNode(shared, clock, node_id=2, candidate=False)
         await first.start()
         await second.start(lead=False)
         here, there = await ledger_of(first), await ledger_of(second)

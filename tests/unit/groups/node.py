@@ -107,6 +107,7 @@ class Node:
         self.clock = clock
         self.log = log.node(1)
         services = ShardServices(node_id=1, clock=clock, log=self.log, store=store)
+        self.config = SimpleNamespace(node_id=1)
         self.shard = GroupsShard(SHARD, services)
         self.groups = GroupCoordinator(self.shard, clock, settings, lambda group: times.get(group, DEFAULT_TIMES))
 
@@ -120,8 +121,12 @@ class Node:
             yield
         flusher._look_for_room()
 
-    def advertised(self, listener: str) -> tuple[int, str, int]:
-        return 1, f"{listener}.example", 9092
+    @property
+    def groups_shard(self) -> GroupsShard:
+        return self.shard
+
+    def reached(self, node_id: int, listener: str) -> tuple[int, str, int]:
+        return node_id, f"{listener}.example", 9092
 
     async def ask(self, request: Any, version: int) -> Any:
         """What a client gets that sends `request` in this version."""
