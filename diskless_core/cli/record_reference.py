@@ -194,14 +194,14 @@ appended whole or not at all. Its offset is that of its first record.
 | Entry | Records, in order |
 |---|---|
 | a claim | one CoordinatorClaimRecord |
-| a command | one CoordinatorEntryRecord with term and sequence, then the command's records |
+| a command | one CoordinatorEntryRecord with term, sequence and the log's id, then the command's records |
 
 A record of the cluster's or a diskless shard has no key. Its value is framed as in KRaft: three unsigned varints, which
 are the frame version 1, the record's number and its version, then its fields in Kafka's flexible encoding. For instance
 
 ```text
-01 78 00  00 00 00 00 00 00 00 2a  00 00 00 00 00 00 00 07  00
-│  │  │   └ Term 42                └ Sequence 7             └ no tagged fields
+01 78 00  00 00 00 00 00 00 00 2a  00 00 00 00 00 00 00 07  00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  00
+│  │  │   └ Term 42                └ Sequence 7             └ LogId, none yet                                └ no tagged fields
 │  │  └ version 0
 │  └ number 120, CoordinatorEntryRecord
 └ frame version 1
