@@ -73,10 +73,10 @@ async def _read_through(log: CoordinatorLog, shard: ShardId, start: int, end: in
 
 
 async def _replay_start(backends: Backends, log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -> int:
-    name = await which_log.name_of(log, shard, bounds)
-    continues_another = name is not None and name.moved_from is not None
-    if bounds.start == 0 and not continues_another:
-        return 0
+    if bounds.start == 0:
+        name = await which_log.name_of(log, shard, bounds)
+        if name is None or name.moved_from is None:
+            return 0
     async with backends.objects() as objects:
         manifest = await Snapshots.of(backends.config, objects, backends.clock).newest(shard)
     if manifest is None or manifest.applied_offset < bounds.start:

@@ -201,7 +201,7 @@ are the frame version 1, the record's number and its version, then its fields in
 
 ```text
 01 78 00  00 00 00 00 00 00 00 2a  00 00 00 00 00 00 00 07  00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  00
-│  │  │   └ Term 42                └ Sequence 7             └ LogId, none yet                                └ no tagged fields
+│  │  │   └ Term 42                └ Sequence 7             └ LogId, none yet                                └ no tags
 │  │  └ version 0
 │  └ number 120, CoordinatorEntryRecord
 └ frame version 1
