@@ -24,7 +24,7 @@ help:
 	@echo "make setup   only install what the tests need"
 	@echo "make simulate SEEDS=0..5000   so many histories of simulated brokers"
 	@echo "make chaos SEED=1 MINUTES=15  a cluster of real brokers that is broken all the time and must keep its word"
-	@echo "make bench   measure this machine and write docs/benchmarks.md"
+	@echo "make bench   measure this machine and write docs/benchmarks.md; ONLY=cluster measures one section"
 	@echo "make lint    style, types, import rules, generated pages"
 	@echo "make docs    write the generated pages of docs/, and build the site in site/"
 
@@ -75,7 +75,7 @@ chaos: system-packages $(INSTALLED)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) --log $(LOG)
 
 bench: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.bench
+	$(BIN)/python -m tests.benchmarks.bench $(if $(ONLY),--only $(ONLY))
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -138,6 +138,13 @@ APIS = (
         listeners=Listeners.INTER_BROKER,
         needs=AclOperation.CLUSTER_ACTION,
     ),
+    Api(
+        messages.AllocateProducerIdsRequest,
+        0,
+        broker_registration.allocate_producer_ids,
+        listeners=Listeners.INTER_BROKER,
+        needs=AclOperation.CLUSTER_ACTION,
+    ),
     # Whatever `CoordinatorService` answers (KIP-1164, "Diskless coordinator API").
     *(
         Api(

@@ -193,6 +193,8 @@ async def start_parts(
             shard=coordinators.cluster,
             replicas=replicas,
             coordinators=clients.coordinators,
+            transport=around.new_transport(),
+            broker_epoch=lambda: membership.epoch,
             apply_quotas=quotas.replace,
             clock=clock,
         ),

@@ -53,7 +53,7 @@ Some APIs are answered so that tools and libraries, which look for them, know wh
 _INTER_BROKER = """
 The [inter-broker listener](operations.md#the-inter-broker-listener), where there is one, serves all of these, and what
 brokers ask each other: the Diskless coordinator's APIs, described on [protocol extensions](protocol_extensions.md), and
-those of [membership](cluster.md#membership).
+what they ask [the controller](cluster.md#membership).
 
 | API | key | versions | in ApiVersions |
 |---|---|---|---|

@@ -191,11 +191,16 @@ def remove_topic(command: ClusterCommand, topic_id: bytes) -> str | None:
     return topic.name
 
 
-def take_producer_ids(command: ClusterCommand, broker_id: int) -> range:
-    """A block of producer ids that no broker has had and none will have."""
+def take_producer_ids(command: ClusterCommand, broker_id: int, broker_epoch: int) -> range:
+    """A block of producer ids that no broker has had and none will have.
+
+    Args:
+        broker_epoch: number of the registration of the broker that takes it, -1 where it has none.
+    """
     first = command.get(NEXT_PRODUCER_ID, ONLY_ROW) or 0
-    command.emit(ProducerIdsTaken(broker_id=broker_id, next_producer_id=first + PRODUCER_ID_BLOCK))
-    return range(first, first + PRODUCER_ID_BLOCK)
+    taken = range(first, first + PRODUCER_ID_BLOCK)
+    command.emit(ProducerIdsTaken(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=taken.stop))
+    return taken
 
 
 def nominate(command: ClusterCommand, electorate: Electorate) -> Sequence[Nomination]:

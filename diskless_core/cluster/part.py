@@ -9,9 +9,11 @@ from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
-from diskless_core.cluster.producer_ids import ProducerIds
+from diskless_core.cluster.producer_ids import ANSWER_MS, ProducerIds
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
+from diskless_core.coordinator.calls import PeerCalls
+from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.quotas.entities import Quotas
@@ -25,6 +27,8 @@ class ClusterNeighbours:
         shard: the cluster shard, which has been started.
         replicas: the Diskless shards with a replica on this node, which have been started.
         coordinators: all Diskless coordinators, wherever they are led.
+        transport: to the controller.
+        broker_epoch: the number of this process's registration, None where it has none.
         apply_quotas: called with all quotas, now and whenever one of them has changed.
     """
 
@@ -32,6 +36,8 @@ class ClusterNeighbours:
     shard: ClusterShard
     replicas: Mapping[int, DisklessShard]
     coordinators: Mapping[int, DisklessCoordinator]
+    transport: PeerTransport
+    broker_epoch: Callable[[], int | None]
     apply_quotas: Callable[[Quotas], None]
     clock: Clock
 
@@ -44,7 +50,8 @@ class Cluster:
         self.configs = Configs(shard, settings)
         self.topics = Topics(shard, neighbours.replicas, neighbours.coordinators, self.configs, neighbours.clock)
         self.client_quotas = ClientQuotas(shard, neighbours.apply_quotas)
-        self.producer_ids = ProducerIds(shard, neighbours.node_id)
+        calls = PeerCalls(neighbours.transport, timeout_ms=ANSWER_MS, transfer_s=0)
+        self.producer_ids = ProducerIds(shard, neighbours.node_id, calls, neighbours.broker_epoch)
 
     async def start(self) -> None:
         """Bring the Diskless shards to what the cluster shard says; see `Topics.start`."""

@@ -69,6 +69,7 @@ class ProducerIdsTaken:
     """A broker took the ids below `next_producer_id` that nobody had taken before."""
 
     broker_id: int
+    broker_epoch: int
     next_producer_id: int
 
 
@@ -139,7 +140,11 @@ def decode(data: RecordData) -> ClusterRecord:
                 value=message.value,
             )
         case messages.ProducerIdsRecord():
-            return ProducerIdsTaken(broker_id=message.broker_id, next_producer_id=message.next_producer_id)
+            return ProducerIdsTaken(
+                broker_id=message.broker_id,
+                broker_epoch=message.broker_epoch,
+                next_producer_id=message.next_producer_id,
+            )
         case messages.ClientQuotaRecord():
             return QuotaSet(
                 entity=entity_of({part.entity_type: part.entity_name for part in message.entity}),
@@ -194,7 +199,9 @@ def _message(record: _OtherRecord) -> CompiledRecord:
             )
         case ProducerIdsTaken():
             return messages.ProducerIdsRecord(
-                broker_id=record.broker_id, broker_epoch=-1, next_producer_id=record.next_producer_id
+                broker_id=record.broker_id,
+                broker_epoch=record.broker_epoch,
+                next_producer_id=record.next_producer_id,
             )
         case QuotaSet():
             return messages.ClientQuotaRecord(

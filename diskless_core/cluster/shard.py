@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from diskless_core.cluster import feature_levels, operations
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.records import ClusterRecord
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, PLACEMENTS, TOPICS
-from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.errors import CoordinatorError, NotControllerError, NotCoordinatorError
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices, SlicedOperation
+from diskless_core.coordinator.tables import Key, Table
 from diskless_core.plugin.shard import ShardId
+
+R = TypeVar("R")
 
 LOOK_S = 0.1
 """How often a node looks for what another one is about to write."""
 
 
 class ClusterShard(CoordinatorShard[ClusterRecord]):
-    """The one shard that has the topics.
+    """The one shard that has the topics. Its leader is the controller: other nodes refuse with NotControllerError.
 
     Attributes:
         supported_levels: the levels of `diskless.version` that this node's build supports.
@@ -28,6 +32,23 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
     def __init__(self, shard_id: ShardId, services: ShardServices) -> None:
         super().__init__(shard_id, ClusterMachine(), services)
         self.supported_levels = services.levels.supported
+        self._node_id = services.node_id
+
+    async def submit_in_slices(
+        self, operation: SlicedOperation[ClusterRecord, R], prefetch: Sequence[tuple[Table[Any], Key]] = ()
+    ) -> R:
+        """As any shard's."""
+        try:
+            return await super().submit_in_slices(operation, prefetch)
+        except NotCoordinatorError as error:
+            raise NotControllerError(f"node {self._node_id} is not the controller") from error
+
+    async def barrier(self) -> None:
+        """As any shard's."""
+        try:
+            await super().barrier()
+        except NotCoordinatorError as error:
+            raise NotControllerError(f"node {self._node_id} is not the controller") from error
 
     @property
     def has_topics(self) -> bool:
@@ -80,7 +101,7 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
         """Indexes of the Diskless shards that have partitions, strictly: no topic created before the call is missed.
 
         Raises:
-            NotCoordinatorError: another node leads the shard and has to be asked.
+            NotControllerError: another node leads the shard and has to be asked.
             CoordinatorError: no answer.
         """
         await self.barrier()

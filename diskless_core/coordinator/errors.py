@@ -2,6 +2,7 @@
 
 CoordinatorError            knows its Kafka error code
 ├── NotCoordinatorError     this node does not lead the shard (any more); ask again, maybe elsewhere
+│   └── NotControllerError  the same, of the cluster shard
 ├── OutcomeUnknownError     the command may or may not have happened; send the same one again
 ├── CoordinatorLoadingError the shard is still reading its log
 ├── StoreBehindError        the leader's store lacks too much for more to be accepted; ask again later
@@ -25,6 +26,12 @@ class NotCoordinatorError(CoordinatorError):
     """This node does not lead the shard; nothing happened."""
 
     code = ErrorCode.NOT_COORDINATOR
+
+
+class NotControllerError(NotCoordinatorError):
+    """This node does not lead the cluster shard; nothing happened. A client finds who does by Metadata."""
+
+    code = ErrorCode.NOT_CONTROLLER
 
 
 class OutcomeUnknownError(CoordinatorError):

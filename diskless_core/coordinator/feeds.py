@@ -23,6 +23,9 @@ from diskless_core.protocol.messages import DisklessFollowShardRequest
 MAX_WAIT_MS = 30_000
 """The longest that a request may wait."""
 
+CLOSED_WAIT_S = 0.1
+"""How long a request may wait that comes when nobody is to wait any more: its sender asks again as soon as it ends."""
+
 
 class ShardFeeds:
     """Answers DisklessFollowShard from this node's shards."""
@@ -33,7 +36,7 @@ class ShardFeeds:
         self._closed = False
 
     def close(self) -> None:
-        """Let everybody go who waits, now and from now on."""
+        """Let everybody go who waits now. Who asks from now on waits for a moment only."""
         self._closed = True
         for shard in self._shards.values():
             shard.tail.wake()
@@ -59,7 +62,9 @@ class ShardFeeds:
     async def _accepted(self, shard: CoordinatorShard[Any], request: DisklessFollowShardRequest) -> FollowShardAnswer:
         offset = request.next_offset
         theirs = Acceptance(request.term, request.next_sequence, request.digest)
-        deadline = self._clock.monotonic() + min(max(0, request.max_wait_ms), MAX_WAIT_MS) / 1000
+        was_closed = self._closed
+        wait_s = min(max(0, request.max_wait_ms), MAX_WAIT_MS) / 1000
+        deadline = self._clock.monotonic() + (min(wait_s, CLOSED_WAIT_S) if was_closed else wait_s)
         while True:
             if shard.require_leading() < theirs.term:
                 return _refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"this broker has not read the claim at {theirs.term}")
@@ -75,7 +80,7 @@ class ShardFeeds:
                         entries=[entry.packed for entry in found],
                     )
             left = deadline - self._clock.monotonic()
-            if left <= 0 or self._closed:
+            if left <= 0 or self._closed is not was_closed:
                 return FollowShardAnswer(next_offset=min(offset, shard.next_offset))
             await shard.tail.until_more(left)
 

@@ -87,7 +87,8 @@ class Replica(Generic[RecordT]):
 
         Args:
             bounds: of the log. Their end may lag.
-            certain_end: says where the log really ends. It is asked only where `bounds` would mean that it is lost.
+            certain_end: says where the log really ends. It is asked only where `bounds` would mean that some of it is
+                lost; one that ends at 0 was never written, and nothing is written to it.
             name: what the log says it is, if it does.
 
         Raises:
@@ -110,7 +111,8 @@ class Replica(Generic[RecordT]):
                 f"of another: if `diskless migrate-log` was interrupted, run it again; else bring that log back"
             )
         known = self.next_offset or (newest.applied_offset if newest is not None else 0)
-        end = bounds.end if known <= bounds.end else await certain_end()
+        # To ask for the end appends. A log that is gone would come to where `known` is so, one start after another.
+        end = bounds.end if known <= bounds.end or bounds.end == 0 else await certain_end()
         if known > end:
             raise CoordinatorError(
                 f"the log of {self.id} ends at offset {end}, the store or a snapshot knows of commits "

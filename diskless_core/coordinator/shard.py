@@ -650,6 +650,9 @@ class CoordinatorShard(Generic[RecordT]):
         if entry.log_id is not None and self.log_id is not None and entry.log_id != self.log_id:
             raise OtherLogError.between("the log", entry.log_id, "the coordinator store on this node", self.log_id)
         self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch, chain)
+        if self.term == self._replica.acceptance.term:
+            # The sequence is taken: what this node has on its way would be ignored, and its callers wait for ever.
+            self._leader.step_down("an entry of this term came back that this node had given up")
         return True
 
     def _notice_foreign(self, offset: int) -> None:

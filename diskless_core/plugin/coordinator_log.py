@@ -154,7 +154,7 @@ class CoordinatorLog(ABC):
 
     @abstractmethod
     async def bounds(self, shard: ShardId) -> LogBounds:
-        """Where the shard's log starts and what is committed now. A log never written has both at 0.
+        """Where the shard's log starts and what is committed now. A log never written has both at 0, and no other has.
 
         The end is never beyond what is committed. It may lag behind, and there is no gap below it that will not be
         filled: a reader always gets there.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _INTERNAL = "__"
+_INDEX_DIGITS = 10
+"""Of an int32. Python takes no text of thousands of digits for a number."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,6 +31,7 @@ class ShardId:
 def parse_shard_id(text: str) -> ShardId | None:
     """Read `str(ShardId)`, such as the name of a folder that a plugin gave a shard; None if it is none."""
     topic, _, index = text.rpartition("-")
-    if not (topic.startswith(_INTERNAL) and index.isascii() and index.isdigit()):
+    is_index = index.isascii() and index.isdigit() and len(index) <= _INDEX_DIGITS
+    if not (topic.startswith(_INTERNAL) and is_index):
         return None
     return ShardId(topic, int(index))

@@ -97,6 +97,7 @@ class Committer:
         self._metrics = metrics
         self._tails: dict[PartitionKey, CommitTicket] = {}
         self._retrying = Retrying(RETRY, clock, is_retriable=_has_no_answer)
+        self._answered_s: dict[int, float] = {}
         self.stalled: set[int] = set()
         self.on_stalled: Callable[[], None] = lambda: None
 
@@ -139,12 +140,12 @@ class Committer:
         """
         if part.shard is None:
             return [BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * len(part.indexes)
-        stalling = asyncio.get_running_loop().call_later(STALLED_S, self._stall, part.shard)
+        end_watch = self._watch(part.shard)
         try:
             with self._metrics.commit_seconds.time():
                 return await self._answer(part.shard, _part(whole, part.indexes))
         finally:
-            stalling.cancel()
+            end_watch()
             self._go_on(part.shard)
 
     async def _answer(self, shard: int, request: CommitFile) -> list[BatchResult]:
@@ -171,6 +172,26 @@ class Committer:
             )
             return [BatchResult(ErrorCode.KAFKA_STORAGE_ERROR)] * len(request.batches)
 
+    def _watch(self, shard: int) -> Callable[[], None]:
+        """Look whether the coordinator stalls, again and again until the function that is returned is called.
+
+        Once is not enough: it may answer another commit, and then none, and what waits behind this one is never sent.
+        """
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            left_s = max(begun_s, self._answered_s.get(shard, begun_s)) + STALLED_S - loop.time()
+            if left_s <= 0:
+                self._stall(shard)
+                left_s = STALLED_S
+            timer = loop.call_later(left_s, look)
+
+        timer = loop.call_later(STALLED_S, look)
+        return lambda: timer.cancel()
+
     def _stall(self, shard: int) -> None:
         if shard not in self.stalled:
             self.stalled.add(shard)
@@ -178,6 +199,7 @@ class Committer:
             self.on_stalled()
 
     def _go_on(self, shard: int) -> None:
+        self._answered_s[shard] = asyncio.get_running_loop().time()
         if shard in self.stalled:
             self.stalled.discard(shard)
             _log.info("a coordinator answers again", shard=shard)

@@ -30,6 +30,8 @@ _SHORTEST_POLL_S = 0.02
 _MAX_READS_AT_ONCE = 8
 _CACHE_BYTES = 8 << 20
 _ATTEMPTS_TO_LOCATE = 5
+_MAX_HEADERS = 10_000
+"""Of the newest objects: some megabytes. Older ones are searched for in the store."""
 
 
 class ShardView:
@@ -264,6 +266,8 @@ class ShardView:
     def _keep(self, entry: EntryObject) -> None:
         if self._headers and self._headers[-1].number + 1 != entry.header.number:
             self._headers.clear()
+        if len(self._headers) >= _MAX_HEADERS:
+            del self._headers[: _MAX_HEADERS // 2]  # many at a time
         self._headers.append(entry.header)
         if self._recent and self._recent[-1].header.number + 1 != entry.header.number:
             self._recent.clear()

@@ -49,16 +49,22 @@ class LogHistory:
                 elif message.topic() is not None:
                     if not found:
                         self._fail(kafka_client.failure(error))
+                    self._disconnect()  # what came after the error is taken from it: the next one begins here
                     break
+            if found:
+                self._offset = found[-1].next_offset
             return found
 
     def close(self) -> None:
         """Disconnect. Idempotent."""
         with self._using:
             self._closed = True
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
     def _open(self) -> Consumer:
         try:

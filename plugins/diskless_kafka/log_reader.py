@@ -73,15 +73,27 @@ class LogReader:
             self._stopping.set()
         self._thread.join()
 
-    def follow(self, place: Place, offset: int) -> Future[None]:
-        """Read a partition from an offset on, instead of whatever was read of it before."""
+    def follow(self, place: Place, offset: int, begin: Callable[[], None]) -> Future[None]:
+        """Read a partition from an offset on, instead of whatever was read of it before.
+
+        Args:
+            begin: called on the event loop between the last delivery of what was read before and the first of what is
+                read from `offset` on; not at all, if the partition cannot be followed.
+        """
         followed: Future[None] = Future()
+        # before the thread knows of it, which may deliver at once
+        followed.add_done_callback(lambda done: self._begin(done, begin))
         with self._asking:
             if self._stopping.is_set():
                 followed.set_exception(_closed())
             else:
                 self._wanted.put((place, offset, followed))
         return followed
+
+    def _begin(self, followed: Future[None], begin: Callable[[], None]) -> None:
+        if not followed.cancelled() and followed.exception() is None:
+            with suppress(RuntimeError):  # the loop may have ended
+                self._loop.call_soon_threadsafe(begin)
 
     def _run(self) -> None:
         if not self._opened.set_running_or_notify_cancel():

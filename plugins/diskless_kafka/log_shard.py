@@ -165,10 +165,15 @@ class LogShard:
                 "were committed are lost. Nothing more is read of it"
             )
         self.start = max(self.start, bounds.start)
-        # before the reader follows it, which may deliver at once
-        tail = self._tail = Tail(bounds.end, self._backend.settings.tail_bytes)
+        tail = Tail(bounds.end, self._backend.settings.tail_bytes)
+
+        def begin() -> None:
+            # not earlier: the reader may still deliver from where it was, and what it delivered while there was no tail
+            # would be missing before that
+            self._tail = tail
+
         try:
-            await asyncio.wrap_future(self._backend.reader.follow(self.place, bounds.end))
+            await asyncio.wrap_future(self._backend.reader.follow(self.place, bounds.end, begin))
         except KafkaClientError as error:
             problem = CoordinatorLogError(f"{self} cannot be followed: {error}")
             self.fail(problem)

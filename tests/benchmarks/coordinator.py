@@ -6,7 +6,6 @@ Its rates stand beside what SQLite alone does with the same rows in the same tra
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import sqlite3
 import tempfile
@@ -18,9 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-import structlog
 
-from diskless_core.broker.memory import collect_garbage_less_often, freeze_garbage_collector, keep_freed_memory
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.shard_store import StoreThread
@@ -38,6 +35,7 @@ from tests.benchmarks.coordinator_load import (
     SHARD_ID,
     Filler,
     RecordingStore,
+    as_in_a_broker,
     filled_partitions,
     in_flight,
     requests,
@@ -85,10 +83,7 @@ class Committed(NamedTuple):
 
 def measure(add: Add) -> None:
     """All figures, in about two minutes."""
-    keep_freed_memory()
-    collect_garbage_less_often()
-    freeze_garbage_collector()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    as_in_a_broker()
     with tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder:
         _measure_commits(add, Path(folder))
     with tempfile.TemporaryDirectory(prefix="diskless-bench-") as folder:

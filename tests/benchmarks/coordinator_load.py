@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,9 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from diskless_core.broker.memory import collect_garbage_less_often, freeze_garbage_collector, keep_freed_memory
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.shard import ShardServices
@@ -23,6 +27,7 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import BATCHES, BLOCKS, PARTITIONS, PartitionHead
 from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore, TableChanges, TableSpec
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.commit_file import (
@@ -73,15 +78,49 @@ class RecordingStore(CoordinatorStore):
         return opened  # type: ignore[no-any-return]
 
 
+def as_in_a_broker() -> None:
+    """Let this process keep its memory and collect its garbage as a broker does, and log errors only."""
+    keep_freed_memory()
+    collect_garbage_less_often()
+    freeze_garbage_collector()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+
+
+def local_log(context: PluginContext) -> CoordinatorLog:
+    """The local log, with its fsync."""
+    return LocalCoordinatorLog(context, LocalLogSettings())
+
+
 @asynccontextmanager
 async def running_shard(
     folder: Path, *, store: CoordinatorStore | None = None, snapshots: SnapshotSource | None = None
 ) -> AsyncIterator[DisklessShard]:
     """A shard that leads, on `folder/log` with fsync and `folder/store`."""
-    clock = SystemClock()
-    context = PluginContext(node_id=1, data_dir=folder / "log", log_dir=folder, clock=clock)
-    log = LocalCoordinatorLog(context, LocalLogSettings())
+    context = log_context(folder)
+    log = local_log(context)
     await log.start()
+    try:
+        async with shard_on(log, folder, store=store, snapshots=snapshots) as shard:
+            yield shard
+    finally:
+        await log.stop()
+
+
+def log_context(folder: Path) -> PluginContext:
+    """What a log on `folder/log` is made with."""
+    return PluginContext(node_id=1, data_dir=folder / "log", log_dir=folder, clock=SystemClock())
+
+
+@asynccontextmanager
+async def shard_on(
+    log: CoordinatorLog,
+    folder: Path,
+    *,
+    store: CoordinatorStore | None = None,
+    snapshots: SnapshotSource | None = None,
+) -> AsyncIterator[DisklessShard]:
+    """A shard that leads, on a log that was started and `folder/store`."""
+    clock = SystemClock()
     services = ShardServices(
         node_id=1,
         clock=clock,
@@ -89,7 +128,7 @@ async def running_shard(
         store=store or SqliteCoordinatorStore(folder / "store"),
         snapshots=snapshots or NoSnapshots(),
     )
-    rules = CommitRules(assignment=SequentialAssignment(context, SequentialSettings()))
+    rules = CommitRules(assignment=SequentialAssignment(log_context(folder), SequentialSettings()))
     shard = DisklessShard(SHARD_ID, services, rules)
     try:
         await shard.start()
@@ -97,7 +136,6 @@ async def running_shard(
         yield shard
     finally:
         await shard.stop()
-        await log.stop()
 
 
 def topic_id(number: int) -> bytes:

@@ -43,13 +43,18 @@ class Clock:
 
 
 class LibrdkafkaProducer:
-    """An idempotent producer that sends `rate` records a second to all partitions in turn."""
+    """An idempotent producer that sends `rate` records a second to all partitions in turn.
+
+    Attributes:
+        sent: how many records it has handed to the library, which are numbered from 0 on.
+    """
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, number: int, rate: float, history: History, clock: Clock
     ) -> None:
         self._topic, self._partitions, self._number, self._rate = topic, partitions, number, rate
         self._history, self._clock = history, clock
+        self.sent = 0
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -79,15 +84,14 @@ class LibrdkafkaProducer:
             self._history.complain(f"producer {self._number}", f"{left} records never got an answer")
 
     def _run(self) -> None:
-        sent = 0
         pause_s = 1 / self._rate
         while not self._stopping.is_set():
             if len(self._producer) < _IN_FLIGHT:
-                value = Sent(self._number, sent).value(_PADDING)
+                value = Sent(self._number, self.sent).value(_PADDING)
                 self._producer.produce(
-                    self._topic, value, partition=sent % self._partitions, on_delivery=self._answered
+                    self._topic, value, partition=self.sent % self._partitions, on_delivery=self._answered
                 )
-                sent += 1
+                self.sent += 1
             self._producer.poll(pause_s)
 
     def _answered(self, error: KafkaError | None, message: Message) -> None:

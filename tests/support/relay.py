@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import deque
 from contextlib import suppress
 from types import TracebackType
 
@@ -15,10 +16,14 @@ class Relay:
     """Passes bytes on between its clients and `127.0.0.1:<target_port>`, on a thread of its own, as a context manager.
 
     At first connections are refused: `pass_on` begins. The port stays the same.
+
+    Args:
+        answer_delay_s: how much later than it was sent each byte of the server reaches the client.
     """
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, *, answer_delay_s: float = 0.0) -> None:
         self._target_port = target_port
+        self._answer_delay_s = answer_delay_s
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
@@ -85,17 +90,29 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
+            await asyncio.gather(
+                self._pump(reader, there_writer, 0.0), self._pump(there_reader, writer, self._answer_delay_s)
+            )
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
         self._writers.add(writer)
+        late: deque[bytes] = deque()
+
+        def write_oldest() -> None:
+            writer.write(late.popleft())
+
         try:
             while data := await reader.read(_PIECE_BYTES):
                 if not self._passing.is_set():
                     self._held.set()
                 await self._passing.wait()
-                writer.write(data)
+                late.append(data)
+                if delay_s:
+                    self._loop.call_later(delay_s, write_oldest)
+                else:
+                    write_oldest()
                 await writer.drain()
+            await asyncio.sleep(delay_s)  # what is late still goes out before the connection is closed
         except OSError:
             pass  # one side has gone
         finally:

@@ -1,4 +1,4 @@
-"""BrokerRegistration and BrokerHeartbeat of other brokers, and UnregisterBroker of administrators (KIP-631)."""
+"""What other brokers ask of the controller (KIP-631, KIP-730), and UnregisterBroker of administrators."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from diskless_core.cluster.membership import wire
 from diskless_core.cluster.operations import Refusal
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -33,6 +35,15 @@ async def broker_heartbeat(context: RequestContext, request: BrokerHeartbeatRequ
     if not context.is_authorized:
         return wire.heartbeat_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, is_fenced=True)
     return await context.services.membership.service.heartbeat(request, context.connection)
+
+
+async def allocate_producer_ids(
+    context: RequestContext, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    """Handle AllocateProducerIds."""
+    if not context.is_authorized:
+        return wire.producer_ids_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await context.services.membership.service.allocate_producer_ids(request)
 
 
 async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:

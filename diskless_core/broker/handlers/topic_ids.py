@@ -47,8 +47,12 @@ class RequestedTopic(NamedTuple):
         Args:
             replaced: for a topic whose name another one has by now.
         """
+        if self.info is None:
+            return error
+        if error is ErrorCode.UNKNOWN_TOPIC_ID:  # a coordinator says so, however the client asked
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         is_by_id = self.missing is ErrorCode.UNKNOWN_TOPIC_ID
-        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or self.info is None or not is_by_id:
+        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not is_by_id:
             return error
         if topics.by_id(self.info.topic_id) is not None:
             return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.features import refusal, refuse_level
 from diskless_core.cluster.operations import Refusal
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.feature_levels import FEATURE
 from diskless_core.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -25,8 +25,6 @@ async def update_features(context: RequestContext, request: UpdateFeaturesReques
         level = update.max_version_level
         try:
             found = await context.services.cluster_shard.raise_level(level, validate_only=request.validate_only)
-        except NotCoordinatorError as error:
-            return _failed(Refusal(code=ErrorCode.NOT_CONTROLLER, message=str(error)))
         except CoordinatorError as error:
             return _failed(Refusal(code=error.code, message=str(error)))
         if found is not None:

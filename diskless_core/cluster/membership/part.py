@@ -150,8 +150,13 @@ class Membership:
 
     def is_member(self) -> bool:
         """Whether it is this process that is registered with the node id."""
+        return self.epoch is not None
+
+    @property
+    def epoch(self) -> int | None:
+        """The number of this process's registration; None while it is not known to be registered."""
         known = self.brokers.get(self._node_id)
-        return known is not None and known.spec.incarnation_id == self._incarnation_id
+        return known.epoch if known is not None and known.spec.incarnation_id == self._incarnation_id else None
 
     @property
     def is_fenced(self) -> bool:

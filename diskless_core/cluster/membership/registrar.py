@@ -19,9 +19,9 @@ from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Regis
 from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
 from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Predecessor, Sessions, SessionTimes
 from diskless_core.cluster.membership.tables import BROKERS
-from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.operations import ClusterCommand, Refusal, take_producer_ids
 from diskless_core.cluster.shard import ClusterShard
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, NotControllerError
 from diskless_core.coordinator.tables import Writes
 from diskless_core.protocol.errors import ErrorCode
 
@@ -104,7 +104,7 @@ class Registrar:
         """Make a broker a member.
 
         Raises:
-            NotCoordinatorError: another node leads the cluster shard.
+            NotControllerError: another node leads the cluster shard.
             CoordinatorError: no answer; it may be asked again.
         """
         sessions = self._begun()
@@ -131,7 +131,7 @@ class Registrar:
         """Hear of a broker, and do what it asks for if it can be done. What became of it, when that is committed.
 
         Raises:
-            NotCoordinatorError: another node leads the cluster shard.
+            NotControllerError: another node leads the cluster shard.
             CoordinatorError: no answer; it may be asked again.
         """
         sessions = self._begun()
@@ -159,7 +159,7 @@ class Registrar:
         """Forget a broker that is fenced.
 
         Raises:
-            NotCoordinatorError: another node leads the cluster shard.
+            NotControllerError: another node leads the cluster shard.
             CoordinatorError: no answer; it may be asked again.
         """
         sessions = self._begun()
@@ -169,6 +169,21 @@ class Registrar:
             self._registered_offsets.pop(node_id, None)
             _log.info("a broker is unregistered", broker=node_id)
         return refusal
+
+    async def take_producer_ids(self, node_id: int, epoch: int) -> range | ErrorCode:
+        """A block of producer ids for a broker, as long as this is its registration. (KIP-730.)
+
+        Raises:
+            NotControllerError: another node leads the cluster shard.
+            CoordinatorError: no answer; another block may be asked for.
+        """
+        self._begun()
+
+        def take(command: ClusterCommand) -> range | ErrorCode:
+            known = operations.check_epoch(command.tx, node_id, epoch)
+            return known if isinstance(known, ErrorCode) else take_producer_ids(command, node_id, epoch)
+
+        return await self._shard.submit(take)
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +195,7 @@ class Registrar:
             while term is not None and self._shard.term == term:
                 try:
                     await self._fence_silent(self._begun())
-                except NotCoordinatorError:
+                except NotControllerError:
                     break
                 except CoordinatorError as error:
                     _log.warning("a broker could not be fenced; it is tried again", error=str(error))
@@ -212,11 +227,11 @@ class Registrar:
         """The sessions of the present term, which begin with the first question or the first look.
 
         Raises:
-            NotCoordinatorError: this node does not lead.
+            NotControllerError: this node does not lead.
         """
         term = self._shard.term
         if term is None:
-            raise NotCoordinatorError(f"node {self._node_id} is not the controller")
+            raise NotControllerError(f"node {self._node_id} is not the controller")
         if self._term != term:
             members = operations.registrations(self._shard.state)
             now_s = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Answers the requests of membership: those of other brokers, and UnregisterBroker of administrators.
+"""Answers what other brokers ask of the controller, and UnregisterBroker of administrators.
 
 It knows no connection: the broker's listeners and a simulated network put their requests to it alike.
 """
@@ -9,12 +9,14 @@ from diskless_core.cluster.membership import wire
 from diskless_core.cluster.membership.registrar import Link, Registrar
 from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.calls import PeerCalls
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.peers import PeerRequest
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.framing import Response, decode_request, encode_body
 from diskless_core.protocol.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -24,9 +26,10 @@ from diskless_core.protocol.messages import (
 )
 
 MEMBERSHIP_REQUESTS: dict[int, type[ApiMessage]] = {
-    request.API_KEY: request for request in (BrokerRegistrationRequest, BrokerHeartbeatRequest)
+    request.API_KEY: request
+    for request in (BrokerRegistrationRequest, BrokerHeartbeatRequest, AllocateProducerIdsRequest)
 }
-"""What brokers send and clients do not, by api key."""
+"""What brokers send to the controller and clients do not, by api key."""
 
 _ANSWERED = {**MEMBERSHIP_REQUESTS, UnregisterBrokerRequest.API_KEY: UnregisterBrokerRequest}
 
@@ -57,6 +60,8 @@ class MembershipService:
                 response = await self.register(message, link)
             case BrokerHeartbeatRequest():
                 response = await self.heartbeat(message, link)
+            case AllocateProducerIdsRequest():
+                response = await self.allocate_producer_ids(message)
             case UnregisterBrokerRequest():
                 response = await self.unregister(message)
             case _:
@@ -73,7 +78,7 @@ class MembershipService:
         try:
             return wire.registration_response(await self._registrar.register(spec, link))
         except CoordinatorError as error:
-            return wire.registration_response(Refusal(code=_code(error), message=str(error)))
+            return wire.registration_response(Refusal(code=error.code, message=str(error)))
 
     async def heartbeat(self, request: BrokerHeartbeatRequest, link: Link | None = None) -> BrokerHeartbeatResponse:
         """BrokerHeartbeat."""
@@ -81,8 +86,16 @@ class MembershipService:
         try:
             answer = await self._registrar.heartbeat(beat, link)
         except CoordinatorError as error:
-            return wire.heartbeat_response(_code(error), is_fenced=True)
+            return wire.heartbeat_response(error.code, is_fenced=True)
         return wire.heartbeat_response(answer, is_fenced=self._registrar.is_fenced(beat.node_id))
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        """AllocateProducerIds."""
+        try:
+            taken = await self._registrar.take_producer_ids(request.broker_id, request.broker_epoch)
+        except CoordinatorError as error:
+            taken = error.code
+        return wire.producer_ids_response(taken)
 
     async def unregister(self, request: UnregisterBrokerRequest, leader: int | None = None) -> UnregisterBrokerResponse:
         """UnregisterBroker.
@@ -96,13 +109,9 @@ class MembershipService:
                 return _unregistered(code_of(response.error_code), response.error_message)
             refusal = await self._registrar.unregister(request.broker_id)
         except CoordinatorError as error:
-            return _unregistered(_code(error), str(error))
+            return _unregistered(error.code, str(error))
         return _unregistered(ErrorCode.NONE, None) if refusal is None else _unregistered(refusal.code, refusal.message)
 
 
 def _unregistered(code: ErrorCode, message: str | None) -> UnregisterBrokerResponse:
     return UnregisterBrokerResponse(throttle_time_ms=0, error_code=int(code), error_message=message)
-
-
-def _code(error: CoordinatorError) -> ErrorCode:
-    return ErrorCode.NOT_CONTROLLER if isinstance(error, NotCoordinatorError) else error.code

@@ -11,6 +11,7 @@ from diskless_core.cluster.operations import Refusal
 from diskless_core.plugin.shard import parse_shard_id
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import (
+    AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -134,4 +135,12 @@ def heartbeat_response(answer: Decision | ErrorCode, *, is_fenced: bool) -> Brok
         is_caught_up=answer.is_caught_up,
         is_fenced=is_fenced,
         should_shut_down=answer.may_stop,
+    )
+
+
+def producer_ids_response(answer: range | ErrorCode) -> AllocateProducerIdsResponse:
+    """The response to a broker that asks for producer ids. (KIP-730.)"""
+    code, ids = (answer, range(0)) if isinstance(answer, ErrorCode) else (ErrorCode.NONE, answer)
+    return AllocateProducerIdsResponse(
+        throttle_time_ms=0, error_code=int(code), producer_id_start=ids.start, producer_id_len=len(ids)
     )

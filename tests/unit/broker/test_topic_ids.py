@@ -60,3 +60,8 @@ def test_who_asked_by_id_is_told_whether_the_topic_is_gone_or_replaced() -> None
 def test_who_asked_by_name_hears_nothing_of_ids() -> None:
     found = topic_ids.find(Known([OLD]), 12, "t", None)
     assert [found.client_error(GONE, Known(topics)) for topics in ([], [NEW], [OLD])] == [GONE] * 3
+
+
+def test_a_client_that_asks_by_name_hears_of_no_id_that_a_coordinator_does_not_know() -> None:
+    by_name = topic_ids.find(Known([OLD]), 12, "t", None)
+    assert [by_name.client_error(ErrorCode.UNKNOWN_TOPIC_ID, Known(topics)) for topics in ([], [OLD])] == [GONE] * 2

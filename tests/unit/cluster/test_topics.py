@@ -21,6 +21,7 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.peers import PeerRequest, PeerUnavailableError
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.operations import CommitRules
@@ -34,6 +35,13 @@ from tests.support.virtual_time import VirtualClock, run
 
 CLUSTER = shards.CLUSTER_SHARD
 DISKLESS = shards.DISKLESS.shard(0)
+
+
+class _NoPeers:
+    """A transport that reaches nobody."""
+
+    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        raise PeerUnavailableError("there is no other node")
 
 
 class ClusterNode:
@@ -55,6 +63,8 @@ class ClusterNode:
                 shard=self.cluster,
                 replicas={0: self.diskless},
                 coordinators={0: self.diskless},
+                transport=_NoPeers(),
+                broker_epoch=lambda: None,
                 apply_quotas=lambda _: None,
                 clock=self.clock,
             ),

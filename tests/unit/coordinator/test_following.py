@@ -238,6 +238,29 @@ def test_requests_that_wait_end_when_the_leader_leads_no_more_or_stops() -> None
     follow(story)
 
 
+def test_a_leader_that_is_about_to_stop_gives_on_and_is_not_asked_without_a_pause() -> None:
+    async def story(world: Following) -> None:
+        await world.until_followed()
+        feeds = world.feeds[1]
+        follow, asked = feeds.follow, list[float]()
+
+        async def counted(request: DisklessFollowShardRequest) -> FollowShardAnswer:
+            asked.append(world.clock.monotonic())
+            assert len(asked) < 1_000
+            return await follow(request)
+
+        feeds.follow = counted  # type: ignore[method-assign]
+        feeds.close()
+        await asyncio.sleep(10)
+        assert 50 < len(asked) < 150
+        read = world.shared.entries_read[2]
+        await world.commit(10)
+        await world.until_alike()
+        assert world.shared.entries_read[2] == read
+
+    follow(story)
+
+
 def test_without_a_hint_the_latest_claimant_is_followed() -> None:
     async def story(world: Following) -> None:
         world.shared.set_leader(SHARD_ID, None, seen_by=[2])

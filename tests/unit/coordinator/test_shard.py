@@ -100,6 +100,21 @@ def test_a_store_that_is_ahead_of_the_log_is_kept_and_the_start_refused() -> Non
     run(main)
 
 
+def test_a_log_that_is_gone_stays_empty_however_often_the_broker_is_started() -> None:
+    async def main() -> None:
+        node = await started()
+        await node.commit(commit_of("a", batch()))
+        await node.stop()
+        node.shared = SharedLog()
+        for _ in range(20):
+            with pytest.raises(CoordinatorError, match="the log was lost or cut"):
+                await node.start()
+            await node.stop()
+        assert node.shared.content(SHARD_ID) == []
+
+    run(main)
+
+
 def test_a_clean_stop_leaves_nothing_to_be_replayed() -> None:
     async def main() -> None:
         node = await started()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,7 +12,8 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, leader
 from diskless_core.coordinator.entries import Claim, Position
 from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorError, EntryTooLargeError
-from diskless_core.plugin.coordinator_log import LeadershipHint
+from diskless_core.plugin.coordinator_log import EntryRefusedError, LeadershipHint
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.testing.fakes.log import SharedLog
@@ -73,6 +75,29 @@ def test_a_refused_entry_fails_alone_what_is_before_it_commits_and_what_is_behin
         node.store.disk = node.store.disk.empty()
         await node.start()
         assert node.shard.heads() == heads
+        await node.stop()
+
+    run(main)
+
+
+def test_a_refused_entry_that_comes_back_all_the_same_ends_the_term_and_no_command_waits_for_ever() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        term, append = node.shard.term, node.log.append
+
+        async def refuse(shard: ShardId, batches: Sequence[bytes]) -> Sequence[int]:
+            node.shared.state(shard).late.extend(batches)
+            raise EntryRefusedError("it is too large", position=0)
+
+        node.log.append = refuse  # type: ignore[method-assign]
+        with pytest.raises(EntryTooLargeError):
+            await node.shard.commit_file(commit_of("a", batch()))
+        node.log.append = append  # type: ignore[method-assign]
+        node.shared.land_late_appends(SHARD_ID)
+        async with asyncio.timeout(10):
+            [result] = await node.commit(commit_of("b", batch()))
+        assert result.base_offset == 1
+        assert node.shard.term != term
         await node.stop()
 
     run(main)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from diskless_bucket_log import view
 from diskless_bucket_log.bucket_log import BucketLog
 from diskless_bucket_log.config import BucketLogSettings
 from diskless_bucket_log.objects import MAX_ENTRY_BYTES, NO_DIGEST, Names, encode_entry
@@ -306,3 +307,26 @@ def test_a_store_that_lets_two_writers_win_is_refused_at_the_start() -> None:
 def _plain_store() -> type[WalObjectStore]:
     methods = {name: getattr(MemoryWalObjectStore, name) for name in WalObjectStore.__abstractmethods__}
     return type("Plain", (WalObjectStore,), methods)
+
+
+def test_what_a_log_that_is_never_pruned_takes_in_memory_is_bounded_and_all_of_it_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(view, "_MAX_HEADERS", 8)
+    monkeypatch.setattr(view, "_CACHE_BYTES", 1)
+
+    async def main() -> None:
+        world = World()
+        batches = [batch_of(b"%d" % number) for number in range(40)]
+        async with world.log() as log:
+            for batch in batches:
+                await log.append(SHARD, [batch])
+            known = log._running.view(SHARD)  # type: ignore[attr-defined]
+            assert len(known._headers) <= 8
+            for offset in (0, 17, 31, 32, 39):
+                assert same_content(await read_batches(log, SHARD, offset, 40 - offset), batches[offset:])
+            assert len(known._headers) <= 8
+            await log.prune(SHARD, 20)
+            assert (await log.bounds(SHARD)).start == 20
+
+    virtual_time.run(main)

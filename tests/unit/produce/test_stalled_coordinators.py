@@ -23,6 +23,7 @@ from tests.support.virtual_time import VirtualClock, run
 
 TOPIC = b"T" * 16
 HEALTHY, STUCK, UNKNOWN = (PartitionKey(TOPIC, shard) for shard in range(3))
+OTHER_STUCK = PartitionKey(b"U" * 16, 1)
 """The number of a partition is that of its coordinator."""
 
 COMMIT_S = 0.02
@@ -30,10 +31,11 @@ BATCH_BYTES = 100
 
 
 class Coordinator:
-    """Gives offsets in the order of its commits, when it is up."""
+    """Gives offsets in the order of its commits, when it is up. Those of the topic `unanswered` get no answer."""
 
     def __init__(self) -> None:
         self.is_up = True
+        self.unanswered: bytes | None = None
         self.goes_on = asyncio.Event()
         self.goes_on.set()
         self.committed: list[int] = []
@@ -42,7 +44,7 @@ class Coordinator:
     async def commit_file(self, request: CommitFile) -> list[BatchResult]:
         await asyncio.sleep(COMMIT_S)
         await self.goes_on.wait()
-        if not self.is_up:
+        if not self.is_up or any(batch.topic_id == self.unanswered for batch in request.batches):
             raise NotCoordinatorError("no leader")
         if request.object_key not in self._answers:
             answers = []
@@ -83,7 +85,7 @@ class World:
         )
         self.writer = self.produce.writer
         self.released = 0
-        self.sent = dict.fromkeys((HEALTHY, STUCK, UNKNOWN), 0)
+        self.sent = dict.fromkeys((HEALTHY, STUCK, UNKNOWN, OTHER_STUCK), 0)
 
     def send(
         self, *keys: PartitionKey, known: dict[int, BatchResult] | None = None
@@ -257,6 +259,32 @@ def test_what_came_before_the_stall_was_noticed_stops_no_connection_for_good() -
             w.stuck.is_up = True
             await asyncio.gather(*stuck)
             assert w.writer.backlog.size_bytes == 0
+
+    run(main)
+
+
+def test_a_coordinator_that_answers_one_commit_and_then_none_stalls_again() -> None:
+    """The commit that still waits has told of the first stall, and those behind it are never sent."""
+
+    async def main() -> None:
+        async with world(inflight_max_bytes=100 * BATCH_BYTES) as w:
+            w.stuck.is_up = False
+            w.stuck.unanswered = OTHER_STUCK.topic_id
+            waiting = [w.send(OTHER_STUCK)]
+            await asyncio.sleep(0.1)
+            first = w.send(STUCK)
+            await asyncio.sleep(STALLED_S + 0.5)
+            w.stuck.is_up = True
+            await first
+            waiting += [w.send(OTHER_STUCK) for _ in range(100)]
+            resumed: list[float] = []
+            answered_s = w.loop.time()
+            assert w.writer.backlog.wait_if_full(lambda: resumed.append(w.loop.time()))
+            await asyncio.sleep(10)
+            assert resumed
+            assert resumed[0] - answered_s < STALLED_S + 0.1
+            w.stuck.unanswered = None
+            await asyncio.gather(*waiting)
 
     run(main)
 

@@ -55,7 +55,7 @@ def test_what_is_cut_off_or_too_long_is_refused(event):
 
 @pytest.mark.parametrize(
     ("position", "byte", "reason"),
-    [(0, 2, "frame version 2"), (1, 3, "api key 3"), (2, 1, "RemotePartitionDeleteMetadataRecord has no version 1")],
+    [(0, 3, "frame version 3"), (1, 3, "api key 3"), (2, 1, "RemotePartitionDeleteMetadataRecord up to version 0")],
 )
 def test_an_unknown_frame_kind_or_version_is_refused_and_named(position, byte, reason):
     value = bytearray(encode(EVENTS[5]))

@@ -1,4 +1,4 @@
-"""Brokers as members of the cluster: registration and heartbeats (KIP-631), with tagged fields of our own.
+"""What brokers ask of the controller: registration and heartbeats (KIP-631), with tagged fields of our own, and ids.
 
 Their JSON schemas are in this folder.
 """
@@ -22,3 +22,11 @@ class BrokerHeartbeatRequest(ApiMessage, load_json=__name__):
 
 class BrokerHeartbeatResponse(ApiMessage, load_json=__name__):
     """KIP-631, BrokerHeartbeat."""
+
+
+class AllocateProducerIdsRequest(ApiMessage, load_json=__name__):
+    """KIP-730, AllocateProducerIds."""
+
+
+class AllocateProducerIdsResponse(ApiMessage, load_json=__name__):
+    """KIP-730, AllocateProducerIds."""

@@ -1,0 +1,114 @@
+"""Brokers in processes of their own that share a folder as their bucket, for the benchmarks of a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from diskless_core.shards import CLUSTER, DISKLESS, parse_shard, short_name
+from tests.support.broker import BrokerProcess
+from tests.support.waiting import wait_until
+
+BROKERS = 3
+SHARDS = 3
+
+_ALL_SHARDS = SHARDS + 2
+"""With the cluster's and the groups'."""
+
+_ASK_TIMEOUT_S = 5.0
+_CLUSTER = short_name(CLUSTER.shard(0))
+_COORDINATORS = f"{DISKLESS.name}-"
+
+
+class BrokerCluster:
+    """Three brokers and as many Diskless coordinators, as a context manager that ends every process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.brokers: dict[int, BrokerProcess] = {}
+
+    def __enter__(self) -> BrokerCluster:
+        made = [self.broker(node_id) for node_id in range(1, BROKERS + 1)]
+        try:
+            with ThreadPoolExecutor(BROKERS) as pool:
+                list(pool.map(BrokerProcess.start, made))
+            self.settle()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in self.brokers.values():
+            broker.end()
+
+    def broker(self, node_id: int) -> BrokerProcess:
+        """One more, not started."""
+        self.brokers[node_id] = BrokerProcess(
+            self._folder / f"broker-{node_id}",
+            {
+                "node.id": str(node_id),
+                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+                "inter.broker.listener.name": "INTERNAL",
+                "admin.listener": "http://127.0.0.1:0",
+                "coordinator_log": "bucket",
+                "wal_object_store.fsspec.url": (self._folder / "bucket").as_uri(),
+                "diskless.metadata.topic.num.partitions": str(SHARDS),
+            },
+        )
+        return self.brokers[node_id]
+
+    def remove(self, node_id: int) -> None:
+        """It stops for good, cleanly."""
+        self.brokers.pop(node_id).stop()
+
+    @property
+    def controller(self) -> int:
+        """The broker that leads the cluster's own shard; known once `settle` has returned."""
+        return self.leaders()[_CLUSTER]
+
+    @property
+    def worker(self) -> int:
+        """A broker that leads a Diskless coordinator and is not the controller."""
+        controller = self.controller
+        coordinators = (shard for shard in self.leaders().items() if shard[0].startswith(_COORDINATORS))
+        return next(node_id for _, node_id in coordinators if node_id != controller)
+
+    def settle(self) -> None:
+        """Wait until every shard has a leader and the shards are spread evenly over the brokers.
+
+        Raises:
+            AssertionError: that never comes to be.
+        """
+        wait_until(self._is_settled, "all shards are led, and spread over the brokers")
+
+    def leaders(self) -> dict[str, int]:
+        """By each shard's name the broker that leads it. A broker that does not answer leads nothing."""
+        return {
+            short_name(parse_shard(shard["shard"])): node_id
+            for node_id, broker in self.brokers.items()
+            for shard in _shards(broker)
+            if shard["leading"]
+        }
+
+    def _is_settled(self) -> bool:
+        leaders = self.leaders()
+        nominated = [node_id for shard, node_id in leaders.items() if shard != _CLUSTER]  # the log elects that one's
+        counts = [nominated.count(node_id) for node_id in self.brokers]
+        return len(leaders) == _ALL_SHARDS and max(counts) - min(counts) <= 1
+
+
+def _shards(broker: BrokerProcess) -> Sequence[Any]:
+    if not broker.is_running:
+        return []
+    try:
+        with urlopen(f"{broker.admin}/coordinator/shards", timeout=_ASK_TIMEOUT_S) as answer:
+            found: Sequence[Any] = json.load(answer)
+            return found
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,29 @@
+"""Heartbeats that say what no broker of this version would."""
+
+from __future__ import annotations
+
+import pytest
+
+from diskless_core.cluster.membership import wire
+from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.messages import BrokerHeartbeatRequest
+
+KNOWN = ShardId("__diskless_metadata", 7)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "-", "__diskless_metadata", "__diskless_metadata--1", "orders-1", "__a-٣", "__a-" + "9" * 5_000, "__a-²"],
+)
+def test_a_shard_whose_name_is_none_is_left_out_and_the_others_count(name: str) -> None:
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=1,
+        current_metadata_offset=0,
+        want_fence=False,
+        want_shut_down=False,
+        log_is_ok=True,
+        bucket_is_ok=True,
+        barred_shards=[name, str(KNOWN)],
+    )
+    assert wire.beat_of(request).health.barred == {KNOWN}
