@@ -58,6 +58,7 @@ class Hold(Enum):
     STORE = auto()
     RESTORING = auto()
     FAILURE = auto()
+    LEAVING = auto()
 
 
 class Standing(NamedTuple):
@@ -290,7 +291,8 @@ class Leader:
             hint = None
         self.leadership.hint = hint
         if hint != self._node_id:
-            self.step_down(f"the log hints that {hint} leads")
+            reason = "nobody is nominated" if hint is None else f"node {hint} is nominated"
+            self.step_down(reason, expected=hint is not None)
         elif self.leadership.claim is not None:
             self.step_down("a claim was interrupted")
         self.leadership.changed.set()
@@ -315,15 +317,19 @@ class Leader:
             except CoordinatorLogError as error:
                 self.step_down(f"the claim could not be appended: {error}")
 
-    def hold_back(self, cause: Hold, reason: str) -> None:
-        """Do not lead, claim nothing and be no candidate until `may_claim`, so that another node is nominated."""
+    def hold_back(self, cause: Hold, reason: str, *, expected: bool = False) -> None:
+        """Do not lead, claim nothing and be no candidate until `may_claim`, so that another node is nominated.
+
+        Args:
+            expected: nobody has to be warned.
+        """
         if cause in self._held_by:
             return
         self._held_by.add(cause)
         self._standing_changed.set()
         if self.leadership.hint == self._node_id:
             self.leadership.hint = None
-        self.step_down(reason)
+        self.step_down(reason, expected=expected)
 
     def may_claim(self, cause: Hold) -> None:
         """End what `hold_back` began, if nothing else holds this node back."""

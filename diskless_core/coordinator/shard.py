@@ -213,9 +213,9 @@ class CoordinatorShard(Generic[RecordT]):
                 task.cancel()
             self._leader.hold_back(Hold.FAILURE, self.failure)
             await asyncio.wait(others)
-            await self._withdraw()
+            await self._follow_hints_of_others()
 
-    async def _withdraw(self) -> None:
+    async def _follow_hints_of_others(self) -> None:
         """Be no candidate any more, so that another node is nominated, and know who leads."""
         try:
             await self._leader.follow_hints()
@@ -271,6 +271,10 @@ class CoordinatorShard(Generic[RecordT]):
         """Wait until the log hints at a leader that it does not hint at now, and that is not `node_id`."""
         hint = self.leader_hint
         await self._leader.leadership.wait_until(lambda: self.leader_hint not in (None, node_id, hint))
+
+    def withdraw(self) -> None:
+        """Lead no more, and be no candidate any more, because this node is about to stop. The replica is kept up."""
+        self._leader.hold_back(Hold.LEAVING, "the broker is about to stop", expected=True)
 
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.

@@ -10,7 +10,7 @@ import structlog
 
 from diskless_bucket_log.config import BucketLogSettings
 from diskless_bucket_log.decisions import Position, position_after
-from diskless_bucket_log.lease_keeper import LeaseKeeper
+from diskless_bucket_log.lease_keeper import RELEASE_PAUSE_S, LeaseKeeper
 from diskless_bucket_log.objects import MAX_ENTRY_BYTES, Names
 from diskless_bucket_log.pruning import prune
 from diskless_bucket_log.requests import ShardObjects
@@ -199,13 +199,15 @@ class _Running:
 
     def keeper(self, shard: ShardId) -> LeaseKeeper:
         if shard not in self._keepers:
+            is_billed = self._store.requests_are_billed
             self._keepers[shard] = LeaseKeeper(
                 self._store,
                 self._names(shard),
                 self._context.clock,
                 node_id=self._context.node_id,
                 lease_ms=self._settings.lease_ms,
-                poll_s=self._settings.longest_poll_s(requests_are_billed=self._store.requests_are_billed),
+                poll_s=self._settings.longest_poll_s(requests_are_billed=is_billed),
+                release_pause_s=RELEASE_PAUSE_S if is_billed else 0.0,
             )
         return self._keepers[shard]
 

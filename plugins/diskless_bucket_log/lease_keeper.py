@@ -33,6 +33,10 @@ from diskless_core.plugin.wal_object_store import (
 LEAST_PAUSE_S = 2.0
 """Between two writes of one node: some stores allow one write of an object in a second."""
 
+RELEASE_PAUSE_S = 1.0
+"""Between the last write and a release, which somebody waits for, in a store that bills requests: no less than such
+stores allow."""
+
 _WRITES_IN_A_TERM = 4
 
 _log = structlog.get_logger(__name__)
@@ -43,10 +47,19 @@ class LeaseKeeper:
 
     Args:
         poll_s: how often at least the lease is read while another node holds it.
+        release_pause_s: least time between a write and a release.
     """
 
     def __init__(
-        self, store: ConditionalObjectStore, names: Names, clock: Clock, *, node_id: int, lease_ms: int, poll_s: float
+        self,
+        store: ConditionalObjectStore,
+        names: Names,
+        clock: Clock,
+        *,
+        node_id: int,
+        lease_ms: int,
+        poll_s: float,
+        release_pause_s: float = RELEASE_PAUSE_S,
     ) -> None:
         self._store = store
         self._names = names
@@ -55,6 +68,7 @@ class LeaseKeeper:
         self._lease_ms = lease_ms
         self._pause_s = max(LEAST_PAUSE_S, lease_ms / 1000 / _WRITES_IN_A_TERM)
         self._poll_s = min(poll_s, self._pause_s)
+        self._least_pause_s = {Act.RELEASE: release_pause_s, Act.TAKE: LEAST_PAUSE_S, Act.RENEW: 0.0}
         self._candidate = False
         self._seen = Seen()
         self._version: str | None = None
@@ -171,8 +185,7 @@ class LeaseKeeper:
         what = self._due()
         if what is Act.NOTHING:
             return
-        if what is not Act.RENEW:
-            await asyncio.sleep(max(self._wrote_at + LEAST_PAUSE_S - self._clock.monotonic(), 0))
+        await asyncio.sleep(max(self._wrote_at + self._least_pause_s[what] - self._clock.monotonic(), 0))
         lease = next_lease(
             self._seen,
             what,

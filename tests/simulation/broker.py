@@ -76,8 +76,8 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
         ),
         listeners=(Listener("CLIENTS", "broker", PORT - 1), Listener(BROKERS, "broker", PORT)),
         inter_broker_listener_name=BROKERS,
-        broker_heartbeat_interval_ms=500,
-        broker_session_timeout_ms=2_000,
+        broker_heartbeat_interval_ms=scenario.session_ms // 3,
+        broker_session_timeout_ms=scenario.session_ms,
         diskless_metadata_topic_num_partitions=scenario.shards,
         producer_id_expiration_ms=scenario.producer_expiration_ms,
         producer_id_expiration_check_interval_ms=1_000 if scenario.producers_expire else 20_000,
@@ -283,6 +283,10 @@ class Broker:
         answer = await coordinator.list_offsets(key, -1)
         return answer.offset if answer.error is ErrorCode.NONE else None
 
+    async def new_producer_id(self) -> int:
+        """InitProducerId."""
+        return await self.parts.cluster.producer_ids.next()
+
     async def delete_records(self, key: PartitionKey, offset: int) -> DeletedRecords:
         """One DeleteRecords request."""
         coordinator = self.parts.cluster.topics.coordinator_of(key)
@@ -347,7 +351,7 @@ class _Transport:
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         if request.api_key == DisklessFollowShardRequest.API_KEY:
             return await self._follow(node_id, request, timeout_s)
-        return await self._send(node_id, request, timeout_s)
+        return await self._send(node_id, request, min(timeout_s, ANSWER_S))
 
     async def _follow(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         if self._node_id in self._world.lagging:
@@ -363,7 +367,7 @@ class _Transport:
         service = parts.membership.service if request.api_key in MEMBERSHIP_REQUESTS else parts.coordinator_service
         try:
             return await self._world.network.ask(
-                self._node_id, node_id, target.process, lambda: service.answer(request), min(timeout_s, ANSWER_S)
+                self._node_id, node_id, target.process, lambda: service.answer(request), timeout_s
             )
         except NetworkError as error:
             raise AnswerLostError(str(error)) from error

@@ -15,7 +15,7 @@ import structlog
 
 from diskless_core.broker import shard_watch
 from diskless_core.cluster import records as cluster_records
-from diskless_core.coordinator import entries, shard_store, slices, snapshotter
+from diskless_core.coordinator import entries, following, shard_store, slices, snapshotter
 from diskless_core.coordinator.entries import Claim, Entry
 from diskless_core.diskless import operations, records
 from diskless_core.files import deletion_plan as ending
@@ -93,6 +93,7 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(snapshotter, "LOOK_S", 20.0))
         patches.enter_context(mock.patch.object(shard_watch, "LOOK_S", 100.0))
+        patches.enter_context(mock.patch.object(following, "WAIT_MS", 8_000))
         patches.enter_context(mock.patch.object(ending, "ANSWERS_KEPT_MS", scenario.answers_kept_ms))
         patches.enter_context(mock.patch.object(operations, "HORIZON_AGE_MS", HORIZON_AGE_MS))
         patches.enter_context(mock.patch.object(removal_rules, "GRACE_MS", scenario.copy_grace_ms))

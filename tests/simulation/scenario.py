@@ -60,6 +60,11 @@ class Scenario:
         """Whether producers that are kept from writing may be forgotten meanwhile."""
         return self.producer_expiration_ms < WEEK_MS
 
+    @property
+    def session_ms(self) -> int:
+        """How long brokers may be silent: short only where they come and go, for heartbeats take time to simulate."""
+        return 6_000 if self.kill_every_s or self.pause_every_s or self.cut_every_s else 30_000
+
 
 def draw(seed: int, steps: float = 1.0) -> Scenario:
     """The scenario of a seed; `steps` makes the active time so many times as long."""

@@ -101,6 +101,7 @@ class Settlement:
             if not self._world.is_deleted(key):
                 await self._read_whole(key)
         self._world.checker.order_and_uniqueness()
+        await self._take_producer_ids()
         await self._find_offsets()
         await self._world.until(
             lambda: not self._world.checker.dead_objects(),
@@ -108,6 +109,25 @@ class Settlement:
         )
         await self._compare_stores()
         await self._delete_everything()
+
+    async def _take_producer_ids(self) -> None:
+        """Every broker has ids for producers, and none that another has."""
+        end_s = self._world.loop.time() + FORGOTTEN_WITHIN_S
+        given: dict[int, int] = {}
+        for node_id, broker in self._world.brokers.items():
+            producer_id = None
+            while producer_id is None:
+                try:
+                    producer_id = await ask(self._world, broker, lambda one: one.new_producer_id())
+                except (NetworkError, CoordinatorError) as error:
+                    if self._world.loop.time() > end_s:
+                        self._world.history.violated(f"broker {node_id} has no ids for producers: {error}")
+                        self._world.stop_at_violation()
+                    await asyncio.sleep(1.0)
+            if producer_id in given:
+                self._world.history.violated(f"brokers {given[producer_id]} and {node_id} give the same id")
+                self._world.stop_at_violation()
+            given[producer_id] = node_id
 
     async def _find_offsets(self) -> None:
         """Groups are where their last commits have left them."""

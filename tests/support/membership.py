@@ -58,6 +58,8 @@ class MemberProcess:
         world: MemberWorld,
         node_id: int,
         port: int,
+        *,
+        seed: int,
         objection: Objection = no_objection,
         log_node_id: int | None = None,
     ) -> None:
@@ -71,7 +73,7 @@ class MemberProcess:
         self._world = world
         self._log = world.shared.node(log_node_id or node_id)
         self._objection = objection
-        clock = VirtualClock(asyncio.get_running_loop(), seed=port)
+        clock = VirtualClock(asyncio.get_running_loop(), seed=seed)
         services = ShardServices(
             node_id=log_node_id or node_id, clock=clock, log=self._log, store=MemoryCoordinatorStore()
         )
@@ -176,14 +178,20 @@ class MemberWorld:
         """From now on this node is to be the controller."""
         self.shared.set_leader(CLUSTER_SHARD, node_id)
 
+    def let_candidates_lead(self) -> None:
+        """From now on the first node that stands is to be the controller."""
+        state = self.shared.state(CLUSTER_SHARD)
+        state.hints.clear()
+        state.notify()
+
     def coordinate_groups(self, node_id: int) -> None:
         """From now on this node is to lead the groups' shard."""
         self.shared.set_leader(GROUPS_SHARD, node_id)
 
-    def process(self, node_id: int, **arguments: Any) -> MemberProcess:
+    def process(self, node_id: int, *, port: int | None = None, **arguments: Any) -> MemberProcess:
         """A new process, which has not been started."""
         self._ports += 1
-        made = MemberProcess(self, node_id, self._ports, **arguments)
+        made = MemberProcess(self, node_id, port or self._ports, seed=self._ports, **arguments)
         self.processes.append(made)
         return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -43,6 +43,7 @@ class Member:
         calls: to other nodes, by connections of their own: nothing else delays a heartbeat, and the controller sees by
             them that the process has ended.
         health: how the broker's backends are now.
+        leads: names of the shards that keep the broker from stopping, as far as it knows.
 
     Attributes:
         last_controller: the other node that was the controller last, as far as is known.
@@ -60,6 +61,7 @@ class Member:
         *,
         cluster_id: str,
         health: Callable[[], Health],
+        leads: Callable[[], Sequence[str]],
     ) -> None:
         self._spec = spec
         self._shard = shard
@@ -68,6 +70,7 @@ class Member:
         self._clock = clock
         self._cluster_id = cluster_id
         self._health = health
+        self._leads = leads
         self._lifecycle = Lifecycle(times, clock.monotonic())
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
@@ -108,7 +111,7 @@ class Member:
             async with asyncio.timeout(limit_s):
                 await self._until(lambda: self.state is BrokerState.SHUTTING_DOWN, "to be shut down")
         except TimeoutError:
-            _log.warning("the broker stops without having been let go", reason=self._obstacle)
+            _log.warning("the broker stops without having been let go", reason=self._obstacle, leads=self._leads())
 
     def connection_lost(self, node_id: int) -> None:
         """The connection by which heartbeats go to a node broke: the controller must not take this broker for dead."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import structlog
 
 from diskless_core.background import Background
 from diskless_core.clock import Clock
@@ -22,6 +25,8 @@ from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
 from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,7 @@ class Membership:
     """
 
     def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
-        shard, self._times = neighbours.shard, settings.times
+        shard, self._times, self._clock = neighbours.shard, settings.times, neighbours.clock
         self._node_id = settings.node_id
         self._shard = shard
         self._shards = neighbours.shards
@@ -118,6 +123,7 @@ class Membership:
             neighbours.clock,
             cluster_id=neighbours.cluster_id,
             health=self._health,
+            leads=self._led_here,
         )
         self._loops = Background()
         neighbours.metrics.watch_brokers(self.brokers.count)
@@ -137,12 +143,31 @@ class Membership:
         await self._member.until_unfenced()
 
     async def leave(self, limit_s: float) -> None:
-        """Shut down in an orderly way: the controller moves what this broker leads, `limit_s` at most.
+        """Shut down in an orderly way, `limit_s` at most: the controller moves what this broker leads.
 
-        A broker whose log is its own has nobody to leave it to.
+        A controller does so first with what it leads beside the cluster shard, and then gives that up too. It goes on
+        when another node has claimed it, for otherwise nobody would nominate leaders or fence brokers meanwhile. A
+        broker whose log is its own has nobody to leave it to.
         """
-        if self._is_shared:
-            await self._member.leave(limit_s)
+        if not self._is_shared:
+            return
+        give_up_s = self._clock.monotonic() + limit_s
+        await self._member.leave(limit_s)
+        was_controller = self._shard.leading
+        self._shard.withdraw()
+        if was_controller and self._somebody_stays():
+            await self._until_replaced(max(0.0, give_up_s - self._clock.monotonic()))
+
+    def _somebody_stays(self) -> bool:
+        others = (one for one in self.brokers.live() if one.spec.node_id != self._node_id)
+        return any(not one.is_shutting_down for one in others)
+
+    async def _until_replaced(self, limit_s: float) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._shard.until_leadership(lambda: self._shard.claimed_by != self._node_id)
+        except TimeoutError:
+            _log.warning("the broker was the controller and stops before another one is known")
 
     async def stop(self) -> None:
         """Send no more heartbeats."""
@@ -176,6 +201,10 @@ class Membership:
     def _leads(self, node_id: int) -> bool:
         """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
         return any(node_id in (shard.leader_hint, shard.claimed_by) for shard in self._handed_over)
+
+    def _led_here(self) -> list[str]:
+        """What this node leads, or is to lead, and another node could, as far as this one knows."""
+        return [str(one.id) for one in self._handed_over if self._node_id in (one.leader_hint, one.claimed_by)]
 
     def _predecessor(self) -> Predecessor | None:
         """By the log, if this process has read the claim before its own there; else as it knew before."""

@@ -25,8 +25,13 @@ from diskless_core.coordinator.errors import CoordinatorError, NotControllerErro
 from diskless_core.coordinator.tables import Writes
 from diskless_core.protocol.errors import ErrorCode
 
+LOOK_SHARE = 0.75
+"""Of a heartbeat's time, after which sessions are looked at at the latest, as `Sessions.ended` has to be."""
+
 LEAST_PAUSE_S = 0.001
 """A clock may round: a moment before a session ends, time has to go on."""
+
+_WANTS_TO_STOP = "it wants to stop"
 
 _log = structlog.get_logger(__name__)
 
@@ -69,6 +74,7 @@ class Registrar:
         self._term: int | None = None
         self._sessions = Sessions(times, clock.monotonic(), (), None)
         self._registered_offsets: dict[int, int] = {}
+        self._refused: dict[int, str] = {}
         self._links: dict[int, Link] = {}
         self._listeners: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
@@ -111,17 +117,24 @@ class Registrar:
 
         def is_live(known: Registration) -> bool:
             node_id = known.spec.node_id
-            return node_id != self._node_id and sessions.is_live(node_id, self._clock.monotonic())
+            # A process that was let go or fenced, or that had the very listeners that another one has now, has ended,
+            # unless this controller has heard of it.
+            is_granted = known.is_live and not known.is_shutting_down and known.spec.listeners != spec.listeners
+            now_s = self._clock.monotonic()
+            return node_id != self._node_id and sessions.is_live(node_id, now_s, is_granted=is_granted)
 
         answer = await self._shard.submit(
             lambda command: operations.register(command, spec, is_live=is_live, objection=self._objection)
         )
         now_s = self._clock.monotonic()
         if isinstance(answer, Refusal):
-            _log.warning("a broker may not register", broker=spec.node_id, reason=answer.message)
+            if self._refused.get(spec.node_id) != answer.message:
+                self._refused[spec.node_id] = answer.message
+                _log.warning("a broker may not register", broker=spec.node_id, reason=answer.message)
             if answer.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 return answer
             return Duplicate(refusal=answer, silent_s=sessions.silent_s(spec.node_id, now_s))
+        self._refused.pop(spec.node_id, None)
         self._registered_offsets[spec.node_id] = self._shard.next_offset
         self._hear(sessions, spec.node_id, link, now_s, UNKNOWN_HEALTH)
         _log.info("a broker has registered", broker=spec.node_id, epoch=answer.epoch, address=spec.address)
@@ -151,7 +164,7 @@ class Registrar:
             self._tell()
         decision = decide(beat, known, self._around(beat.node_id))
         if decision.is_fenced is not None or decision.shuts_down:
-            reason = "it wants to stop" if beat.want_shut_down else "it cannot serve yet"
+            reason = _WANTS_TO_STOP if beat.want_shut_down else "it cannot serve yet"
             await self._change(known, reason, is_fenced=decision.is_fenced, shuts_down=decision.shuts_down)
         return decision
 
@@ -214,7 +227,7 @@ class Registrar:
                 await self._change(known, "its log or its object store fails", is_fenced=True)
         self._wake.clear()
         next_end_s = sessions.next_end_s(live.keys() - silent - {self._node_id})
-        pause_s = self._times.heartbeat_s / 4
+        pause_s = self._times.heartbeat_s * LOOK_SHARE
         if next_end_s is not None:
             pause_s = min(pause_s, max(LEAST_PAUSE_S, next_end_s - self._clock.monotonic()))
         try:
@@ -237,6 +250,7 @@ class Registrar:
             now_s = self._clock.monotonic()
             self._sessions = Sessions(self._times, now_s, members, self._predecessor())
             self._registered_offsets = dict.fromkeys(members, term)
+            self._refused.clear()
             self._links.clear()
             self._term = term
         return self._sessions
@@ -278,7 +292,7 @@ class Registrar:
         if is_fenced is None:
             _log.info("a broker is about to stop", broker=node_id)
         elif is_fenced:
-            log = _log.info if shuts_down or known.is_shutting_down else _log.warning
+            log = _log.info if reason == _WANTS_TO_STOP else _log.warning
             log("a broker is fenced", broker=node_id, reason=reason)
         else:
             _log.info("a broker is unfenced", broker=node_id)

@@ -108,10 +108,16 @@ class Sessions:
         """A broker is no member any more."""
         self._sessions.pop(node_id, None)
 
-    def is_live(self, node_id: int, now_s: float) -> bool:
-        """Whether its session goes on, by a connection that stands."""
+    def is_live(self, node_id: int, now_s: float, *, is_granted: bool) -> bool:
+        """Whether its session goes on, by a connection that stands.
+
+        Args:
+            is_granted: whether a session counts that a broker has only been granted, and was not heard in.
+        """
         session = self._sessions.get(node_id)
-        return session is not None and session.is_connected and now_s < session.ends_s
+        if session is None or not session.is_connected or now_s >= session.ends_s:
+            return False
+        return is_granted or session.heard_s is not None
 
     def silent_s(self, node_id: int, now_s: float) -> float | None:
         """Time since it was heard; None where it has not been in this term."""

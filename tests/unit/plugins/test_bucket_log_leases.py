@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from diskless_bucket_log.lease_keeper import LEAST_PAUSE_S, LeaseKeeper
+from diskless_bucket_log.lease_keeper import LEAST_PAUSE_S, RELEASE_PAUSE_S, LeaseKeeper
 from diskless_bucket_log.leases import ForgedLeaseError, Lease, Seen, after_reading, decode_lease, encode_lease
 from diskless_bucket_log.objects import Names
 from diskless_core.plugin.coordinator_log import LeadershipHint
@@ -64,8 +64,16 @@ class World:
 
         self.store._write_if = noted  # type: ignore[method-assign,assignment]
 
-    def node(self, node_id: int, *, candidate: bool = True) -> Watched:
-        keeper = LeaseKeeper(self.store, NAMES, self.clock, node_id=node_id, lease_ms=LEASE_MS, poll_s=LEASE_MS / 4000)
+    def node(self, node_id: int, *, candidate: bool = True, release_pause_s: float = RELEASE_PAUSE_S) -> Watched:
+        keeper = LeaseKeeper(
+            self.store,
+            NAMES,
+            self.clock,
+            node_id=node_id,
+            lease_ms=LEASE_MS,
+            poll_s=LEASE_MS / 4000,
+            release_pause_s=release_pause_s,
+        )
         watched = Watched(keeper)
         watched.ask(candidate=candidate)
         return watched
@@ -126,7 +134,7 @@ async def test_a_node_that_withdraws_is_followed_by_another_one_at_the_next_read
     async with ending(first, second):
         await asyncio.sleep(20)
         first.ask(candidate=False)
-        await asyncio.sleep(LEAST_PAUSE_S + LEASE_MS / 4000 + 0.1)
+        await asyncio.sleep(RELEASE_PAUSE_S + LEASE_MS / 4000 + 0.1)
         assert second.hint is not None
         assert second.hint.node_id == 2
         await asyncio.sleep(LEASE_MS / 4000 + 0.1)
@@ -141,6 +149,18 @@ async def test_a_node_that_stops_releases_its_lease() -> None:
     await asyncio.sleep(5)
     await first.keeper.stop()
     assert decode_lease(world.store.objects[NAMES.lease]).holder is None
+
+
+@on_virtual_time
+async def test_a_lease_is_released_at_once_where_writes_cost_nothing() -> None:
+    world = World()
+    node = world.node(1, release_pause_s=0.0)
+    async with ending(node):
+        await asyncio.sleep(0.1)
+        assert decode_lease(world.store.objects[NAMES.lease]).holder == 1
+        node.ask(candidate=False)
+        await asyncio.sleep(0.1)
+        assert decode_lease(world.store.objects[NAMES.lease]).holder is None
 
 
 @on_virtual_time

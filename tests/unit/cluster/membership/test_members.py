@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from diskless_core.cluster.membership.member import MembershipRefusedError
 from diskless_core.cluster.membership.sessions import RESET_S
@@ -236,6 +237,93 @@ def test_a_controller_that_leaves_is_let_go_when_it_leads_nothing_else() -> None
         world.coordinate_groups(2)
         await leaving
         await until(lambda: two.live == [2])
+
+    in_world(scene)
+
+
+def test_a_controller_that_leaves_gives_up_the_cluster_shard_and_waits_for_its_successor() -> None:
+    async def scene(world: MemberWorld) -> None:
+        world.let_candidates_lead()
+        one, two = await world.join(1, 2)
+        world.coordinate_groups(2)
+        await until(lambda: one.shard.leading and two.live == [1, 2] and one.groups.claimed_by == 2)
+        began_s = asyncio.get_running_loop().time()
+        await one.membership.leave(60.0)
+        assert asyncio.get_running_loop().time() - began_s < 1.0
+        assert not one.shard.leading
+        assert two.shard.leading
+        assert two.live == [2]
+
+    in_world(scene)
+
+
+def test_a_controller_that_nobody_can_replace_stops_at_its_limit() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        world.coordinate_groups(2)
+        await until(lambda: two.live == [1, 2] and one.groups.claimed_by == 2)
+        began_s = asyncio.get_running_loop().time()
+        with capture_logs() as logs:
+            await one.membership.leave(5.0)
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(5.0)
+        assert "the broker was the controller and stops before another one is known" in [log["event"] for log in logs]
+
+    in_world(scene)
+
+
+def test_a_broker_that_was_let_go_can_start_again_at_once_though_the_controller_has_changed() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two, three = await world.join(1, 2, 3)
+        await until(lambda: two.live == [1, 2, 3])
+        await three.membership.leave(5.0)
+        await three.kill()
+        world.lead(2)
+        await until(lambda: two.shard.leading)
+        again = world.process(3)
+        began_s = asyncio.get_running_loop().time()
+        await again.join()
+        assert asyncio.get_running_loop().time() - began_s < 1.0
+        assert one.peers.address_of(3) == PeerAddress("h", again.port)
+
+    in_world(scene)
+
+
+def test_a_restart_with_the_same_listeners_is_quick_though_the_controller_has_changed_since_the_kill() -> None:
+    async def scene(world: MemberWorld) -> None:
+        _, two, three = await world.join(1, 2, 3)
+        await until(lambda: two.live == [1, 2, 3])
+        await three.kill()
+        world.lead(2)
+        await until(lambda: two.shard.leading)
+        again = world.process(3, port=three.port)
+        began_s = asyncio.get_running_loop().time()
+        await again.join()
+        assert asyncio.get_running_loop().time() - began_s < 1.0
+
+    in_world(scene)
+
+
+def test_a_second_process_with_the_same_listeners_gives_up_while_the_first_is_heard() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await until(lambda: one.live == [1, 2])
+        second = world.process(2, port=two.port, log_node_id=4)
+        with pytest.raises(MembershipRefusedError, match="node id 2 is that of the broker at"):
+            await second.join()
+        assert one.live == [1, 2]
+
+    in_world(scene)
+
+
+def test_a_refused_registration_is_logged_once_however_often_it_is_tried() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await until(lambda: one.live == [1, 2])
+        two.is_paused = True
+        second = world.process(2, log_node_id=4)
+        with capture_logs() as logs:
+            await second.join()
+        assert [log["event"] for log in logs].count("a broker may not register") == 1
 
     in_world(scene)
 

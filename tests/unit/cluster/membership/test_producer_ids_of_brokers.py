@@ -146,6 +146,7 @@ def test_the_controller_gives_nothing_to_whom_it_does_not_know(node_id: int, epo
 def test_who_is_not_the_controller_says_so() -> None:
     async def scene(world: MemberWorld) -> None:
         _, two = await world.join(1, 2)
+        assert two.membership.epoch is not None
         request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=two.membership.epoch)
         response = await two.membership.service.allocate_producer_ids(request)
         assert response.error_code == ErrorCode.NOT_CONTROLLER

@@ -58,8 +58,8 @@ def test_a_connection_that_broke_ends_a_session_soon_unless_the_broker_comes_bac
         sessions.broke(node_id, 1.0)
     sessions.heard(2, 1.0 + RESET_S / 2, UNKNOWN_HEALTH)
 
-    assert not sessions.is_live(1, 1.0)
-    assert sessions.is_live(2, 1.2)
+    assert not sessions.is_live(1, 1.0, is_granted=True)
+    assert sessions.is_live(2, 1.2, is_granted=True)
     assert sessions.ended(1.0 + RESET_S) == {1}
 
 
