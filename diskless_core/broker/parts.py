@@ -42,11 +42,11 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
 from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.feeds import ShardFeeds
-from diskless_core.coordinator.level_follower import LevelFollower
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
+from diskless_core.coordinator.upkeep import Upkeep
 from diskless_core.diskless.clients import CoordinatorClients
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.operations import CommitRules
@@ -342,9 +342,9 @@ async def _start_coordinators(
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
         loops.run(snapshotter.run, f"{shard.id} snapshots")
     others = [shard for shard in coordinators.all() if shard is not coordinators.cluster]
-    levels = LevelFollower(coordinators.cluster, others, around.clock)
+    upkeep = Upkeep(coordinators.cluster, others, around.clock)
     for shard in others:
-        loops.run(partial(levels.follow, shard), f"{shard.id} feature level")
+        loops.run(partial(upkeep.follow, shard), f"{shard.id} upkeep")
     for diskless in coordinators.diskless.values():
         expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
         loops.run(expiry.run, f"{diskless.id} producer expiration")

@@ -1,4 +1,4 @@
-"""The backends of a configured broker, opened by commands that look at them while it may be running."""
+"""The backends of a configured broker, opened by commands: most of them look at what a running broker uses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BACKEND_ERRORS: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
-    """Makes the plugins that a configuration selects, and opens them without changing anything."""
+    """Makes the plugins that a configuration selects, and opens them: for reading, unless it is told otherwise."""
 
     config: BrokerConfig
     clock: Clock
@@ -61,21 +61,21 @@ class Backends:
         )
 
     @asynccontextmanager
-    async def objects(self) -> AsyncIterator[WalObjectStore]:
-        """The object store, opened for reading."""
+    async def objects(self, *, writes: bool = False) -> AsyncIterator[WalObjectStore]:
+        """The object store, opened for reading, or as a broker does it."""
         store = self._plugins.create(WAL_OBJECT_STORE, self._loaded.plugins, self._contexts)
         try:
-            await store.start_reading()
+            await (store.start() if writes else store.start_reading())
             yield store
         finally:
             await store.stop()
 
     @asynccontextmanager
-    async def log(self) -> AsyncIterator[CoordinatorLog]:
-        """The coordinator log, opened for reading."""
+    async def log(self, *, writes: bool = False) -> AsyncIterator[CoordinatorLog]:
+        """The coordinator log, opened for reading, or as a broker does it."""
         log = self._plugins.create(COORDINATOR_LOG, self._loaded.plugins, self._contexts)
         try:
-            await log.start_reading()
+            await (log.start() if writes else log.start_reading())
             yield log
         finally:
             await log.stop()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts, shard_ids
 from diskless_core.cli.backends import Backends
+from diskless_core.coordinator import which_log
 from diskless_core.coordinator.entries import tables_of
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBounds
@@ -54,7 +55,9 @@ async def _replayable(backends: Backends, shards: Sequence[ShardId]) -> list[tup
         bounds = {shard: await log.bounds(shard) for shard in shards}
         if all(found.end == 0 for found in bounds.values()):
             raise RebuildRefusedError("the coordinator log is empty: the stores could not be filled again")
-        replayed = {shard: (await _replay_start(backends, shard, found), found.end) for shard, found in bounds.items()}
+        replayed = {
+            shard: (await _replay_start(backends, log, shard, found), found.end) for shard, found in bounds.items()
+        }
         for shard, (start, end) in replayed.items():
             await _read_through(log, shard, start, end)
     return list(replayed.items())
@@ -69,9 +72,11 @@ async def _read_through(log: CoordinatorLog, shard: ShardId, start: int, end: in
             return
 
 
-async def _replay_start(backends: Backends, shard: ShardId, bounds: LogBounds) -> int:
+async def _replay_start(backends: Backends, log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -> int:
     if bounds.start == 0:
-        return 0
+        name = await which_log.name_of(log, shard, bounds)
+        if name is None or name.moved_from is None:
+            return 0
     async with backends.objects() as objects:
         manifest = await Snapshots.of(backends.config, objects, backends.clock).newest(shard)
     if manifest is None or manifest.applied_offset < bounds.start:

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "plugins": "diskless_core.cli.plugins",
     "wal": "diskless_core.cli.wal",
     "coordinator": "diskless_core.cli.coordinator",
+    "migrate-log": "diskless_core.cli.migrate_log",
     "orphans": "diskless_core.cli.orphans",
     "compact": "diskless_core.cli.compact",
     "gateways": "diskless_core.cli.gateways",

@@ -42,6 +42,16 @@ EVERY_SHARD: Meanings = {
         "it knows of the cluster's new level.",
         "Puts the level. A replica whose version does not support it stops here.",
     ),
+    messages.LogNamedRecord: Meaning(
+        "The id of the shard's log.",
+        "By the first leader of the shard, and by `diskless migrate-log`.",
+        "Puts the id. A replica whose store or snapshot has another one stops here.",
+    ),
+    messages.LogMovedRecord: Meaning(
+        "The log ends here. The shard goes on, on another log.",
+        "By `diskless migrate-log`.",
+        "Stops the shard: a broker that is started on this log is refused.",
+    ),
     messages.CoordinatorSnapshotRecord: Meaning(
         "A snapshot is whole.",
         "By the leader, into the object store, as the last object of a snapshot. It is never in a log.",
@@ -184,14 +194,14 @@ appended whole or not at all. Its offset is that of its first record.
 | Entry | Records, in order |
 |---|---|
 | a claim | one CoordinatorClaimRecord |
-| a command | one CoordinatorEntryRecord with term and sequence, then the command's records |
+| a command | one CoordinatorEntryRecord with term, sequence and the log's id, then the command's records |
 
 A record of the cluster's or a diskless shard has no key. Its value is framed as in KRaft: three unsigned varints, which
 are the frame version 1, the record's number and its version, then its fields in Kafka's flexible encoding. For instance
 
 ```text
-01 78 00  00 00 00 00 00 00 00 2a  00 00 00 00 00 00 00 07  00
-│  │  │   └ Term 42                └ Sequence 7             └ no tagged fields
+01 78 00  00 00 00 00 00 00 00 2a  00 00 00 00 00 00 00 07  00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  00
+│  │  │   └ Term 42                └ Sequence 7             └ LogId, none yet                                └ no tags
 │  │  └ version 0
 │  └ number 120, CoordinatorEntryRecord
 └ frame version 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,11 +78,15 @@ class Refusal:
     message: str
 
 
-def name_cluster(command: ClusterCommand, wanted: str, level: int) -> str:
-    """The cluster's id: the one that it has, or `wanted` from now on. A new cluster begins at this feature level."""
+def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID) -> str:
+    """The cluster's id: the one that it has, or `wanted` from now on.
+
+    A new cluster begins at this feature level, and its shard's log gets this id.
+    """
     known = command.get(CLUSTER, CLUSTER_ID)
     if known is not None:
         return known
+    command.name_log(log_id)
     command.raise_level(level)
     command.emit(ClusterNamed(cluster_id=wanted))
     return wanted

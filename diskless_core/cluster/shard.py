@@ -65,7 +65,7 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
         Raises:
             CoordinatorError: the shard cannot be used on this node.
         """
-        level = self.supported_levels.newest
+        level, log_id = self.supported_levels.newest, self._services.clock.new_uuid()
         while True:
             known = self.state.committed(CLUSTER, CLUSTER_ID)
             if known is not None:
@@ -75,7 +75,9 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
                 await self.barrier()  # a node that does not lead may only not have heard of the id yet
                 if self.state.committed(CLUSTER, CLUSTER_ID) is None:
                     await check_new()
-                return await self.submit(lambda command: operations.name_cluster(command, wanted, level))
+                return await self.submit(
+                    lambda command: operations.name_cluster(command, wanted, level=level, log_id=log_id)
+                )
             except CoordinatorError:
                 await asyncio.sleep(LOOK_S)
 

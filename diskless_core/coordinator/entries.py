@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from diskless_core.coordinator.feature_level import FEATURE_LEVELS
+from diskless_core.coordinator.log_identity import LOG_NAMES
 from diskless_core.coordinator.slices import Pace, Slices, at_once
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
@@ -68,11 +69,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One command's records as they stand in the log."""
+    """One command's records as they stand in the log.
+
+    Attributes:
+        log_id: of the log that it was written to; None where that had none yet.
+    """
 
     term: int
     sequence: int
     records: Sequence[RecordData]
+    log_id: uuid.UUID | None = None
 
 
 FOREIGN = Entry(term=NO_TERM, sequence=-1, records=())
@@ -139,8 +145,8 @@ ACCEPTANCE: Table[Acceptance] = Table(
 
 
 def tables_of(machine: StateMachine[Any]) -> tuple[Table[Any], ...]:
-    """All tables of a shard: its machine's, whose entries count, and the level that it is written at."""
-    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS)
+    """All tables of a shard: its machine's, whose entries count, the level that it is written at, and its log's id."""
+    return (*machine.tables, ACCEPTANCE, FEATURE_LEVELS, LOG_NAMES)
 
 
 def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:
@@ -156,8 +162,10 @@ def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:
     )
 
 
-def encode_entry(term: int, sequence: int, records: Sequence[RecordData], timestamp_ms: int) -> bytes:
-    header = messages.CoordinatorEntryRecord(term=term, sequence=sequence)
+def encode_entry(
+    term: int, sequence: int, records: Sequence[RecordData], timestamp_ms: int, log_id: uuid.UUID | None = None
+) -> bytes:
+    header = messages.CoordinatorEntryRecord(term=term, sequence=sequence, log_id=log_id)
     head = RecordData(key=None, value=record_frames.encode_record(header))
     return record_batch.build([head, *records], timestamp_ms=timestamp_ms)
 
@@ -198,7 +206,7 @@ def decode_in_slices(batch: bytes) -> Slices[Claim | Entry]:
             claim_id=record_frames.required_id(head.claim_id),
             read=Position(head.read_offset, head.read_term, head.read_sequence),
         )
-    return Entry(term=head.term, sequence=head.sequence, records=found[1:])
+    return Entry(term=head.term, sequence=head.sequence, records=found[1:], log_id=head.log_id)
 
 
 def _is_head(record: RecordData) -> bool:

@@ -1,4 +1,4 @@
-"""The level of `diskless.version` that a shard is written at, and the records that stand in logs of every kind.
+"""The level of `diskless.version` that a shard is written at.
 
 The level is a row of each shard, set by a record in the shard's own log. So every replica knows it at the same offset,
 and stores and snapshots have it. The cluster shard's is the cluster's; leaders of the others follow it. Pure.
@@ -11,7 +11,7 @@ from diskless_core.plugin.coordinator_store import Column, ColumnType, StoreView
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.feature_levels import FEATURE, FIRST_LEVEL, LevelRange
 from diskless_core.protocol.record_batch import RecordData
-from diskless_core.protocol.record_frames import IgnorableRecordError, RecordFormatError, UnknownRecordError
+from diskless_core.protocol.record_frames import UnknownRecordError
 
 FEATURE_LEVELS: Table[int] = Table(
     spec=TableSpec(
@@ -49,24 +49,12 @@ def encode_level(level: int) -> RecordData:
     return RecordData(key=None, value=record_frames.encode_record(record))
 
 
-def replay_common(data: RecordData, error: RecordFormatError, tx: Transaction, supported: LevelRange) -> None:
-    """Replay what stands in logs of every kind: the level, and what may be ignored.
-
-    Args:
-        error: why the shard's state machine cannot decode the record.
+def replay_level(message: messages.FeatureLevelRecord, tx: Transaction, supported: LevelRange) -> None:
+    """Set the level.
 
     Raises:
         UnknownRecordError: only a later version of Diskless can read the log from here on.
-        RecordFormatError: `error`, where the record is none of these.
     """
-    if data.key is not None or data.value is None:
-        raise error
-    try:
-        message = record_frames.decode_record(data.value)
-    except IgnorableRecordError:
-        return
-    if not isinstance(message, messages.FeatureLevelRecord):
-        raise error
     if message.name != FEATURE:
         raise UnknownRecordError(f"this version of Diskless does not know the feature {message.name}")
     problem = too_new(message.feature_level, supported)

@@ -24,6 +24,7 @@ from diskless_core.coordinator.errors import (
     OutcomeUnknownError,
 )
 from diskless_core.coordinator.leadership import Leadership, Nominator
+from diskless_core.coordinator.log_identity import log_name_of
 from diskless_core.coordinator.pipeline import Pending, Pipeline
 from diskless_core.coordinator.tables import State, Writes
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, EntryRefusedError
@@ -158,7 +159,9 @@ class Leader:
         term = self.require()
         sequence = self.pipeline.next_sequence
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = entries.encode_entry(term, sequence, records, self._clock.now_ms())
+        name = log_name_of(self._state)
+        log_id = name.log_id if name is not None else None
+        entry = entries.encode_entry(term, sequence, records, self._clock.now_ms(), log_id)
         if len(entry) > self._log.max_entry_bytes:
             raise EntryTooLargeError(
                 f"the command's entry of {len(entry)} bytes is larger than the {self._log.max_entry_bytes} bytes that "

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -13,9 +14,11 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
+from diskless_core.coordinator.common_records import replay_common
 from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.feature_level import level_of, replay_common, stored_level, too_new
+from diskless_core.coordinator.feature_level import level_of, stored_level, too_new
+from diskless_core.coordinator.log_identity import LogName, OtherLogError, log_name_of, stored_name
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
@@ -67,6 +70,7 @@ class Replica(Generic[RecordT]):
         self.store = StoreThread(store, shard_id)
         self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter, clock)
         self._snapshots = snapshots
+        self._name: LogName | None = None
         self._specs = [table.spec for table in self.state.tables]
         self._commit_listeners: list[Callable[[Writes], None]] = []
         self._restore_listeners: list[Callable[[], None]] = []
@@ -74,16 +78,21 @@ class Replica(Generic[RecordT]):
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def open(self, bounds: LogBounds, certain_end: Callable[[], Awaitable[int]]) -> int:
+    async def open(
+        self, bounds: LogBounds, certain_end: Callable[[], Awaitable[int]], name: LogName | None = None
+    ) -> int:
         """Load what the store has, or a snapshot where the log does not go back that far. Return where the log ends.
+
+        A store of the log that this one took the place of counts as empty, and is emptied.
 
         Args:
             bounds: of the log. Their end may lag.
             certain_end: says where the log really ends. It is asked only where `bounds` would mean that some of it is
                 lost; one that ends at 0 was never written, and nothing is written to it.
+            name: what the log says it is, if it does.
 
         Raises:
-            CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone.
+            CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone, or another log's.
         """
         await self.store.open(self.state.tables)
         problem = too_new(await self.store.read(stored_level), self.levels.supported)
@@ -91,8 +100,17 @@ class Replica(Generic[RecordT]):
             raise CoordinatorError(
                 f"the store of {self.id} is too new: {problem}. Nothing was changed: upgrade this broker"
             )
+        self._name = name
+        await self._leave_former_log()
         self.next_offset = await self.store.read(lambda store: store.applied_offset())
-        known = self.next_offset or await self._snapshots.reached(self.id)
+        newest = await self._snapshots.reached(self.id, name) if self.next_offset == 0 else None
+        is_beginning = newest is not None and newest.moved_from is not None and newest.applied_offset == 0
+        if is_beginning and name is None:
+            raise CoordinatorError(
+                f"the log of {self.id} has no id, and a snapshot is there with which a log begins that took the place "
+                f"of another: if `diskless migrate-log` was interrupted, run it again; else bring that log back"
+            )
+        known = self.next_offset or (newest.applied_offset if newest is not None else 0)
         # To ask for the end appends. A log that is gone would come to where `known` is so, one start after another.
         end = bounds.end if known <= bounds.end or bounds.end == 0 else await certain_end()
         if known > end:
@@ -102,13 +120,32 @@ class Replica(Generic[RecordT]):
                 f"bring the log back, or set diskless.wal.object.prefix to one that no other cluster has. To give up "
                 f"for good what it lacks, delete the coordinator store and the shard's snapshots in the object store"
             )
-        if self.next_offset < bounds.start:
+        continues_another = name is not None and name.moved_from is not None
+        if self.next_offset < bounds.start or is_beginning or (self.next_offset == 0 and continues_another):
             self.next_offset = await self._fill_store(bounds)
         self.flusher.stored_offset = self.next_offset
         for table, rows in (await self._resident_rows()).items():
             self.state.load(table, rows)
         self._load_acceptance()
         return end
+
+    async def _leave_former_log(self) -> None:
+        """Empty the store if the log took the place of the one that it is of."""
+        stored, name = await self.store.read(stored_name), self._name
+        if stored is None or name is None or stored.log_id == name.log_id:
+            return
+        moved_from = name.moved_from
+        if moved_from is None:  # its first entry, which would say it, may be pruned
+            newest = await self._snapshots.reached(self.id, name)
+            moved_from = newest.moved_from if newest is not None else None
+        if moved_from != stored.log_id:
+            error = OtherLogError.between("the log", name.log_id, "the coordinator store on this node", stored.log_id)
+            raise CoordinatorError(
+                f"{self.id} cannot be opened: {error}. A store that was away for several moves of the log is "
+                f"emptied by `diskless coordinator rebuild`"
+            )
+        await self.store.read(lambda store: store.clear())
+        self._log.warning("the log was moved: the store is emptied and filled from a snapshot", was=str(stored.log_id))
 
     async def close(self) -> None:
         """Give the store the rest, and release it. A store that is being restored stays as empty as it counts."""
@@ -122,6 +159,12 @@ class Replica(Generic[RecordT]):
     def level(self) -> int:
         """The level of `diskless.version` that the shard is written at, as far as this node knows."""
         return level_of(Committed(self.state))
+
+    @property
+    def log_id(self) -> uuid.UUID | None:
+        """The id of the shard's log, as far as this node knows."""
+        name = log_name_of(Committed(self.state))
+        return name.log_id if name is not None else None
 
     @property
     def restoring(self) -> bool:
@@ -151,7 +194,8 @@ class Replica(Generic[RecordT]):
         self._tell(writes)
 
     async def _fill_store(self, bounds: LogBounds) -> int:
-        next_offset = await self._snapshots.restore(self.id, self._specs, self.store)
+        name = self._name or log_name_of(Committed(self.state))
+        next_offset = await self._snapshots.restore(self.id, self._specs, self.store, name)
         if next_offset < bounds.start:
             raise CoordinatorError(
                 f"the log of {self.id} begins at offset {bounds.start}, and the newest snapshot ends at {next_offset}: "
@@ -234,10 +278,10 @@ class Replica(Generic[RecordT]):
         self.flusher.require_store()
         return await self.store.read(work)
 
-    async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
-        """Take a snapshot of what the store has; errors as `Snapshots.take`."""
+    async def take_snapshot(self, snapshots: Snapshots, beginning: LogName | None = None) -> Manifest:
+        """Take a snapshot of what the store has; arguments and errors as `Snapshots.take`."""
         self.flusher.require_store()
-        return await snapshots.take(self.id, self._specs, self.store)
+        return await snapshots.take(self.id, self._specs, self.store, beginning)
 
 
 def _all_rows(table: Table[Any], store: ShardStore) -> list[Row]:

@@ -7,6 +7,7 @@ at the high watermark -> applied -> answered (KIP-1164, "How operations are perf
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,14 +16,14 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator import entries
+from diskless_core.coordinator import entries, which_log
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorError, EntryTooLargeError
-from diskless_core.coordinator.feature_level import encode_level
 from diskless_core.coordinator.following import Following
 from diskless_core.coordinator.leader import Hold, Leader, Standing
 from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.log_end import certain_end, marked_end
+from diskless_core.coordinator.log_identity import LogIdentityError, LogName, OtherLogError
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
@@ -159,8 +160,11 @@ class CoordinatorShard(Generic[RecordT]):
         Raises:
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
-        bounds = await self._services.log.bounds(self.id)
-        self._end_at_start = await self._replica.open(bounds, self._certain_end)
+        log = self._services.log
+        bounds = await log.bounds(self.id)
+        await which_log.require_not_moved(log, self.id, bounds)
+        name = await which_log.name_of(log, self.id, bounds)
+        self._end_at_start = await self._replica.open(bounds, self._certain_end, name)
         loops = (
             self._follow_log,
             self._leader.follow_hints,
@@ -198,6 +202,9 @@ class CoordinatorShard(Generic[RecordT]):
             if isinstance(error, UnknownRecordError):
                 self.failure = f"{where}: {error}. A later version of Diskless wrote it: upgrade this broker"
                 self._log.critical("the shard's work on this node is over: upgrade the broker", reason=self.failure)
+            elif isinstance(error, LogIdentityError):
+                self.failure = f"{where}: {error}"
+                self._log.critical("the shard's work on this node is over: this is not its log", reason=self.failure)
             else:
                 self.failure = f"{where}: {error!r}"
                 self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
@@ -367,6 +374,11 @@ class CoordinatorShard(Generic[RecordT]):
         return self._replica.level
 
     @property
+    def log_id(self) -> uuid.UUID | None:
+        """The id of the shard's log, as far as this node knows."""
+        return self._replica.log_id
+
+    @property
     def pending_commands(self) -> int:
         return len(self._leader.pipeline)
 
@@ -461,7 +473,7 @@ class CoordinatorShard(Generic[RecordT]):
             for effect in command.effects:
                 effect()
         if done is not None:
-            await (asyncio.shield(done) if command.records or command.new_level is not None else _proven(done))
+            await (asyncio.shield(done) if command.records or command.common else _proven(done))
         self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
         return answer
 
@@ -471,7 +483,7 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def _sent(self, standing: Standing, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
-        if not command.records and command.new_level is None:
+        if not command.records and not command.common:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
@@ -486,9 +498,7 @@ class CoordinatorShard(Generic[RecordT]):
         """
         levels, level = self._services.levels, command.level
         keyed = kind_of(self.id).keyed_records
-        encoded, pace = list[RecordData](), Pace()
-        if command.new_level is not None:
-            encoded.append(encode_level(command.new_level))
+        encoded, pace = list(command.common), Pace()
         for record in command.records:
             data = self.machine.encode(record)
             if level < levels.supported.newest:
@@ -523,10 +533,10 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._replica.flusher.flush()
 
-    async def take_snapshot(self, snapshots: Snapshots) -> Manifest:
-        """Take a snapshot of what the store has; errors as `Snapshots.take`."""
+    async def take_snapshot(self, snapshots: Snapshots, beginning: LogName | None = None) -> Manifest:
+        """Take a snapshot of what the store has; arguments and errors as `Snapshots.take`."""
         with self._replica.store.lent():
-            return await self._replica.take_snapshot(snapshots)
+            return await self._replica.take_snapshot(snapshots, beginning)
 
     def note_snapshot(self, mark: SnapshotMark) -> None:
         """Take note of the newest snapshot that this node knows of."""
@@ -641,6 +651,8 @@ class CoordinatorShard(Generic[RecordT]):
             if entry is entries.FOREIGN:
                 self._notice_foreign(batch.offset)
             return False
+        if entry.log_id is not None and self.log_id is not None and entry.log_id != self.log_id:
+            raise OtherLogError.between("the log", entry.log_id, "the coordinator store on this node", self.log_id)
         self._replica.apply(await _one_by_one(self._replica.replayed(entry)), batch, chain)
         if self.term == self._replica.acceptance.term:
             # The sequence is taken: what this node has on its way would be ignored, and its callers wait for ever.

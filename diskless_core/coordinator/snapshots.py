@@ -9,20 +9,23 @@ log size management".)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from crc32c import crc32c
 
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.entries import ACCEPTANCE
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import stored_level
+from diskless_core.coordinator.log_identity import LOG_NAME_KEY, LOG_NAMES, LogName, OtherLogError, stored_name
 from diskless_core.coordinator.shard_store import StoreThread
-from diskless_core.plugin.coordinator_store import ShardStore, TableChanges, TableSpec
+from diskless_core.plugin.coordinator_store import Key, Row, ShardStore, StoreView, TableChanges, TableSpec
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
@@ -39,32 +42,50 @@ def snapshot_prefix(config: BrokerConfig) -> str:
     return reading.prefix_beside(config.diskless_wal_object_prefix)
 
 
+class Reach(NamedTuple):
+    """How far a snapshot reaches, and what log its log took the place of.
+
+    At offset 0 it is one with which a shard begins on a log that took the place of another.
+    """
+
+    applied_offset: int
+    moved_from: uuid.UUID | None
+
+
 class SnapshotSource(Protocol):
     """Where a shard gets its state from when its log no longer begins at the beginning."""
 
-    async def restore(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> int:
+    async def restore(
+        self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread, name: LogName | None
+    ) -> int:
         """Fill the store from the newest snapshot, and return the log offset that it reaches.
 
+        Args:
+            name: the log that the shard is on, if that is known. Snapshots of the log before it are passed over, and
+                those of its successor.
+
         Raises:
-            CoordinatorError: there is none that can be used.
+            CoordinatorError: there is none that can be used, or it is of a log that has nothing to do with this one.
         """
         ...
 
-    async def reached(self, shard: ShardId) -> int:
-        """The offset that the newest snapshot reaches, 0 without one. Errors as `restore`."""
+    async def reached(self, shard: ShardId, name: LogName | None) -> Reach | None:
+        """How far the newest snapshot reaches; None without one. Arguments and errors as `restore`."""
         ...
 
 
 class NoSnapshots:
     """For shards whose log is never pruned."""
 
-    async def restore(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> int:
-        del tables, store
+    async def restore(
+        self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread, name: LogName | None
+    ) -> int:
+        del tables, store, name
         raise CoordinatorError(f"the log of {shard} was pruned, and there is no place for snapshots")
 
-    async def reached(self, shard: ShardId) -> int:
-        del shard
-        return 0
+    async def reached(self, shard: ShardId, name: LogName | None) -> Reach | None:
+        del shard, name
+        return None
 
 
 class Snapshots:
@@ -91,10 +112,15 @@ class Snapshots:
         """Those of the cluster that a broker belongs to."""
         return cls(objects, snapshot_prefix(config), clock, levels)
 
-    async def take(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> Manifest:
+    async def take(
+        self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread, beginning: LogName | None = None
+    ) -> Manifest:
         """Put a snapshot of the store as it is now, at the level that its content is written at, and read it back.
 
         Writes to the store go on meanwhile. What a failed attempt leaves is removed with the next one's predecessors.
+
+        Args:
+            beginning: the log with whose offset 0 the shard goes on from this state. None: it goes on on its own log.
 
         Raises:
             CoordinatorStoreError, WalObjectStoreError: it could not be read or written.
@@ -102,9 +128,11 @@ class Snapshots:
         """
         with ExitStack() as stack:
             taken_at = self._clock.now_ms()
-            view = stack.enter_context(await store.read(lambda opened: opened.snapshot()))
+            stored = stack.enter_context(await store.read(lambda opened: opened.snapshot()))
+            view = BeginningView(stored, beginning) if beginning is not None else stored
             offset = await asyncio.to_thread(view.applied_offset)
             level = await asyncio.to_thread(stored_level, view)
+            name = await asyncio.to_thread(stored_name, view)
             tables = snapshot_format.tables_at(level, tables)
             stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
             parts: list[Part] = []
@@ -119,6 +147,8 @@ class Snapshots:
             tables=snapshot_format.declared(tables),
             parts=parts,
             level=level,
+            log_id=name.log_id if name is not None else None,
+            moved_from=name.moved_from if name is not None else None,
         )
         key = stem + MANIFEST_SUFFIX
         await self._objects.put(key, snapshot_format.encode_manifest(manifest))
@@ -149,11 +179,29 @@ class Snapshots:
         if older:
             await self._objects.delete(older)
 
-    async def restore(self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread) -> int:
+    async def remove_of(self, shard: ShardId, is_superfluous: Callable[[Manifest], bool]) -> None:
+        """Remove the shard's whole snapshots that are told by their manifests, manifests first.
+
+        Raises:
+            WalObjectStoreError: some are left.
+        """
+        async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
+            found = [manifest async for manifest in manifests if is_superfluous(manifest)]
+        stems = tuple(part.key.rpartition("/")[0] for manifest in found for part in manifest.parts[:1])
+        keys = [key for key in await reading.keys_of(self._objects, self._prefix, shard) if key.startswith(stems)]
+        keys.sort(key=lambda key: not key.endswith(MANIFEST_SUFFIX))
+        if keys:
+            await self._objects.delete(keys)
+
+    async def restore(
+        self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread, name: LogName | None
+    ) -> int:
         """See `SnapshotSource.restore`: the newest one that is not damaged. A store filled in part counts as empty."""
         try:
             async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
                 async for manifest in manifests:
+                    if not _is_of(manifest, name, shard):
+                        continue
                     try:
                         return await self._load(shard, manifest, tables, store)
                     except SnapshotTooNewError:
@@ -166,13 +214,16 @@ class Snapshots:
             f"the log of {shard} was pruned, and no snapshot is in {self._folder(shard)} that can be loaded"
         )
 
-    async def reached(self, shard: ShardId) -> int:
+    async def reached(self, shard: ShardId, name: LogName | None) -> Reach | None:
         """See `SnapshotSource.reached`."""
         try:
-            manifest = await self.newest(shard)
+            async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
+                async for manifest in manifests:
+                    if _is_of(manifest, name, shard):
+                        return Reach(manifest.applied_offset, manifest.moved_from)
         except (SnapshotTooNewError, WalObjectStoreError) as error:
             raise CoordinatorError(f"the snapshots of {shard} cannot be looked for: {error}") from error
-        return manifest.applied_offset if manifest is not None else 0
+        return None
 
     async def _load(self, shard: ShardId, manifest: Manifest, tables: Sequence[TableSpec], store: StoreThread) -> int:
         snapshot_format.require_supported(manifest.level, self._levels.supported)
@@ -195,6 +246,52 @@ class Snapshots:
 
     def _folder(self, shard: ShardId) -> str:
         return reading.folder(self._prefix, shard)
+
+
+class BeginningView(StoreView):
+    """A store's rows as those with which a shard begins on another log: nothing of that is applied or accepted."""
+
+    def __init__(self, view: StoreView, name: LogName) -> None:
+        self._view = view
+        self._instead: dict[str, list[Row]] = {
+            ACCEPTANCE.name: [],
+            LOG_NAMES.name: [(*LOG_NAME_KEY, *LOG_NAMES.encode(name))],
+        }
+
+    def applied_offset(self) -> int:
+        return 0
+
+    def get(self, table: str, key: Key) -> Row | None:
+        if table in self._instead:
+            return next((row for row in self._instead[table] if row[: len(key)] == key), None)
+        return self._view.get(table, key)
+
+    def scan(
+        self,
+        table: str,
+        start: Key = (),
+        end: Key | None = None,
+        *,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        if table in self._instead:
+            return self._instead[table] if not start else []
+        return self._view.scan(table, start, end, limit=limit, reverse=reverse)
+
+
+def _is_of(manifest: Manifest, name: LogName | None, shard: ShardId) -> bool:
+    """Whether a snapshot is of this log, and not of the one before or after it.
+
+    Raises:
+        CoordinatorError: it is of neither.
+    """
+    if name is None or manifest.log_id is None or manifest.log_id == name.log_id:
+        return True
+    if manifest.log_id == name.moved_from or manifest.moved_from == name.log_id:
+        return False
+    error = OtherLogError.between("the log", name.log_id, "a snapshot in the object store", manifest.log_id)
+    raise CoordinatorError(f"{shard} cannot be opened: {error}")
 
 
 def _fill(part: Part, data: bytes, store: ShardStore) -> None:

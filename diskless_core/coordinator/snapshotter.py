@@ -133,6 +133,8 @@ class Snapshotter:
         self._taken_at, self._bytes_then = manifest.taken_at, applied_bytes
         self._note(manifest)
         self._shard.meter.snapshots_taken.inc()
+        if manifest.moved_from is not None:  # once the log is pruned, it no longer says which log was before it
+            await self._snapshots.remove_of(self._shard.id, lambda other: other.log_id == manifest.moved_from)
         await self._log.prune(self._shard.id, manifest.applied_offset)
         await self._snapshots.remove_older(self._shard.id, manifest)
         _log.info(

@@ -5,11 +5,20 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from diskless_core.coordinator.feature_level import FEATURE_LEVELS, LEVEL_KEY, level_of
+from diskless_core.coordinator.feature_level import FEATURE_LEVELS, LEVEL_KEY, encode_level, level_of
+from diskless_core.coordinator.log_identity import (
+    LOG_NAME_KEY,
+    LOG_NAMES,
+    LogName,
+    encode_move,
+    encode_name,
+    log_name_of,
+)
 from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.tables import Key, Table, Transaction, V
 from diskless_core.protocol.record_batch import RecordData
@@ -57,7 +66,7 @@ class Command(Generic[RecordT]):
 
     Attributes:
         effects: what is done beside the shard's state, see `then`.
-        new_level: the level of `diskless.version` that the shard is raised to, see `raise_level`.
+        common: records that stand in the logs of shards of every kind, before those of its own.
     """
 
     machine: StateMachine[RecordT]
@@ -65,7 +74,7 @@ class Command(Generic[RecordT]):
     now_ms: int
     records: list[RecordT] = field(default_factory=list)
     effects: list[Callable[[], None]] = field(default_factory=list)
-    new_level: int | None = None
+    common: list[RecordData] = field(default_factory=list)
 
     @property
     def level(self) -> int:
@@ -77,8 +86,19 @@ class Command(Generic[RecordT]):
 
     def raise_level(self, level: int) -> None:
         """Write at this level from this command on. Levels only grow: the caller has compared it with `level`."""
-        self.new_level = level
+        self.common.append(encode_level(level))
         self.tx.put(FEATURE_LEVELS, LEVEL_KEY, level)
+
+    def name_log(self, log_id: uuid.UUID) -> None:
+        """Give the shard's log an id, unless it has one."""
+        if log_name_of(self.tx) is None:
+            name = LogName(log_id)
+            self.common.append(encode_name(name))
+            self.tx.put(LOG_NAMES, LOG_NAME_KEY, name)
+
+    def end_log(self, successor: uuid.UUID, destination: str) -> None:
+        """End the shard's log: it goes on where its successor is. Every replica stops at this command."""
+        self.common.append(encode_move(successor, destination))
 
     def get(self, table: Table[V], key: Key) -> V | None:
         """The value that it will have when everything before this command has committed."""

@@ -73,6 +73,8 @@ RECORDS_OF_LEVELS: RecordsOfLevels = {
         consumer_group.ConsumerGroupCurrentMemberAssignmentValue: (0,),
         consumer_group.ConsumerGroupRegularExpressionKey: (16,),
         consumer_group.ConsumerGroupRegularExpressionValue: (0,),
+        messages.LogNamedRecord: (0,),
+        messages.LogMovedRecord: (0,),
     },
 }
 """All records that may stand in a coordinator log or a snapshot. The highest level is that of this build."""

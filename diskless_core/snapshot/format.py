@@ -6,6 +6,7 @@ of rows, which any store can load. The manifest is a batch with one `Coordinator
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,8 @@ class Manifest:
         applied_offset: every log entry below it is in.
         taken_at: when it was begun, in milliseconds since the epoch: it lacks what came later, however long it took.
         level: the level of `diskless.version` that it is written at.
+        log_id: of the log that `applied_offset` belongs to; None where it had none yet.
+        moved_from: the id of the log that this one took the place of, if it did.
     """
 
     applied_offset: int
@@ -57,6 +60,8 @@ class Manifest:
     tables: Mapping[str, Sequence[str]]
     parts: Sequence[Part]
     level: int = FIRST_LEVEL
+    log_id: uuid.UUID | None = None
+    moved_from: uuid.UUID | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -93,6 +98,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
     record = messages.CoordinatorSnapshotRecord
     message = record(
         level=manifest.level,
+        log_id=manifest.log_id,
+        moved_from=manifest.moved_from,
         applied_offset=manifest.applied_offset,
         taken_at=manifest.taken_at,
         tables=[record.SnapshotTable(name=name, columns=list(columns)) for name, columns in manifest.tables.items()],
@@ -124,6 +131,8 @@ def decode_manifest(data: bytes | bytearray | memoryview) -> Manifest:
         tables={table.name: list(table.columns) for table in found.tables},
         parts=[Part(key=part.key, size=part.size, crc=part.crc) for part in found.parts],
         level=found.level,
+        log_id=found.log_id,
+        moved_from=found.moved_from,
     )
 
 

@@ -116,6 +116,14 @@ class CoordinatorSnapshotRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: the parts of a shard's snapshot."""
 
 
+class LogNamedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: the id of a shard's log."""
+
+
+class LogMovedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: the end of a shard's log, which goes on elsewhere."""
+
+
 class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: the cluster's id."""
 

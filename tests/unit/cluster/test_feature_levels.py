@@ -19,6 +19,7 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.feature_levels import LevelRange
 
 BUILD = LevelRange(2, 3)
+LOG_ID = uuid.UUID(int=5)
 
 
 class Shard:
@@ -44,19 +45,20 @@ class Shard:
         refusal = feature_levels.raise_level(
             command, level, build=BUILD, brokers=brokers or {}, validate_only=validate_only
         )
-        return refusal or command.new_level
+        return refusal or (command.level if command.common else None)
 
 
 def test_a_new_cluster_begins_at_the_level_of_the_build_that_names_it_and_stays_there():
     shard = Shard()
     command = shard.command()
-    assert operations.name_cluster(command, "a", 3) == "a"
-    assert (command.level, command.new_level) == (3, 3)
+    assert operations.name_cluster(command, "a", level=3, log_id=LOG_ID) == "a"
+    assert command.level == 3
     shard.state.commit(command.tx.writes)
 
     later = shard.command()
-    assert operations.name_cluster(later, "b", 4) == "a"
-    assert later.new_level is None
+    assert operations.name_cluster(later, "b", level=4, log_id=uuid.UUID(int=6)) == "a"
+    assert later.common == []
+    assert later.level == 3
 
 
 def test_a_level_that_all_brokers_support_is_raised_and_asking_again_changes_nothing():

@@ -12,11 +12,11 @@ from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import encode_level
-from diskless_core.coordinator.level_follower import LevelFollower
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.state_machine import Command
+from diskless_core.coordinator.upkeep import Upkeep
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.groups.state_machine import GroupsMachine
 from diskless_core.plugin.coordinator_store import CoordinatorStore
@@ -291,7 +291,7 @@ def test_leaders_of_other_shards_follow_the_level_of_the_cluster() -> None:
         other_cluster = await ground.next_cluster(3)
         other = await ground.replica(SHARD, DisklessMachine(), 3, NEXT_LEVELS)
         tasks = [
-            asyncio.create_task(LevelFollower(one, [two], ground.clock).follow(two))
+            asyncio.create_task(Upkeep(one, [two], ground.clock).follow(two))
             for one, two in ((cluster, shard), (other_cluster, other))
         ]
         await cluster.until_leading()

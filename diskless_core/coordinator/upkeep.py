@@ -1,8 +1,9 @@
-"""The leaders' work on a node that keeps the level of `diskless.version` of their shards at the cluster's."""
+"""What leaders do for their shards: they name their logs, and keep their feature level at the cluster's."""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import FEATURE_LEVELS
+from diskless_core.coordinator.log_identity import LOG_NAMES
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Writes
@@ -21,11 +23,12 @@ RETRY = Backoff(first_ms=200, max_ms=2_000)
 _log = structlog.get_logger(__name__)
 
 
-class LevelFollower:
-    """Raises shards that this node leads to the level that the cluster shard has on this node.
+class Upkeep:
+    """Looks after the shards that this node leads, as soon as the cluster has a name.
 
-    That may be behind what the cluster has decided, and never ahead of it: a lower level than the one in force can be
-    read by every broker.
+    A log that has no id gets one. The level of `diskless.version` is raised to the one that the cluster shard has on
+    this node. That may be behind what the cluster has decided, and never ahead of it: every broker can read a lower
+    level than the one in force.
 
     Args:
         cluster: the cluster shard.
@@ -35,40 +38,44 @@ class LevelFollower:
     def __init__(self, cluster: CoordinatorShard[Any], shards: Sequence[CoordinatorShard[Any]], clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._raised = {shard.id: asyncio.Event() for shard in shards}
+        self._changed = {shard.id: asyncio.Event() for shard in shards}
         cluster.on_commit(self._notice)
 
     async def follow(self, shard: CoordinatorShard[Any]) -> None:
-        """Keep one shard at the cluster's level, whenever this node leads it."""
-        raised, attempt = self._raised[shard.id], 0
+        """Look after one shard, whenever this node leads it."""
+        changed, attempt = self._changed[shard.id], 0
         while True:
             try:
                 await shard.until_leading()
             except CoordinatorError:
                 return  # the shard's work on this node is over, and it has said why
-            raised.clear()
+            changed.clear()
             try:
                 await self._bring_up(shard)
                 attempt = 0
             except CoordinatorError as error:
                 attempt += 1
-                _log.info("the level of a shard is not raised yet", shard=str(shard.id), error=str(error))
+                _log.info("a shard is not brought up to date yet", shard=str(shard.id), error=str(error))
                 await asyncio.sleep(RETRY.pause_s(attempt, self._clock))
                 continue
-            await raised.wait()
+            await changed.wait()
 
     async def _bring_up(self, shard: CoordinatorShard[Any]) -> None:
         level = self._cluster.level
-        if shard.level < level:
-            await shard.submit(lambda command: _raise(command, level))
-            _log.info("a shard is written at the cluster's feature level", shard=str(shard.id), level=level)
+        needs_name = self._cluster.log_id is not None and shard.log_id is None
+        if needs_name or shard.level < level:
+            log_id = self._clock.new_uuid() if needs_name else None
+            await shard.submit(lambda command: _bring_up(command, log_id, level))
+            _log.info("a shard is up to date", shard=str(shard.id), log_id=str(shard.log_id), level=shard.level)
 
     def _notice(self, writes: Writes) -> None:
-        if FEATURE_LEVELS in writes:
-            for raised in self._raised.values():
-                raised.set()
+        if FEATURE_LEVELS in writes or LOG_NAMES in writes:
+            for changed in self._changed.values():
+                changed.set()
 
 
-def _raise(command: Command[Any], level: int) -> None:
+def _bring_up(command: Command[Any], log_id: uuid.UUID | None, level: int) -> None:
+    if log_id is not None:
+        command.name_log(log_id)
     if command.level < level:
         command.raise_level(level)

@@ -1,0 +1,252 @@
+"""Moves the shards of a stopped cluster from one coordinator log to another.
+
+The old log's last entry, which says where the shard goes on, decides: before it only the old log can be used, after it
+only the new one. It is written in the term in which the state was read, so it counts only if nobody wrote meanwhile.
+What comes after it can be done again at any time: a shard whose new log has no id yet does not start there, for the
+snapshot with which it begins lies beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator import entries, which_log
+from diskless_core.coordinator.entries import Acceptance, Claim, Entry
+from diskless_core.coordinator.log_identity import LogName, encode_name, log_name_of, stored_name
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.coordinator.state_machine import Command, StateMachine
+from diskless_core.plugin.context import TOOL_NODE_ID
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LeadershipHint
+from diskless_core.plugin.coordinator_store import CoordinatorStore
+from diskless_core.plugin.shard import ShardId
+from diskless_core.snapshot.format import Manifest
+
+_log = structlog.get_logger(__name__)
+
+
+class MigrationRefusedError(Exception):
+    """The cluster was not moved, or not all of it. What is missing is done when the migration is run again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedShard:
+    """A shard that is on its new log now.
+
+    Attributes:
+        name: of the new log.
+        was_moved_before: an earlier run had ended the old log already.
+    """
+
+    shard: ShardId
+    name: LogName
+    was_moved_before: bool
+
+
+class _OwnNomination:
+    """Nominates whoever asks: in a stopped cluster nobody else does."""
+
+    async def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
+        del shard, candidate
+        yield LeadershipHint(TOOL_NODE_ID, 0)
+        await asyncio.Event().wait()
+
+
+class _Departure:
+    """A shard on its old log, led by this process."""
+
+    def __init__(self, shard: CoordinatorShard[Any], term: int, name: LogName) -> None:
+        self.shard = shard
+        self.term = term
+        self.name = name
+
+    def require_undisturbed(self) -> None:
+        """Raises:
+        MigrationRefusedError: another node has claimed the shard, so that there may be more than was read.
+        """
+        if self.shard.term != self.term:
+            raise MigrationRefusedError(
+                f"node {self.shard.claimed_by} claimed {self.shard.id} meanwhile, or the log failed: stop all brokers "
+                f"and run the migration again"
+            )
+
+
+class LogMigration:
+    """One run. All of its arguments are started, and nobody else uses the store.
+
+    Args:
+        destination: the name of the coordinator log `target`, for people.
+        store: this node's. Those of other nodes are emptied when they start on the new log.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: CoordinatorLog,
+        target: CoordinatorLog,
+        destination: str,
+        store: CoordinatorStore,
+        snapshots: Snapshots,
+        clock: Clock,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._destination = destination
+        self._store = store
+        self._snapshots = snapshots
+        self._clock = clock
+
+    async def run(self, machines: Mapping[ShardId, StateMachine[Any]]) -> Sequence[MovedShard]:
+        """Move all shards that the old log has. An interrupted run is finished by the next.
+
+        Args:
+            machines: of all shards that are configured, in the order in which they are moved.
+
+        Raises:
+            MigrationRefusedError: somebody uses one of the logs, or they do not fit.
+            CoordinatorError, CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, SnapshotError: a
+                backend failed, or its content is gone.
+        """
+        bounds = {shard: await self._source.bounds(shard) for shard in machines}
+        present = [shard for shard in machines if bounds[shard].end > 0]
+        if not present:
+            raise MigrationRefusedError("the log to move from is empty: has a broker run with these settings?")
+        before = dict[ShardId, LogName]()
+        for shard in present:
+            successor = await which_log.successor_of(self._source, shard, bounds[shard])
+            if successor is not None:
+                before[shard] = successor.name
+        terms = {shard: await self._claim_target(shard, before.get(shard)) for shard in present}
+        departing = [shard for shard in present if shard not in before]
+        names = before | await self._depart({shard: machines[shard] for shard in departing})
+        for shard in present:
+            await self._arrive(shard, names[shard], terms[shard])
+        for shard in present:
+            await asyncio.to_thread(self._empty_store, shard, machines[shard], names[shard])
+            await self._snapshots.remove_of(shard, partial(_is_of, names[shard].moved_from))
+        return [MovedShard(shard=shard, name=names[shard], was_moved_before=shard in before) for shard in present]
+
+    # --- the old log ---------------------------------------------------------------------------------------------
+
+    async def _depart(self, machines: Mapping[ShardId, StateMachine[Any]]) -> dict[ShardId, LogName]:
+        """Put the snapshots with which shards begin on their new logs, then end their old ones. The new logs' names."""
+        names = dict[ShardId, LogName]()
+        async with AsyncExitStack() as stack:
+            departures = [await self._lead(shard, machine, stack) for shard, machine in machines.items()]
+            for departure in departures:
+                names[departure.shard.id] = await self._put_beginning(departure)
+            for departure in departures:
+                await self._end_log(departure, names[departure.shard.id])
+        return names
+
+    async def _lead(self, shard_id: ShardId, machine: StateMachine[Any], stack: AsyncExitStack) -> _Departure:
+        services = ShardServices(
+            node_id=TOOL_NODE_ID,
+            clock=self._clock,
+            log=self._source,
+            store=self._store,
+            snapshots=self._snapshots,
+            nominator=_OwnNomination(),
+        )
+        shard = CoordinatorShard(shard_id, machine, services)
+        stack.push_async_callback(shard.stop)
+        await shard.start()
+        await shard.until_leading()
+        log_id = self._clock.new_uuid()
+        await shard.submit(lambda command: command.name_log(log_id))
+        name = log_name_of(shard.state)
+        if name is None or shard.term is None:
+            raise MigrationRefusedError(f"{shard_id} was claimed by another node: stop all brokers, and run this again")
+        return _Departure(shard, shard.term, name)
+
+    async def _put_beginning(self, departure: _Departure) -> LogName:
+        shard, former = departure.shard, departure.name.log_id
+        await shard.flush()
+        departure.require_undisturbed()
+        name = LogName(self._clock.new_uuid(), former)
+        manifest = await shard.take_snapshot(self._snapshots, name)
+        await self._snapshots.remove_of(
+            shard.id, lambda found: found.moved_from == former and found.log_id != manifest.log_id
+        )
+        return name
+
+    async def _end_log(self, departure: _Departure, successor: LogName) -> None:
+        def end(command: Command[Any]) -> None:
+            departure.require_undisturbed()
+            command.end_log(successor.log_id, self._destination)
+
+        departure.require_undisturbed()
+        await departure.shard.submit(end)
+        _log.info("a log was moved", shard=str(departure.shard.id), log_id=str(successor.log_id))
+
+    # --- the new log ---------------------------------------------------------------------------------------------
+
+    async def _claim_target(self, shard: ShardId, expected: LogName | None) -> int | None:
+        """Claim the new log, and return the term; None where it has the expected name already."""
+        bounds = await self._target.bounds(shard)
+        found = await which_log.name_of(self._target, shard, bounds)
+        if found is not None and expected is not None and found.log_id == expected.log_id:
+            return None
+        if await which_log.successor_of(self._target, shard, bounds) is not None:
+            raise MigrationRefusedError(
+                f"the log of {shard} to move to was left by an earlier migration: delete all of that log, or configure "
+                f"another place for the new one"
+            )
+        acceptance, reached, is_used = Acceptance(), bounds.start, found is not None or bounds.start > 0
+        async with aclosing(which_log.read_entries(self._target, shard, bounds.start, bounds.end)) as stream:
+            async for batch, entry in stream:
+                is_used = is_used or (isinstance(entry, Entry) and acceptance.accepts(entry))
+                acceptance, reached = acceptance.after(entry, batch), batch.next_offset
+                if is_used:
+                    break
+        if is_used:
+            raise MigrationRefusedError(
+                f"the log of {shard} to move to is in use: it has entries of other than this migration. Move to one "
+                f"that is empty"
+            )
+        if reached < bounds.end:
+            raise CoordinatorLogError(f"the log of {shard} to move to could not be read up to its end")
+        claim = Claim(node_id=TOOL_NODE_ID, claim_id=self._clock.new_uuid(), read=acceptance.at(reached))
+        [term] = await self._target.append(shard, [entries.encode_claim(claim, self._clock.now_ms())])
+        return term
+
+    async def _arrive(self, shard: ShardId, name: LogName, term: int | None) -> None:
+        """Give the new log its name: from then on brokers can start on it."""
+        if term is None:
+            return
+        entry = entries.encode_entry(term, 0, [encode_name(name)], self._clock.now_ms())
+        [offset] = await self._target.append(shard, [entry])
+        acceptance = Acceptance()
+        async with aclosing(which_log.read_entries(self._target, shard, term, offset + 1)) as stream:
+            async for batch, found in stream:
+                if batch.offset == offset and isinstance(found, Entry) and acceptance.accepts(found):
+                    return
+                acceptance = acceptance.after(found, batch)
+        raise MigrationRefusedError(
+            f"the entry that names the new log of {shard} was not read back as it was written: stop all brokers and "
+            f"run the migration again"
+        )
+
+    # --- what is left --------------------------------------------------------------------------------------------
+
+    def _empty_store(self, shard: ShardId, machine: StateMachine[Any], name: LogName) -> None:
+        opened = self._store.open(shard, [table.spec for table in entries.tables_of(machine)])
+        try:
+            found = stored_name(opened)
+            if found is not None and found.log_id == name.moved_from:
+                opened.clear()
+        finally:
+            opened.close()
+
+
+def _is_of(log_id: uuid.UUID | None, snapshot: Manifest) -> bool:
+    return snapshot.log_id == log_id
