@@ -51,8 +51,8 @@ def test_a_partition_record_has_the_bytes_that_kraft_writes() -> None:
 
 
 def test_the_records_of_ours_have_the_bytes_of_their_schemas() -> None:
-    entry = messages.CoordinatorEntryRecord(term=5, sequence=9)
-    assert encode_record(entry) == b"\x01\x78\x00" + struct.pack(">qq", 5, 9) + b"\0"
+    entry = messages.CoordinatorEntryRecord(term=5, sequence=9, log_id=TOPIC_ID)
+    assert encode_record(entry) == b"\x01\x78\x00" + struct.pack(">qq", 5, 9) + TOPIC_ID.bytes + b"\0"
     assert encode_record(messages.CoordinatorNoOpRecord()) == b"\x01\x7a\x00\0"
     claim = messages.CoordinatorClaimRecord(broker_id=3, claim_id=TOPIC_ID, read_offset=9, read_term=5, read_sequence=2)
     position = struct.pack(">qqq", 9, 5, 2)
