@@ -27,7 +27,7 @@ from diskless_core.groups.model import CommittedOffset
 from diskless_core.groups.records import OffsetRecord
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.shard import ShardId
-from diskless_core.protocol import record_batch
+from diskless_core.protocol import messages, record_batch, record_frames
 from diskless_core.protocol.file_committed import FileCommitted
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.remote_log import records as remote_log_records
@@ -40,6 +40,9 @@ from diskless_core.remote_log.metadata import (
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.shards import DISKLESS, GROUPS
 
+_OF_ANY_SHARD = {
+    record.json["apiKey"] for record in (messages.FeatureLevelRecord, messages.LogNamedRecord, messages.LogMovedRecord)
+}
 _GOING = (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
 
@@ -143,7 +146,7 @@ class Truth:
             log.next_sequence += 1
             self.entries += 1
             for data in entry.records:
-                if data != entries.NO_OP:
+                if data != entries.NO_OP and not _is_of_any_shard(data):
                     self._replay(shard, data, record_batch.read_header(batch.data).max_timestamp)
 
     def is_live(self, object_key: str) -> bool:
@@ -303,3 +306,8 @@ class Truth:
 def name_of(key: PartitionKey) -> str:
     """A partition as a history calls it."""
     return f"{key.topic_id.hex()[:6]}-{key.partition}"
+
+
+def _is_of_any_shard(data: RecordData) -> bool:
+    """Whether a record is about the log itself."""
+    return data.key is None and data.value is not None and record_frames.read_frame(data.value).api_key in _OF_ANY_SHARD
