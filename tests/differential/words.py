@@ -157,6 +157,11 @@ def fetch_from(topics: Sequence[Any], **options: Any) -> Ask:
     return ask("Fetch", **(fields | options))
 
 
+def moment_later(end: int) -> Ask:
+    """Have the broker wait at the end of the topic, so that what follows is of a later millisecond of its clock."""
+    return replace(fetch(end, max_wait_ms=20), shown=False)
+
+
 def list_offsets(*timestamps: int, topic: str = "$", partition: int = 0, epoch: int = -1, **options: Any) -> Ask:
     """ListOffsets of partitions from one on, each with its timestamp."""
     partitions = [
