@@ -21,7 +21,7 @@ from diskless_core.plugin.coordinator_log import (
     LogBatch,
     LogOffsetPrunedError,
 )
-from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStore
+from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStore, WalObjectStoreError
 from diskless_core.testing.coordinator_log_tools import SHARD, batch_of, read_all, read_batches, same_content
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from tests.support import virtual_time
@@ -229,6 +229,33 @@ def _of_another_log(objects: dict[str, bytes]) -> str:
 async def read_until_it_fails(log: CoordinatorLog, read: list[LogBatch]) -> None:
     async for batches in log.read(SHARD, 0):
         read.extend(batches)
+
+
+def test_a_read_that_is_under_way_when_the_log_stops_ends_without_an_error() -> None:
+    async def main() -> None:
+        world = World()
+        async with world.log() as log:
+            await log.append(SHARD, [A])
+        reached, stopped = asyncio.Event(), asyncio.Event()
+
+        async def get(key: str, start: int, end: int) -> ObjectData:
+            reached.set()
+            await stopped.wait()
+            raise WalObjectStoreError("the store is stopped", retriable=False)
+
+        async with world.log(2) as log:
+            world.store.get = get  # type: ignore[method-assign]
+            reading = asyncio.create_task(_exhaust(log.read(SHARD, 0)))
+            await reached.wait()
+        stopped.set()
+        await asyncio.wait_for(reading, 60)
+
+    virtual_time.run(main)
+
+
+async def _exhaust(iterator: AsyncIterator[object]) -> None:
+    async for _ in iterator:
+        pass
 
 
 @pytest.mark.parametrize("meddle", [_missing_start, _cut_short, _swapped, _missing, _of_another_log])
