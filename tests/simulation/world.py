@@ -247,12 +247,13 @@ class World:
         await self.until(lambda: all(one.deleted for one in partitions), lambda: "a deleted topic has partitions")
 
     async def command(self, work: Callable[[Broker], Any]) -> Any:
-        """Ask any broker until there is an answer."""
+        """Ask any broker until there is an answer, or a promise is broken: then there may never be one."""
         while True:
             try:
                 return await ask(self, self.any_broker(self._ids), work)
             except (NetworkError, CoordinatorError):
                 await asyncio.sleep(0.2)
+                self._look()
 
     # --- time ----------------------------------------------------------------------------------------------------
 
