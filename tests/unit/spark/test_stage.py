@@ -13,6 +13,7 @@ from pyspark.accumulators import Accumulator, _accumulatorRegistry
 
 from diskless_spark.executor import TaskResult
 from diskless_spark.stage import run_stage
+from tests.support.waiting import wait_until
 
 
 class Context:
@@ -69,5 +70,9 @@ def test_what_wants_to_know_of_ended_tasks_is_not_kept(end: Callable[[], None]) 
     assert plans.ended == [7]
     assert context.made.aid not in _accumulatorRegistry
     del plans, context
-    gc.collect()
-    assert gone() is None
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    wait_until(is_gone, "the end of the thread that waited for Spark, and of all that it knew")
