@@ -129,7 +129,10 @@ class Topics:
 
     def shard_of(self, partition: PartitionKey) -> int | None:
         """Which diskless shard a partition belongs to."""
-        return self._cluster.state.committed(PLACEMENTS, partition)
+        placements = self._cluster.state.committed(PLACEMENTS, (partition.topic_id,))
+        if placements is None or not 0 <= partition.partition < len(placements):
+            return None
+        return placements[partition.partition]
 
     def replica_of(self, partition: PartitionKey) -> DisklessShard | None:
         """What this node knows of a partition: its shard, led here or not, for reads that may be stale."""

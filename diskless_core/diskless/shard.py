@@ -48,7 +48,7 @@ from diskless_core.wal.runs import Run
 
 T = TypeVar("T")
 
-PARTITIONS_IN_ONE_ENTRY = 256
+PARTITIONS_IN_ONE_ENTRY = 4096
 """That one entry of the log creates at most: some milliseconds on each replica."""
 
 HeadListener = Callable[[Sequence[PartitionKey]], None]

@@ -7,6 +7,7 @@ Resident: topics, partition heads and producer windows. Batch runs and files liv
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from diskless_core.coordinator.slices import Pace, Slices, at_once
@@ -25,7 +26,7 @@ from diskless_core.diskless.records import (
     FileReceived,
     HorizonRaised,
     PartitionAdopted,
-    PartitionCreated,
+    PartitionsCreated,
     ProducersExpired,
     RecordsDeleted,
     RecordsTiered,
@@ -92,8 +93,8 @@ class DisklessMachine(StateMachine[DisklessRecord]):
         match record:
             case FileCommitted():
                 at_once(_file_committed(record, tx))
-            case PartitionCreated():
-                _partition_created(record, tx)
+            case PartitionsCreated():
+                _partitions_created(record, tx)
             case TopicDeleted():
                 _topic_deleted(record, tx)
             case RecordsDeleted():
@@ -129,10 +130,11 @@ _OF_FILES: Sequence[Table[Any]] = (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES
 """The tables with a row for an object. One that was forgotten may be live still, where trimming lags behind the log."""
 
 
-def _partition_created(record: PartitionCreated, tx: Transaction) -> None:
+def _partitions_created(record: PartitionsCreated, tx: Transaction) -> None:
     topic = tx.get(TOPICS, (record.topic_id,)) or Topic(record.name, ())
-    tx.put(TOPICS, (record.topic_id,), topic._replace(partitions=(*topic.partitions, record.partition)))
-    tx.put(PARTITIONS, PartitionKey(record.topic_id, record.partition), PartitionHead())
+    tx.put(TOPICS, (record.topic_id,), topic._replace(partitions=(*topic.partitions, *record.partitions)))
+    keys = zip(repeat(record.topic_id), record.partitions)
+    tx.of(PARTITIONS).update(dict.fromkeys(keys, PartitionHead()))
 
 
 def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:

@@ -201,7 +201,7 @@ def test_the_state_of_producers_goes_with_their_topic(desk: Desk) -> None:
 def test_creating_partitions_again_leaves_those_that_are_there_as_they_are(desk: Desk) -> None:
     desk.commit(batch(0))
     desk.run(lambda command: operations.create_partitions(command, TOPIC, "t", [0, 1, 2]))
-    assert [record.partition for record in desk.records] == [2]
+    assert [record.partitions for record in desk.records] == [[2]]
     assert desk.next_offset(0) == 1
 
 
