@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from typing import TypeVar
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
@@ -92,7 +93,7 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
     def _committed(self, writes: Writes) -> None:
         self._recent.note(writes)
         self._count(writes)
-        moved = [PartitionKey(*key) for key in writes.get(PARTITIONS, ())]
+        moved = list(starmap(PartitionKey, writes.get(PARTITIONS, ())))
         if moved:
             for listener in self._listeners:
                 listener(moved)
