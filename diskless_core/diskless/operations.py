@@ -76,11 +76,11 @@ def create_partitions(command: DisklessCommand, topic_id: bytes, name: str, part
         command.emit(PartitionsCreated(topic_id=topic_id, name=name, partitions=missing))
 
 
-def delete_topic(command: DisklessCommand, topic_id: bytes) -> ErrorCode:
+def delete_topic(command: DisklessCommand, topic_id: bytes) -> Slices[ErrorCode]:
     """Delete a topic's partitions of this shard."""
     if command.get(TOPICS, (topic_id,)) is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    command.emit(TopicDeleted(topic_id=topic_id))
+    yield from command.emit_in_slices(TopicDeleted(topic_id=topic_id))
     return ErrorCode.NONE
 
 

@@ -120,7 +120,7 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         """DisklessDeleteTopics: UNKNOWN_TOPIC_ID when this shard has nothing of it."""
         if self._before_deletion is not None:
             await self._before_deletion(topic_id)
-        return await self.submit(lambda command: operations.delete_topic(command, topic_id.bytes))
+        return await self.submit_in_slices(lambda command: operations.delete_topic(command, topic_id.bytes))
 
     async def commit_file(self, request: CommitFile) -> list[BatchResult]:
         """DisklessCommitFile: a result for each batch, in order; INVALID_REQUEST for all when the owners make no sense.
@@ -293,6 +293,11 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
     def heads(self) -> Mapping[PartitionKey, PartitionHead]:
         """All partitions of the shard."""
         return {PartitionKey(*key): head for key, head in self.state.rows(PARTITIONS)}
+
+    def partition_count(self, topic_id: uuid.UUID) -> int:
+        """How many partitions of a topic the shard has, as this node knows."""
+        topic = self.state.committed(TOPICS, (topic_id.bytes,))
+        return len(topic.partitions) if topic is not None else 0
 
     def topics(self) -> Mapping[uuid.UUID, str]:
         """The names of all topics that have partitions in the shard."""

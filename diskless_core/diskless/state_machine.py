@@ -96,7 +96,7 @@ class DisklessMachine(StateMachine[DisklessRecord]):
             case PartitionsCreated():
                 _partitions_created(record, tx)
             case TopicDeleted():
-                _topic_deleted(record, tx)
+                at_once(_topic_deleted(record, tx))
             case RecordsDeleted():
                 _records_deleted(record, tx)
             case RecordsTiered():
@@ -120,10 +120,13 @@ class DisklessMachine(StateMachine[DisklessRecord]):
                     tx.delete(table, (record.object_key,))
 
     def replay_in_slices(self, record: DisklessRecord, tx: Transaction) -> Slices[None]:
-        if isinstance(record, FileCommitted):
-            yield from _file_committed(record, tx)
-        else:
-            self.replay(record, tx)
+        match record:
+            case FileCommitted():
+                yield from _file_committed(record, tx)
+            case TopicDeleted():
+                yield from _topic_deleted(record, tx)
+            case _:
+                self.replay(record, tx)
 
 
 _OF_FILES: Sequence[Table[Any]] = (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES)
@@ -137,8 +140,8 @@ def _partitions_created(record: PartitionsCreated, tx: Transaction) -> None:
     tx.of(PARTITIONS).update(dict.fromkeys(keys, PartitionHead()))
 
 
-def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
-    topic = tx.get(TOPICS, (record.topic_id,))
+def _topic_deleted(record: TopicDeleted, tx: Transaction) -> Slices[None]:
+    topic, pace = tx.get(TOPICS, (record.topic_id,)), Pace()
     if topic is None:
         return
     tx.delete(TOPICS, (record.topic_id,))
@@ -150,6 +153,8 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
         tx.delete(PARTITIONS, key)
         tx.delete(TIERED, key)
         remote_segments.partition_deleted(key, tx)
+        if pace.is_over_after(1):
+            yield
 
 
 def _producers_expired(record: ProducersExpired, tx: Transaction) -> None:

@@ -233,6 +233,26 @@ def test_a_replica_replays_a_large_entry_in_slices_and_applies_it_at_once() -> N
     run(main)
 
 
+def test_a_topic_of_many_partitions_is_deleted_in_slices_and_at_once() -> None:
+    async def main() -> None:
+        node = await started()
+        seen = set[int]()
+
+        async def delete() -> None:
+            deleting = asyncio.create_task(node.shard.delete_topic(uuid.UUID(bytes=TOPIC)))
+            while not deleting.done():
+                seen.add(len(node.shard.heads()))
+                await asyncio.sleep(0)
+            assert await deleting is ErrorCode.NONE
+
+        assert await passes_during(delete()) > SLICES
+        assert seen <= {PARTITIONS, 0}
+        assert node.shard.heads() == {}
+        await node.stop()
+
+    run(main)
+
+
 def test_a_start_that_has_much_to_read_lets_others_run() -> None:
     async def main() -> None:
         node = await started()
