@@ -12,7 +12,7 @@ from hypothesis.stateful import rule
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.diskless.records import PartitionCreated, encode
+from diskless_core.diskless.records import PartitionsCreated, encode
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from diskless_core.testing.fakes.log import AppendFault
@@ -171,7 +171,7 @@ class ShardTrouble(ShardCommands):
             return shard.term
 
         over = self.ask(term).value - 1 - back
-        record = encode(PartitionCreated(topic_id=b"?" * 16, name="never", partition=0))
+        record = encode(PartitionsCreated(topic_id=b"?" * 16, name="never", partitions=[0]))
         self.cluster.log.append(entries.encode_entry(over, sequence, [record], 0))
 
     @rule(wanted=some_batches, lands=st.booleans())
