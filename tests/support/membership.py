@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from diskless_core.cluster.membership.model import BrokerListener, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
@@ -19,6 +19,7 @@ from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUn
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
+from diskless_core.protocol.feature_levels import LevelRange
 from diskless_core.shards import CLUSTER_SHARD, GROUPS_SHARD
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
@@ -92,7 +93,7 @@ class MemberProcess:
                 hands_over=True,
                 transport=self,
                 listeners=[BrokerListener("CLIENTS", "h", port + 1000), BrokerListener(BROKERS, "h", port)],
-                features={"diskless.version": SupportedLevels(1, 1)},
+                features={"diskless.version": LevelRange(1, 1)},
                 log_is_ok=lambda: self.log_is_ok,
                 clock=clock,
                 metrics=self.metrics,
