@@ -169,8 +169,8 @@ _CLUSTER: Meanings = {
     messages.NodeIdAllocatedRecord: Meaning(
         "A broker with node.id=auto has a node id that no broker had before.",
         "By DisklessAllocateNodeId, when the broker has none yet.",
-        "Puts the node id with the allocation id, by which the broker registers. An UnregisterBrokerRecord takes it away "
-        "for good. The next id is higher than any before.",
+        "Puts the node id with the allocation id, by which the broker registers. An UnregisterBrokerRecord takes it "
+        "away for good. The next id is higher than any before.",
     ),
     messages.CoordinatorNominationRecord: Meaning(
         "A broker should lead a coordinator, and these may be next.",

@@ -34,7 +34,7 @@ def _node_id(value: Any) -> Any:
     if value == AUTO:
         return AUTOMATIC_NODE_ID
     if str(value).startswith("-"):
-        raise ValueError(f"it has to be 0 or higher, or {AUTO}")
+        raise ValueError(f"it has to be greater than or equal to 0, or {AUTO}")
     return value
 
 

@@ -6,6 +6,7 @@ A process that is killed answers nobody, and its connections are reset; one that
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -63,6 +64,7 @@ class MemberProcess:
         seed: int,
         objection: Objection = no_objection,
         log_node_id: int | None = None,
+        allocation_id: uuid.UUID | None = None,
     ) -> None:
         self.node_id = node_id
         self.port = port
@@ -84,7 +86,7 @@ class MemberProcess:
         self.peers = RegisteredPeers(node_id, BROKERS)
         self.peers.follow(self.shard)
         self.membership = Membership(
-            MembershipSettings(node_id=node_id, rack=f"rack-{node_id}", times=TIMES),
+            MembershipSettings(node_id=node_id, rack=f"rack-{node_id}", times=TIMES, allocation_id=allocation_id),
             MembershipNeighbours(
                 cluster_id=CLUSTER_ID,
                 shard=self.shard,
