@@ -1,4 +1,4 @@
-"""The bucket log of a simulated world: the real plugin on the world's object store, and what has to be true of its objects.
+"""The bucket log of a simulated world: the real plugin on the world's object store. What its objects say is checked.
 
 Every entry object that is created at or above the log start is in the log for good. It is judged here once more, as
 simply as possible: numbers without a gap, each object naming the one before it, nothing deleted that still counts.

@@ -31,6 +31,7 @@ SEND_S = 0.001
 MOST_AT_ONCE = 500
 MOST_IN_FLIGHT = 5
 _RESEND_S = 0.1
+_READ_ERRORS = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(slots=True, eq=False)
@@ -161,8 +162,8 @@ class ModelledReader:
                 await asyncio.sleep(self._kafka.delay_s())
                 continue
             if self._kafka.random.random() < self._kafka.error_rate / 4:
-                code = self._kafka.random.choice([KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])
-                self._deliver({}, {place: failure(KafkaError(code))})
+                error = KafkaError(self._kafka.random.choice(_READ_ERRORS))
+                self._deliver({}, {place: failure(error)})
                 await asyncio.sleep(self._kafka.delay_s())
                 continue
             read = partition.read(offset, MOST_AT_ONCE)
@@ -223,7 +224,13 @@ class ModelledMember:
     """A consumer that is a member of the group of one partition, as `Nomination` uses one."""
 
     def __init__(
-        self, kafka: ModelledKafka, place: Place, name: str, session_s: float, now_s: Callable[[], float], told: OnCommit
+        self,
+        kafka: ModelledKafka,
+        place: Place,
+        name: str,
+        session_s: float,
+        now_s: Callable[[], float],
+        told: OnCommit,
     ) -> None:
         self._kafka = kafka
         self._place = place

@@ -1,4 +1,4 @@
-"""The log of a simulated world in a modelled Kafka: the real plugin, with clients of that in the place of librdkafka's."""
+"""The log of a simulated world in a modelled Kafka: the real plugin, on clients that stand for librdkafka's."""
 
 from __future__ import annotations
 

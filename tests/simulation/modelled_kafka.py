@@ -1,7 +1,7 @@
 """An Apache Kafka as clients of a log find it: partitions whose high watermark lags, and groups of consumers.
 
-What is above the high watermark may be lost when a partition changes its leader; what is below it never is. Offsets have
-gaps to readers, where a control batch lies. Others may write into a partition, and nothing that they write is an entry.
+What is above the high watermark may be lost when a partition changes its leader, what is below it never is. Readers
+find gaps in the offsets, where a control batch lies. Others may write into a partition: what they write is no entry.
 """
 
 from __future__ import annotations
