@@ -19,10 +19,12 @@ import structlog
 
 from diskless_core.background import Background, end_backend
 from diskless_core.broker import features
+from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
+from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
@@ -122,6 +124,8 @@ class BrokerParts:
         coordinator_service: those of this node, for other nodes.
         feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
+        forwarding: the way to the controller.
+        auto_creation: creates topics that clients ask for.
     """
 
     cluster_id: str
@@ -132,6 +136,8 @@ class BrokerParts:
     feeds: ShardFeeds
     purgatory: Purgatory
     cluster: Cluster
+    forwarding: Forwarding
+    auto_creation: AutoCreation
     quotas: QuotaManagers
     produce: Produce
     fetch: Fetch
@@ -201,6 +207,11 @@ async def start_parts(
     )
     stack.push_async_callback(cluster.stop)
     topics, purgatory = cluster.topics, Purgatory()
+    forwarding = Forwarding(
+        node_id, coordinators.cluster, around.new_transport(), clock, max_bytes=config.socket_request_max_bytes // 2
+    )
+    auto_creation = AutoCreation(topics, forwarding)
+    stack.push_async_callback(auto_creation.stop)
     tiering = _tiering(
         config,
         backends.tiering,
@@ -283,6 +294,8 @@ async def start_parts(
         feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
+        forwarding=forwarding,
+        auto_creation=auto_creation,
         quotas=quotas,
         produce=produce,
         fetch=fetch,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.endpoint import Endpoint
+from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.parts import BrokerParts
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
@@ -42,10 +44,12 @@ class Services:
     cluster_id: str
     cluster_shard: ClusterShard
     groups_shard: GroupsShard
+    forwarding: Forwarding
     membership: Membership
     clock: Clock
     metrics: Metrics
     topics: Topics
+    auto_creation: AutoCreation
     configs: Configs
     client_quotas: ClientQuotas
     quotas: QuotaManagers
@@ -72,10 +76,12 @@ class Services:
             cluster_id=parts.cluster_id,
             cluster_shard=parts.cluster.shard,
             groups_shard=parts.coordinators.groups,
+            forwarding=parts.forwarding,
             membership=parts.membership,
             clock=clock,
             metrics=metrics,
             topics=parts.cluster.topics,
+            auto_creation=parts.auto_creation,
             configs=parts.cluster.configs,
             client_quotas=parts.cluster.client_quotas,
             quotas=parts.quotas,
