@@ -143,21 +143,19 @@ class RequestContext:
     @property
     def caller(self) -> Caller:
         """The client, whichever broker it asked."""
-        if self.sent_on_for is not None:
-            return self.sent_on_for
-        return Caller(self.connection.user, self.connection.peer.rpartition(":")[0], self.connection.listener)
+        return Caller(self.user, self.client_host, self.listener)
 
     @property
     def user(self) -> str:
-        return self.caller.user
+        return self.connection.user if self.sent_on_for is None else self.sent_on_for.user
 
     @property
     def client_host(self) -> str:
-        return self.caller.host
+        return self.connection.peer.rpartition(":")[0] if self.sent_on_for is None else self.sent_on_for.host
 
     @property
     def listener(self) -> str:
-        return self.caller.listener
+        return self.connection.listener if self.sent_on_for is None else self.sent_on_for.listener
 
     @property
     def is_authorized(self) -> bool:

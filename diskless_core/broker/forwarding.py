@@ -96,7 +96,7 @@ class Forwarding:
         refused_by, reason = None, "nobody is known to lead the cluster shard"
         while not self._shard.leading:
             left_s = deadline_s - self._clock.monotonic()
-            if left_s <= 0:
+            if left_s < (RETRY_S if refused_by is not None else 0):  # there is no time for another answer
                 raise NotControllerError(f"no controller was found in time: {reason}")
             controller = self._controller(refused_by)
             if controller is not None:
@@ -110,7 +110,7 @@ class Forwarding:
                     if response.error_code != ErrorCode.NOT_CONTROLLER:
                         return response
                     refused_by, reason = controller, f"broker {controller} is not the controller"
-            await asyncio.sleep(min(RETRY_S, max(0.0, left_s)))
+            await asyncio.sleep(RETRY_S)
         return None
 
     def _controller(self, refused_by: int | None) -> int | None:
