@@ -26,6 +26,7 @@ from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.object_owner import ObjectOwner
+from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
@@ -130,6 +131,7 @@ class BrokerParts:
 
     cluster_id: str
     coordinators: Coordinators
+    shard_copies: AllShardCopies
     membership: Membership
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
@@ -288,6 +290,7 @@ async def start_parts(
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
+        shard_copies=AllShardCopies(node_id, coordinators, around.peers, around.new_transport()),
         membership=membership,
         clients=clients,
         coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),

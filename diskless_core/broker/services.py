@@ -9,6 +9,7 @@ from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.parts import BrokerParts
+from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
@@ -44,6 +45,7 @@ class Services:
     cluster_id: str
     cluster_shard: ClusterShard
     groups_shard: GroupsShard
+    shard_copies: AllShardCopies
     forwarding: Forwarding
     membership: Membership
     clock: Clock
@@ -76,6 +78,7 @@ class Services:
             cluster_id=parts.cluster_id,
             cluster_shard=parts.cluster.shard,
             groups_shard=parts.coordinators.groups,
+            shard_copies=parts.shard_copies,
             forwarding=parts.forwarding,
             membership=parts.membership,
             clock=clock,

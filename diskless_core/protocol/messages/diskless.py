@@ -86,3 +86,11 @@ class DisklessFollowShardRequest(ApiMessage, load_json=__package__):
 
 class DisklessFollowShardResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-1164, "Local state machine"."""
+
+
+class DisklessDescribeShardsRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Monitoring"."""
+
+
+class DisklessDescribeShardsResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Monitoring"."""
