@@ -56,22 +56,23 @@ class ShardCopies:
 
     @property
     def leader(self) -> int | None:
-        """The broker that leads in the highest term, whatever others believe that they do; None where none is known."""
-        leading = [
-            (copy.term, node_id) for node_id, copy in self.copies.items() if copy is not None and copy.is_leading
-        ]
-        term, node_id = max(leading, default=(-1, None))
-        return node_id if term >= self.term else None
+        """The broker that leads in the latest term; None where none is known. One of an earlier term is deposed."""
+        leading = (node_id for node_id, copy in self.copies.items() if copy is not None and copy.is_leading)
+        return next((node_id for node_id in leading if self._term(node_id) == self.term), None)
 
     @property
     def term(self) -> int:
         """The latest that any broker has read the claim of; -1 before the first."""
-        return max((copy.term for copy in self.copies.values() if copy is not None), default=-1)
+        return max(map(self._term, self.copies), default=-1)
 
     @property
     def high_watermark(self) -> int:
         """Everything below it is committed: some broker has applied it."""
         return max((copy.next_offset for copy in self.copies.values() if copy is not None), default=0)
+
+    def _term(self, node_id: int) -> int:
+        copy = self.copies[node_id]
+        return copy.term if copy is not None else -1
 
     def lag(self, node_id: int) -> int | None:
         """By how many offsets a broker's copy is behind; None where it gave no answer."""
@@ -109,10 +110,7 @@ class AllShardCopies:
         """All shards of this broker, with the copies that the other brokers have of them, registered ones all."""
         others = self._peers.node_ids()
         answers = await asyncio.gather(*map(self._copies_of, others))
-        by_node: dict[int, Mapping[ShardId, Copy]] = {
-            self._node_id: self.own(),
-            **dict(zip(others, answers, strict=True)),
-        }
+        by_node = {self._node_id: self.own()} | dict(zip(others, answers, strict=True))
         return [
             ShardCopies(shard=shard.id, copies={node_id: by_node[node_id].get(shard.id) for node_id in sorted(by_node)})
             for shard in self._coordinators.all()
@@ -121,7 +119,7 @@ class AllShardCopies:
     async def _copies_of(self, node_id: int) -> Mapping[ShardId, Copy]:
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):
-                response = await self._calls.call(node_id, DisklessDescribeShardsRequest())
+                response = await self._calls.call(node_id, DisklessDescribeShardsRequest(shard_topics=[]))
             require_success(response.error_code)
         except (CoordinatorError, TimeoutError) as error:
             _log.info("a broker does not say how far its shards are", node=node_id, reason=str(error) or "too late")

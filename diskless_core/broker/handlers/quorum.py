@@ -36,7 +36,7 @@ async def describe_quorum(context: RequestContext, request: DescribeQuorumReques
 
     Topics whose partitions are such shards can be asked for without naming partitions: then all are meant.
     """
-    asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    asked = [ShardId(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
     of_others = {kind.topic for kind in SHARD_KINDS if kind is not CLUSTER}
     if asked != [CLUSTER_SHARD] and not all(topic.topic_name in of_others for topic in request.topics):
         return _unknown(request)
