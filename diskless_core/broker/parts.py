@@ -19,11 +19,14 @@ import structlog
 
 from diskless_core.background import Background, end_backend
 from diskless_core.broker import features
+from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.cluster_identity import cluster_id_of
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
+from diskless_core.broker.forwarding import Forwarding
+from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
@@ -122,16 +125,21 @@ class BrokerParts:
         coordinator_service: those of this node, for other nodes.
         feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
+        forwarding: the way to the controller.
+        auto_creation: creates topics that clients ask for.
     """
 
     cluster_id: str
     coordinators: Coordinators
+    shard_copies: AllShardCopies
     membership: Membership
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
     feeds: ShardFeeds
     purgatory: Purgatory
     cluster: Cluster
+    forwarding: Forwarding
+    auto_creation: AutoCreation
     quotas: QuotaManagers
     produce: Produce
     fetch: Fetch
@@ -201,6 +209,11 @@ async def start_parts(
     )
     stack.push_async_callback(cluster.stop)
     topics, purgatory = cluster.topics, Purgatory()
+    forwarding = Forwarding(
+        node_id, coordinators.cluster, around.new_transport(), clock, max_bytes=config.socket_request_max_bytes // 2
+    )
+    auto_creation = AutoCreation(topics, forwarding)
+    stack.push_async_callback(auto_creation.stop)
     tiering = _tiering(
         config,
         backends.tiering,
@@ -277,12 +290,15 @@ async def start_parts(
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
+        shard_copies=AllShardCopies(node_id, coordinators, around.peers, around.new_transport()),
         membership=membership,
         clients=clients,
         coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
         feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
+        forwarding=forwarding,
+        auto_creation=auto_creation,
         quotas=quotas,
         produce=produce,
         fetch=fetch,

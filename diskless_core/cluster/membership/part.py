@@ -26,7 +26,6 @@ from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
 from diskless_core.protocol.feature_levels import LevelRange
-from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 _log = structlog.get_logger(__name__)
 
@@ -115,7 +114,7 @@ class Membership:
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
-        self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
+        self.service = MembershipService(self.registrar, cluster_id=neighbours.cluster_id)
         self._member = Member(
             BrokerSpec(
                 node_id=settings.node_id,
@@ -205,11 +204,6 @@ class Membership:
     def connection_lost(self, node_id: int) -> None:
         """The connection of `transport` to a node broke."""
         self._member.connection_lost(node_id)
-
-    async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """UnregisterBroker of an administrator, carried out by whoever leads the cluster shard."""
-        controller = self.brokers.controller
-        return await self.service.unregister(request, controller if controller != self._node_id else None)
 
     def _leads(self, node_id: int) -> bool:
         """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
