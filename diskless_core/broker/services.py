@@ -18,8 +18,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.fetcher import Fetcher
-from diskless_core.groups.service import GroupCoordinator
-from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.coordinators import GroupCoordinators
 from diskless_core.metrics import Metrics
 from diskless_core.produce.writer import WalWriter
 from diskless_core.quotas.managers import QuotaManagers
@@ -41,7 +40,6 @@ class Services:
     config: BrokerConfig
     cluster_id: str
     cluster_shard: ClusterShard
-    groups_shard: GroupsShard
     membership: Membership
     clock: Clock
     metrics: Metrics
@@ -52,7 +50,7 @@ class Services:
     producer_ids: ProducerIds
     writer: WalWriter
     fetcher: Fetcher
-    groups: GroupCoordinator
+    groups: GroupCoordinators
     purgatory: Purgatory
     coordinators: CoordinatorService
     endpoints: Mapping[str, Endpoint]
@@ -71,7 +69,6 @@ class Services:
             config=config,
             cluster_id=parts.cluster_id,
             cluster_shard=parts.cluster.shard,
-            groups_shard=parts.coordinators.groups,
             membership=parts.membership,
             clock=clock,
             metrics=metrics,

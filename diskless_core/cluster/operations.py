@@ -12,6 +12,7 @@ from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    CoordinatorsCounted,
     LeaderNominated,
     PartitionPlaced,
     ProducerIdsTaken,
@@ -78,10 +79,15 @@ class Refusal:
     message: str
 
 
-def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID) -> str:
+def name_cluster(
+    command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID, counts: Mapping[str, int]
+) -> str:
     """The cluster's id: the one that it has, or `wanted` from now on.
 
     A new cluster begins at this feature level, and its shard's log gets this id.
+
+    Args:
+        counts: how many shards a new cluster has of the kinds whose number is recorded, by their topics.
     """
     known = command.get(CLUSTER, CLUSTER_ID)
     if known is not None:
@@ -89,6 +95,8 @@ def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uu
     command.name_log(log_id)
     command.raise_level(level)
     command.emit(ClusterNamed(cluster_id=wanted))
+    for topic, count in counts.items():
+        command.emit(CoordinatorsCounted(topic=topic, count=count))
     return wanted
 
 

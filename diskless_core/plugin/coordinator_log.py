@@ -94,12 +94,15 @@ class CoordinatorLog(ABC):
         nominates_all_shards: whether a shared log's hints are followed for every shard, as where the nodes that have
             the log elect leaders of its shards by themselves. Otherwise they are asked for the cluster shard only, and
             its leader nominates those of all other shards.
+        group_coordinators: how many groups shards a new cluster has on this log where the operator does not say. Each
+            has a log of its own, so it is less where every log that is written to costs requests.
         max_entry_bytes: the largest batch that `append` takes. The core refuses a command whose entry is larger before
             the log sees it.
     """
 
     is_shared: ClassVar[bool] = False
     nominates_all_shards: bool = False
+    group_coordinators: ClassVar[int] = 16
     max_entry_bytes: int = 64 << 20
 
     @abstractmethod

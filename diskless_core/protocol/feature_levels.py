@@ -48,6 +48,7 @@ RECORDS_OF_LEVELS: RecordsOfLevels = {
         messages.ClusterNamedRecord: (0,),
         messages.DisklessFileDeletedRecord: (0,),
         messages.CoordinatorNominationRecord: (0,),
+        messages.CoordinatorsCountedRecord: (0,),
         messages.CoordinatorSnapshotRecord: (0,),
         messages.DisklessHorizonRaisedRecord: (0,),
         messages.DisklessFileHandedOverRecord: (0,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -75,11 +75,11 @@ class ClusterNode:
         self.heard: list[tuple[uuid.UUID, str]] = []
         self.deaf_times = 0
 
-    async def _hear(self, topic_id: uuid.UUID, name: str) -> None:
+    async def _hear(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
         if self.deaf_times:
             self.deaf_times -= 1
             raise CoordinatorError("the groups' shard is not led here")
-        self.heard.append((topic_id, name))
+        self.heard.extend(zip(topic_ids, names, strict=True))
 
     async def start(self) -> None:
         await self.log.start()
