@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from diskless_core.cluster import feature_levels, operations
+from diskless_core.cluster import coordinator_counts, feature_levels, operations
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.records import ClusterRecord
 from diskless_core.cluster.state_machine import ClusterMachine
-from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, PLACEMENTS, TOPICS, coordinator_count_key
+from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, PLACEMENTS, TOPICS
 from diskless_core.coordinator.errors import CoordinatorError, NotControllerError, NotCoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices, SlicedOperation
 from diskless_core.coordinator.tables import Key, Table
@@ -59,7 +59,7 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
 
     def recorded_count(self, kind: ShardKind) -> int:
         """How many shards there are of a kind whose number is recorded; 1 where no record says otherwise."""
-        return int(self.state.committed(CLUSTER, coordinator_count_key(kind.topic)) or 1)
+        return coordinator_counts.recorded(dict(self.state.rows(CLUSTER)), kind.topic)
 
     async def cluster_id(
         self,
