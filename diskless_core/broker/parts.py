@@ -22,7 +22,7 @@ from diskless_core.broker import features
 from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.cluster_identity import cluster_id_of
-from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
+from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.forwarding import Forwarding
@@ -42,7 +42,7 @@ from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
-from diskless_core.config.placement import may_lead
+from diskless_core.config.placement import check_shards, may_lead
 from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
@@ -59,7 +59,7 @@ from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, Segm
 from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import RulesOf
-from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.coordinators import GroupCoordinators
 from diskless_core.groups.settings import ConsumerTimes, ConsumerTimesOf, GroupSettings
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog
@@ -71,6 +71,7 @@ from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettin
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels, LevelRange
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
+from diskless_core.shards import GROUPS
 from diskless_core.tiering.part import CompactionForbiddenError, Tiering, TieringBackends, TieringNeighbours
 
 _log = structlog.get_logger(__name__)
@@ -145,7 +146,7 @@ class BrokerParts:
     fetch: Fetch
     files: Files
     tiering: Tiering
-    groups: GroupCoordinator
+    groups: GroupCoordinators
 
     async def settle_requests(self) -> None:
         """Before a clean stop: whoever waits for data or a rebalance is let go, and what was produced is committed.
@@ -178,9 +179,12 @@ async def start_parts(
     replicas = coordinators.diskless
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
     stack.push_async_callback(clients.stop)
-    cluster_id = await cluster_id_of(config, coordinators.cluster, backends.objects, awaited, clock)
+    counts = new_counts(config, coordinators.log)
+    cluster_id = await cluster_id_of(config, coordinators.cluster, backends.objects, awaited, clock, counts)
+    await _start_groups(config, coordinators)
     loops = Background()
     stack.push_async_callback(loops.stop)
+    _look_after_shards(config, coordinators, backends, around, loops)
     probe = _storage_probe(config, cluster_id, coordinators, backends, clock)
     if backends.log.is_shared:
         loops.run(probe.write_objects, "probe of WAL objects")
@@ -281,10 +285,10 @@ async def start_parts(
     )
     stack.push_async_callback(files.stop)
     files.start()
-    groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config), _consumer_times(cluster.configs))
+    groups = GroupCoordinators(coordinators.groups, clock, GroupSettings.of(config), _consumer_times(cluster.configs))
     await groups.start()
     stack.push_async_callback(groups.stop)
-    topics.on_deletion(groups.topic_deleted)
+    topics.on_deletion(groups.topics_deleted)
     await cluster.start()
     feeds = ShardFeeds(coordinators.all(), clock)
     return BrokerParts(
@@ -351,8 +355,29 @@ async def _start_coordinators(
     around.peers.follow(coordinators.cluster)
     await coordinators.start_following()
     await coordinators.until_serving([coordinators.cluster])
-    loops = Background()
-    stack.push_async_callback(loops.stop)
+    return coordinators
+
+
+async def _start_groups(config: BrokerConfig, coordinators: Coordinators) -> None:
+    """Start the groups shards, as many as the cluster has."""
+    count = coordinators.cluster.recorded_count(GROUPS)
+    wanted = config.offsets_topic_num_partitions
+    if wanted not in (None, count):
+        raise StartError(
+            f"offsets.topic.num.partitions is {wanted}, but this cluster has {count} group coordinators, and groups "
+            f"stay with them. Set it to {count}, or leave it out; `diskless migrate-log` can change the number"
+        )
+    try:
+        check_shards(config.diskless_coordinator_placement, {"offsets_topic_num_partitions": count})
+    except ValueError as error:
+        raise StartError(f"diskless.coordinator.placement is wrong: {error}") from None
+    await coordinators.add(GROUPS, count)
+
+
+def _look_after_shards(
+    config: BrokerConfig, coordinators: Coordinators, backends: BrokerBackends, around: Surroundings, loops: Background
+) -> None:
+    snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
@@ -364,7 +389,6 @@ async def _start_coordinators(
     for diskless in coordinators.diskless.values():
         expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
         loops.run(expiry.run, f"{diskless.id} producer expiration")
-    return coordinators
 
 
 async def _become_member(

@@ -13,6 +13,7 @@ from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    CoordinatorsCounted,
     LeaderNominated,
     PartitionsPlaced,
     ProducerIdsTaken,
@@ -79,10 +80,15 @@ class Refusal:
     message: str
 
 
-def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID) -> str:
+def name_cluster(
+    command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID, counts: Mapping[str, int]
+) -> str:
     """The cluster's id: the one that it has, or `wanted` from now on.
 
     A new cluster begins at this feature level, and its shard's log gets this id.
+
+    Args:
+        counts: how many shards a new cluster has of the kinds whose number is recorded, by their topics.
     """
     known = command.get(CLUSTER, CLUSTER_ID)
     if known is not None:
@@ -90,6 +96,8 @@ def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uu
     command.name_log(log_id)
     command.raise_level(level)
     command.emit(ClusterNamed(cluster_id=wanted))
+    for topic, count in counts.items():
+        command.emit(CoordinatorsCounted(topic=topic, count=count))
     return wanted
 
 
