@@ -288,6 +288,13 @@ class CoordinatorShard(Generic[RecordT]):
         hint = self.leader_hint
         await self._leader.leadership.wait_until(lambda: self.leader_hint not in (None, node_id, hint))
 
+    def suspect(self, node_id: int) -> None:
+        """A node that may be nominated to lead has most likely ended: its nominator may name another one sooner.
+
+        It is a hint at hints: whoever is nominated has to claim, and the log decides.
+        """
+        self._services.log.suspect(self.id, node_id)
+
     def withdraw(self) -> None:
         """Lead no more, and be no candidate any more, because this node is about to stop. The replica is kept up."""
         self._leader.hold_back(Hold.LEAVING, "the broker is about to stop", expected=True)

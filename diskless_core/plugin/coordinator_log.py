@@ -178,6 +178,16 @@ class CoordinatorLog(ABC):
             CoordinatorLogError: it cannot be said now; the core asks again.
         """
 
+    def suspect(self, shard: ShardId, node_id: int) -> None:
+        """The process of a node that this log may nominate has most likely ended: nobody listens where it did.
+
+        A log that would wait for a lease or a session of that node to end may nominate another one at once, if it has
+        not heard of the node since. It may be wrong: then two nodes claim, and the log's content decides.
+
+        Optional: a log that does nothing nominates another node when it finds out by itself. It must not block.
+        """
+        del shard, node_id
+
     @abstractmethod
     async def prune(self, shard: ShardId, before: int) -> None:
         """Allow everything below the offset `before` to be forgotten; how much really goes is up to the log."""

@@ -324,7 +324,7 @@ def _is_compacted(scenario: Scenario) -> object:
 
 def _members_take_turns(scenario: Scenario) -> object:
     """Whether a member that does nothing for a while is likely to be replaced."""
-    return scenario.members > 1 and not (scenario.kill_every_s or scenario.pause_every_s or scenario.cut_every_s)
+    return scenario.members > 1 and not scenario.processes_end
 
 
 MUTATIONS: Sequence[Mutation] = (

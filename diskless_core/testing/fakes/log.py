@@ -104,6 +104,8 @@ class SharedLog:
             that it returns happens.
         entries_read: how many entries the readers of each node were given, by its id.
         append_timeout_s: how long an append waits for the high watermark.
+        suspicions: what its nodes were told by `suspect`: of which shard, who, and by whom. Nothing follows from it
+            until the test lets it.
         max_entry_bytes: the largest batch that the log takes.
         announced_max_entry_bytes: what it says of that; another number while the log does not know better.
     """
@@ -115,6 +117,7 @@ class SharedLog:
         self.max_entry_bytes = self.announced_max_entry_bytes = CoordinatorLog.max_entry_bytes
         self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
         self.entries_read: Counter[int] = Counter()
+        self.suspicions: list[tuple[ShardId, int, int]] = []
         self._shards: dict[ShardId, SharedShard] = {}
         self._faults: list[_PlannedFault] = []
         self._read_faults: set[int] = set()
@@ -320,6 +323,10 @@ class FakeCoordinatorLog(CoordinatorLog):
         self._require_running()
         self._shared.take_part(shard, self._node_id, candidate=candidate)
         return self._hints(shard)
+
+    def suspect(self, shard: ShardId, node_id: int) -> None:
+        self._require_running()
+        self._shared.suspicions.append((shard, node_id, self._node_id))
 
     async def prune(self, shard: ShardId, before: int) -> None:
         self._require_running()
