@@ -166,6 +166,12 @@ _CLUSTER: Meanings = {
         "When a broker has none left for InitProducerId.",
         "Later blocks begin behind it.",
     ),
+    messages.NodeIdAllocatedRecord: Meaning(
+        "A broker with node.id=auto has a node id that no broker had before.",
+        "By DisklessAllocateNodeId, when the broker has none yet.",
+        "Puts the node id with the allocation id, by which the broker registers. An UnregisterBrokerRecord takes it "
+        "away for good. The next id is higher than any before.",
+    ),
     messages.CoordinatorNominationRecord: Meaning(
         "A broker should lead a coordinator, and these may be next.",
         "By the controller, where brokers share the coordinator log: a leader is gone, or brokers lead unequally many.",

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from diskless_core.cluster.membership import records as brokers
-from diskless_core.cluster.membership.records import BrokerChanged, BrokerRecord, BrokerRegistered, BrokerUnregistered
+from diskless_core.cluster.membership.records import (
+    BrokerChanged,
+    BrokerRecord,
+    BrokerRegistered,
+    BrokerUnregistered,
+    NodeIdAllocated,
+)
 from diskless_core.cluster.nominations import Nomination
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
@@ -111,7 +117,7 @@ ClusterRecord = _OtherRecord | BrokerRecord
 
 def encode(record: ClusterRecord) -> RecordData:
     """The record as it stands in the log: no key, KRaft's framing."""
-    if isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+    if isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered | NodeIdAllocated):
         return RecordData(key=None, value=brokers.encode(record))
     return RecordData(key=None, value=record_frames.encode_record(_message(record)))
 
@@ -170,6 +176,8 @@ def decode(data: RecordData) -> ClusterRecord:
             return brokers.changed(message)
         case messages.UnregisterBrokerRecord():
             return brokers.unregistered(message)
+        case messages.NodeIdAllocatedRecord():
+            return brokers.allocated(message)
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 

@@ -8,7 +8,12 @@ from typing import Any
 
 from diskless_core.cluster import records
 from diskless_core.cluster.membership import tables as brokers
-from diskless_core.cluster.membership.records import BrokerChanged, BrokerRegistered, BrokerUnregistered
+from diskless_core.cluster.membership.records import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    NodeIdAllocated,
+)
 from diskless_core.cluster.records import (
     PARTITIONS_IN_ONE_RECORD,
     ClusterNamed,
@@ -57,8 +62,7 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         CLIENT_QUOTAS,
         NEXT_PRODUCER_ID,
         NOMINATIONS,
-        brokers.BROKERS,
-        brokers.LAST_BROKER_EPOCH,
+        *brokers.TABLES,
     )
 
     def encode(self, record: ClusterRecord) -> RecordData:
@@ -86,7 +90,7 @@ class ClusterMachine(StateMachine[ClusterRecord]):
                 _quota_set(record, tx)
             case LeaderNominated():
                 tx.put(NOMINATIONS, nomination_key(record.nomination.shard), record.nomination)
-            case BrokerRegistered() | BrokerChanged() | BrokerUnregistered():
+            case BrokerRegistered() | BrokerChanged() | BrokerUnregistered() | NodeIdAllocated():
                 brokers.replay(record, tx)
 
     def replay_in_slices(self, record: ClusterRecord, tx: Transaction) -> Slices[None]:

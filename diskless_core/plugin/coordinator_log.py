@@ -46,7 +46,8 @@ class LogBatch:
 
     Attributes:
         offset: the one that the log assigned.
-        next_offset: above `offset`; the entry that follows has this offset or a higher one.
+        next_offset: above `offset`; the entry that follows has this offset or a higher one. Of a batch that `append` took,
+            it is above by as many offsets as the batch has records at most.
         data: the Kafka v2 record batch. Its base offset and leader epoch (bytes 0 to 7 and 12 to 15) are unspecified.
             From byte 16 on every reader of an offset gets the same bytes, on every node and at any time: a log that
             compresses batches, or sets their timestamps, does so once, when it takes them. Replicas compare digests of

@@ -47,6 +47,7 @@ RECORDS_OF_LEVELS: RecordsOfLevels = {
         messages.CoordinatorNoOpRecord: (0,),
         messages.ClusterNamedRecord: (0,),
         messages.DisklessFileDeletedRecord: (0,),
+        messages.NodeIdAllocatedRecord: (0,),
         messages.CoordinatorNominationRecord: (0,),
         messages.CoordinatorSnapshotRecord: (0,),
         messages.DisklessHorizonRaisedRecord: (0,),

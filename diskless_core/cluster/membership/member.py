@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -36,6 +37,10 @@ class MembershipRefusedError(CoordinatorError):
     """The broker cannot be a member of the cluster; the message says why."""
 
 
+class NodeIdRetiredError(MembershipRefusedError):
+    """The node id that the cluster gave to this broker is not its own any more. It may take another one."""
+
+
 class Member:
     """One broker process as a member.
 
@@ -62,6 +67,7 @@ class Member:
         clock: Clock,
         *,
         cluster_id: str,
+        allocation_id: uuid.UUID | None = None,
         health: Callable[[], Health],
         leads: Callable[[], Sequence[str]],
     ) -> None:
@@ -71,6 +77,7 @@ class Member:
         self._calls = calls
         self._clock = clock
         self._cluster_id = cluster_id
+        self._allocation_id = allocation_id
         self._health = health
         self._leads = leads
         self._lifecycle = Lifecycle(times, clock.monotonic())
@@ -127,8 +134,7 @@ class Member:
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         said_s = self._clock.monotonic()
         while not condition():
-            if self._lifecycle.verdict is not None:
-                raise MembershipRefusedError(self._lifecycle.verdict)
+            self._require_membership()
             self._changed.clear()
             left_s = said_s + PATIENCE_S - self._clock.monotonic()
             try:
@@ -137,6 +143,18 @@ class Member:
             except TimeoutError:
                 said_s = self._clock.monotonic()
                 _log.warning(f"the broker waits {what}", reason=self._obstacle)
+
+    def _require_membership(self) -> None:
+        if self._lifecycle.is_retired:
+            raise NodeIdRetiredError(self._lifecycle.verdict or "")
+        if self._lifecycle.verdict is not None:
+            raise MembershipRefusedError(self._lifecycle.verdict)
+
+    async def until_retired(self) -> None:
+        """Wait until the broker's node id is not its own any more, if that ever happens."""
+        while not self._lifecycle.is_retired:
+            self._changed.clear()
+            await self._changed.wait()
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -207,7 +225,7 @@ class Member:
 
     async def _register(self, controller: int | None) -> None:
         sent_s = self._clock.monotonic()
-        request = wire.registration_request(self._spec, self._cluster_id)
+        request = wire.registration_request(self._spec, self._cluster_id, self._allocation_id)
         if controller == self._spec.node_id:
             response = await self._service.register(request)
         else:

@@ -128,6 +128,10 @@ class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: the cluster's id."""
 
 
+class NodeIdAllocatedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: a broker that is configured without a node id has one."""
+
+
 class CoordinatorNominationRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: who should lead a coordinator."""
 
