@@ -187,7 +187,8 @@ class CoordinatorLog(ABC):
         A log that would wait for a lease or a session of that node to end may nominate another one at once, if it has
         not heard of the node since. It may be wrong: then two nodes claim, and the log's content decides.
 
-        Optional: a log that does nothing nominates another node when it finds out by itself. It must not block.
+        Optional: a log that does nothing nominates another node when it finds out by itself. It neither blocks nor
+        raises.
         """
         del shard, node_id
 

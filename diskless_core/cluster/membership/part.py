@@ -215,10 +215,14 @@ class Membership:
 
     def _predecessor(self) -> Predecessor | None:
         """By the log, if this process has read the claim before its own there; else as it knew before."""
-        node_id = self._shard.predecessor
+        node_id, member = self._shard.predecessor, self._member
         if node_id is None:
-            node_id = self._member.last_controller
-        return None if node_id is None else Predecessor(node_id=node_id, is_gone=self._member.unreachable == node_id)
+            node_id = member.last_controller
+        if node_id is None:
+            return None
+        is_known = node_id == member.last_controller and member.answered_s is not None
+        silent_s = self._clock.monotonic() - (member.answered_s or 0.0) if is_known else 0.0
+        return Predecessor(node_id=node_id, is_gone=member.unreachable == node_id, silent_s=silent_s)
 
     def _health(self) -> Health:
         barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)

@@ -288,6 +288,20 @@ def test_a_controller_that_is_killed_is_suspected_at_once_by_all_others() -> Non
     in_world(scene)
 
 
+def test_a_controller_that_was_silent_for_a_session_is_fenced_as_soon_as_it_is_replaced() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two, three = await world.join(1, 2, 3)
+        await until(lambda: two.live == three.live == [1, 2, 3])
+        one.is_paused = True
+        await asyncio.sleep(SESSION_S)
+        world.lead(2)
+        assert await until(lambda: two.live == [2, 3]) <= RESET_S + 0.1
+        await asyncio.sleep(SESSION_S)
+        assert two.live == [2, 3]
+
+    in_world(scene)
+
+
 def test_nobody_suspects_a_controller_that_is_silent_or_comes_back() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two = await world.join(1, 2)
