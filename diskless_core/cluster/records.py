@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -21,6 +22,9 @@ from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import RecordFormatError
 from diskless_core.quotas.entities import Entity, entity_of
+
+PARTITIONS_IN_ONE_RECORD = 4096
+"""That one record places at most: what it takes to replay it is a slice of work."""
 
 
 class ResourceType(IntEnum):
@@ -45,12 +49,14 @@ class TopicCreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlaced:
-    """A partition and its diskless shard, for good (KIP-1164, "Partitioning of __diskless_metadata")."""
+class PartitionsPlaced:
+    """The next partitions of a topic, each with its diskless shard, for good.
+
+    (KIP-1164, "Partitioning of __diskless_metadata".)
+    """
 
     topic_id: bytes
-    partition: int
-    shard: int
+    shards: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +104,7 @@ class LeaderNominated:
 _OtherRecord = (
     ClusterNamed
     | TopicCreated
-    | PartitionPlaced
+    | PartitionsPlaced
     | TopicRemoved
     | ConfigSet
     | ProducerIdsTaken
@@ -130,11 +136,9 @@ def decode(data: RecordData) -> ClusterRecord:
             return ClusterNamed(cluster_id=message.cluster_id)
         case messages.TopicRecord():
             return TopicCreated(topic_id=record_frames.required_id(message.topic_id).bytes, name=message.name)
-        case messages.PartitionRecord():
-            return PartitionPlaced(
-                topic_id=record_frames.required_id(message.topic_id).bytes,
-                partition=message.partition_id,
-                shard=message.coordinator_shard,
+        case messages.PartitionsPlacedRecord():
+            return PartitionsPlaced(
+                topic_id=record_frames.required_id(message.topic_id).bytes, shards=tuple(message.shards)
             )
         case messages.RemoveTopicRecord():
             return TopicRemoved(topic_id=record_frames.required_id(message.topic_id).bytes)
@@ -183,18 +187,9 @@ def _message(record: _OtherRecord) -> CompiledRecord:
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)
         case TopicCreated():
             return messages.TopicRecord(topic_id=uuid.UUID(bytes=record.topic_id), name=record.name)
-        case PartitionPlaced():
-            return messages.PartitionRecord(
-                topic_id=uuid.UUID(bytes=record.topic_id),
-                partition_id=record.partition,
-                replicas=[],
-                isr=[],
-                removing_replicas=[],
-                adding_replicas=[],
-                leader=-1,
-                leader_epoch=0,
-                partition_epoch=0,
-                coordinator_shard=record.shard,
+        case PartitionsPlaced():
+            return messages.PartitionsPlacedRecord(
+                topic_id=uuid.UUID(bytes=record.topic_id), shards=list(record.shards)
             )
         case TopicRemoved():
             return messages.RemoveTopicRecord(topic_id=uuid.UUID(bytes=record.topic_id))

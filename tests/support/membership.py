@@ -16,7 +16,7 @@ from diskless_core.cluster.membership.part import Membership, MembershipNeighbou
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.cluster.shard import ClusterShard
-from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
@@ -145,7 +145,7 @@ class MemberProcess:
         address = self.peers.address_of(node_id)
         target = self._world.at(address.port) if address is not None else None
         if target is None:
-            raise PeerUnavailableError(f"nobody listens for {node_id}")
+            raise PeerGoneError(f"nobody listens for {node_id}")
         _, link = self.links.setdefault(target.port, (target, FakeLink()))
         if link.is_lost:
             link = FakeLink()

@@ -15,9 +15,10 @@ from diskless_core.cluster.membership.lifecycle import BrokerState, Heartbeat, L
 from diskless_core.cluster.membership.model import BrokerSpec
 from diskless_core.cluster.membership.service import MembershipService
 from diskless_core.cluster.membership.sessions import Health, SessionTimes
+from diskless_core.cluster.membership.suspicion import Suspicion
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.calls import PeerCalls
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.errors import CoordinatorError, NodeGoneError, NotCoordinatorError, OutcomeUnknownError
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 
@@ -79,6 +80,7 @@ class Member:
         self._health = health
         self._leads = leads
         self._lifecycle = Lifecycle(times, clock.monotonic())
+        self._suspicion = Suspicion()
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
         self._said: str | None = None
@@ -123,6 +125,7 @@ class Member:
     def connection_lost(self, node_id: int) -> None:
         """The connection by which heartbeats go to a node broke: the controller must not take this broker for dead."""
         if node_id == self._controller():
+            self._suspicion.broke(node_id)
             self._lifecycle.hurry(self._clock.monotonic())
             self._nudged.set()
 
@@ -201,12 +204,20 @@ class Member:
             else:
                 await self._heartbeat(controller, question)
             self.unreachable = None
+            self._suspicion.answered()
         except (NotCoordinatorError, OutcomeUnknownError) as error:
             self._obstacle = str(error)
             self._lifecycle.no_answer(self._clock.monotonic())
         except CoordinatorError as error:
             self._obstacle, self.unreachable = str(error), controller
             self._lifecycle.no_answer(self._clock.monotonic())
+            if isinstance(error, NodeGoneError) and controller is not None:
+                self._refused_by(controller)
+
+    def _refused_by(self, controller: int) -> None:
+        if self._suspicion.refused(controller, self._clock.monotonic()):
+            _log.info("the controller has most likely ended: nobody listens where it did", controller=controller)
+            self._shard.suspect(controller)
 
     async def _register(self, controller: int | None) -> None:
         sent_s = self._clock.monotonic()

@@ -76,7 +76,12 @@ def test_requests_and_responses_of_an_api_belong_together() -> None:
 
 @pytest.mark.parametrize(
     ("api_key", "name"),
-    [(2, "TopicRecord"), (3, "PartitionRecord"), (102, "DisklessFileCommittedRecord"), (120, "CoordinatorEntryRecord")],
+    [
+        (2, "TopicRecord"),
+        (140, "PartitionsPlacedRecord"),
+        (102, "DisklessFileCommittedRecord"),
+        (120, "CoordinatorEntryRecord"),
+    ],
 )
 def test_metadata_records_are_found_by_their_api_key(api_key: int, name: str) -> None:
     assert messages.METADATA_RECORDS[api_key].__name__ == name
