@@ -252,7 +252,7 @@ async def start_parts(
             metrics=metrics,
         ),
     )
-    membership.bucket_is_ok = lambda: produce.failing is None
+    membership.bucket_is_ok = lambda: produce.failing is None and fetch.failing is None
     files = Files(
         FilesSettings.of(config),
         FilesNeighbours(
