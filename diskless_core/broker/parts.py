@@ -34,15 +34,17 @@ from diskless_core.cluster import feature_levels, group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.controller import Controller, ControllerNeighbours
-from diskless_core.cluster.membership import member
-from diskless_core.cluster.membership.model import BrokerListener
+from diskless_core.cluster.membership import member, namesake
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
+from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
 from diskless_core.config.placement import check_shards, may_lead
+from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
@@ -175,7 +177,8 @@ async def start_parts(
     awaited = AwaitedObjects(config.diskless_startup_timeout_ms, clock)
     end_objects = partial(end_backend, "wal_object_store", backends.objects)
     await _start_backend(lambda: awaited.do(backends.objects.start), end_objects, stack)
-    coordinators = await _start_coordinators(config, backends, around, stack)
+    incarnation_id = clock.new_uuid()
+    coordinators = await _start_coordinators(config, incarnation_id, backends, around, stack)
     replicas = coordinators.diskless
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
     stack.push_async_callback(clients.stop)
@@ -189,7 +192,7 @@ async def start_parts(
     if backends.log.is_shared:
         loops.run(probe.write_objects, "probe of WAL objects")
         await awaited.do(probe.read_object)
-    membership = await _become_member(config, cluster_id, coordinators, around, stack)
+    membership = await _become_member(config, incarnation_id, cluster_id, coordinators, around, stack)
     if coordinators.nominated is not None:
         loops.run(_controller(config, coordinators, membership, clock).run, "controller")
     # the others may wait for brokers that are still to start
@@ -266,7 +269,7 @@ async def start_parts(
             metrics=metrics,
         ),
     )
-    membership.bucket_is_ok = lambda: produce.failing is None
+    membership.bucket_is_ok = lambda: produce.failing is None and fetch.failing is None
     files = Files(
         FilesSettings.of(config),
         FilesNeighbours(
@@ -327,8 +330,26 @@ async def _start_backend(
     stack.push_async_callback(stop)
 
 
+def _broker_spec(config: BrokerConfig, incarnation_id: uuid.UUID, around: Surroundings) -> BrokerSpec:
+    protocols = {entry.name: entry.protocol for entry in config.listener_security_protocol_map}
+    return BrokerSpec(
+        node_id=config.node_id,
+        incarnation_id=incarnation_id,
+        listeners=tuple(
+            BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
+            for name, endpoint in around.endpoints.items()
+        ),
+        rack=config.broker_rack,
+        features={name: LevelRange(*levels) for name, levels in features.supported(around.levels.supported).items()},
+    )
+
+
 async def _start_coordinators(
-    config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
+    config: BrokerConfig,
+    incarnation_id: uuid.UUID,
+    backends: BrokerBackends,
+    around: Surroundings,
+    stack: AsyncExitStack,
 ) -> Coordinators:
     if backends.log.is_shared and config.inter_broker_listener_name is None:
         raise StartError(
@@ -353,7 +374,12 @@ async def _start_coordinators(
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
     around.peers.follow(coordinators.cluster)
+    if backends.log.is_shared:
+        coordinators.cluster.stand_back()
     await coordinators.start_following()
+    if backends.log.is_shared:
+        await _require_no_namesake(_broker_spec(config, incarnation_id, around), coordinators.cluster, around)
+        coordinators.cluster.stand()
     await coordinators.until_serving([coordinators.cluster])
     return coordinators
 
@@ -391,11 +417,24 @@ def _look_after_shards(
         loops.run(expiry.run, f"{diskless.id} producer expiration")
 
 
+async def _require_no_namesake(spec: BrokerSpec, shard: ClusterShard, around: Surroundings) -> None:
+    await shard.until_caught_up()
+    calls = PeerCalls(around.new_transport())
+    try:
+        await namesake.require_none(spec, around.allocation_id, shard, calls)
+    except member.MembershipRefusedError as error:
+        raise StartError(f"the cluster does not take this broker: {error}") from None
+
+
 async def _become_member(
-    config: BrokerConfig, cluster_id: str, coordinators: Coordinators, around: Surroundings, stack: AsyncExitStack
+    config: BrokerConfig,
+    incarnation_id: uuid.UUID,
+    cluster_id: str,
+    coordinators: Coordinators,
+    around: Surroundings,
+    stack: AsyncExitStack,
 ) -> Membership:
     """Register this broker. It is live from then on: coordinators may come to be led by it."""
-    protocols = {entry.name: entry.protocol for entry in config.listener_security_protocol_map}
     membership = Membership(
         MembershipSettings.of(config, around.allocation_id),
         MembershipNeighbours(
@@ -405,13 +444,7 @@ async def _become_member(
             is_shared=coordinators.log.is_shared,
             hands_over=coordinators.nominated is not None,
             transport=around.membership_transport,
-            listeners=[
-                BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
-                for name, endpoint in around.endpoints.items()
-            ],
-            features={
-                name: LevelRange(*levels) for name, levels in features.supported(around.levels.supported).items()
-            },
+            spec=_broker_spec(config, incarnation_id, around),
             log_is_ok=lambda: coordinators.log_failure is None,
             clock=around.clock,
             metrics=around.metrics,

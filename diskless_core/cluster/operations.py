@@ -183,8 +183,8 @@ def _check_growth(growth: Growth, present: int) -> Refusal | None:
     if any(list(brokers) != [growth.node_id] for brokers in growth.assignments):
         return Refusal(
             code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            message=f"The manual partition assignment includes brokers other than {growth.node_id}, "
-            "the only one registered.",
+            message=f"The manual partition assignment includes brokers other than {growth.node_id}, the one that was "
+            "asked: any broker serves any partition.",
         )
     return None
 

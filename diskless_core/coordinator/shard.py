@@ -299,6 +299,14 @@ class CoordinatorShard(Generic[RecordT]):
         """Lead no more, and be no candidate any more, because this node is about to stop. The replica is kept up."""
         self._leader.hold_back(Hold.LEAVING, "the broker is about to stop", expected=True)
 
+    def stand_back(self) -> None:
+        """Be no candidate until `stand`: another process may have this node's id."""
+        self._leader.hold_back(Hold.NAMESAKE, "another process may have this node id", expected=True)
+
+    def stand(self) -> None:
+        """End what `stand_back` began."""
+        self._leader.may_claim(Hold.NAMESAKE)
+
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
 

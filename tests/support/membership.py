@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from diskless_core.cluster.membership.model import BrokerListener
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
@@ -86,7 +86,7 @@ class MemberProcess:
         self.peers = RegisteredPeers(node_id, BROKERS)
         self.peers.follow(self.shard)
         self.membership = Membership(
-            MembershipSettings(node_id=node_id, rack=f"rack-{node_id}", times=TIMES, allocation_id=allocation_id),
+            MembershipSettings(times=TIMES, allocation_id=allocation_id),
             MembershipNeighbours(
                 cluster_id=CLUSTER_ID,
                 shard=self.shard,
@@ -94,8 +94,13 @@ class MemberProcess:
                 is_shared=True,
                 hands_over=True,
                 transport=self,
-                listeners=[BrokerListener("CLIENTS", "h", port + 1000), BrokerListener(BROKERS, "h", port)],
-                features={"diskless.version": LevelRange(1, 1)},
+                spec=BrokerSpec(
+                    node_id=node_id,
+                    incarnation_id=clock.new_uuid(),
+                    listeners=(BrokerListener("CLIENTS", "h", port + 1000), BrokerListener(BROKERS, "h", port)),
+                    rack=f"rack-{node_id}",
+                    features={"diskless.version": LevelRange(1, 1)},
+                ),
                 log_is_ok=lambda: self.log_is_ok,
                 clock=clock,
                 metrics=self.metrics,

@@ -107,7 +107,7 @@ def _check_counts(topic: AskedTopic, context: RequestContext) -> Refusal | None:
         return Refusal(
             code=ErrorCode.INVALID_REPLICATION_FACTOR,
             message=f"Unable to replicate the partition {topic.replication_factor} time(s): "
-            "only 1 broker(s) are registered. The object store replicates; use 1 or -1.",
+            "the object store replicates it, and no broker has a copy. Use 1 or -1.",
         )
     return None
 
@@ -127,7 +127,8 @@ def _check_assignments(topic: AskedTopic, node_id: int) -> Refusal | None:
     if any(list(assignment.broker_ids) != [node_id] for assignment in topic.assignments):
         return Refusal(
             code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            message=f"The manual partition assignment includes brokers other than {node_id}, the only one registered.",
+            message=f"The manual partition assignment includes brokers other than {node_id}, the one that was asked: "
+            "any broker serves any partition.",
         )
     return None
 
