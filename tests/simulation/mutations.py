@@ -45,7 +45,6 @@ from diskless_core.tiering.planning import NEVER
 from diskless_core.tiering.removal import SegmentRemover
 from diskless_kafka import log_shard
 from diskless_kafka.nominations import Nomination
-from tests.simulation.kafka_clients import ModelledTopics
 from tests.simulation.scenario import LogKind, Scenario
 
 WEAK_GRACE_MS = 10_000
@@ -375,17 +374,6 @@ def entries_have_other_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log_shard, "as_entries", in_a_row)
 
 
-def the_tail_begins_too_late(patch: pytest.MonkeyPatch) -> None:
-    """Kafka log: entries that came while the tail was opened are missed."""
-    bounds = ModelledTopics.bounds
-
-    def later(self: Any, shard: Any) -> Any:
-        found = bounds(self, shard)
-        return replace(found, end=found.end + 1)
-
-    patch.setattr(ModelledTopics, "bounds", later)
-
-
 def generations_begin_anew(patch: pytest.MonkeyPatch) -> None:
     """Kafka log: each nomination is the first one."""
     patch.setattr(Nomination, "_next_generation", lambda *_: 1)
@@ -477,7 +465,6 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(puts_a_copy_at_the_next_number, lambda scenario: _is_bucket_log(scenario) and scenario.log_error_rate),
     Mutation(control_batches_are_forgotten, _is_kafka_log),
     Mutation(entries_have_other_offsets, _is_kafka_log),
-    Mutation(the_tail_begins_too_late, _is_kafka_log),
     Mutation(generations_begin_anew, lambda scenario: _is_kafka_log(scenario) and scenario.processes_end),
     Mutation(nobody_is_fenced, _guests_die),
     Mutation(leaders_stay_nominated, _guests_die),
