@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.endpoint import Endpoint
+from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.parts import BrokerParts
+from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
@@ -42,10 +45,13 @@ class Services:
     cluster_id: str
     cluster_shard: ClusterShard
     groups_shard: GroupsShard
+    shard_copies: AllShardCopies
+    forwarding: Forwarding
     membership: Membership
     clock: Clock
     metrics: Metrics
     topics: Topics
+    auto_creation: AutoCreation
     configs: Configs
     client_quotas: ClientQuotas
     quotas: QuotaManagers
@@ -72,10 +78,13 @@ class Services:
             cluster_id=parts.cluster_id,
             cluster_shard=parts.cluster.shard,
             groups_shard=parts.coordinators.groups,
+            shard_copies=parts.shard_copies,
+            forwarding=parts.forwarding,
             membership=parts.membership,
             clock=clock,
             metrics=metrics,
             topics=parts.cluster.topics,
+            auto_creation=parts.auto_creation,
             configs=parts.cluster.configs,
             client_quotas=parts.cluster.client_quotas,
             quotas=parts.quotas,

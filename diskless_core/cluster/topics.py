@@ -10,8 +10,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import structlog
 
@@ -30,9 +28,6 @@ from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.produce.validation import TopicRules
 from diskless_core.tiering.planning import TopicTiering
-
-MAX_CREATIONS = 1_000
-"""Topics that are being created at the same time without anybody who waits for them."""
 
 REPAIR_INTERVAL_S = 0.5
 
@@ -84,7 +79,6 @@ class Topics:
         self._clock = clock
         self._by_id: dict[bytes, TopicInfo] = {}
         self._by_name: dict[str, TopicInfo] = {}
-        self._creating: dict[str, asyncio.Task[TopicInfo | Refusal]] = {}
         self._deletion_listeners: list[DeletionListener] = []
         self._repair: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
@@ -129,7 +123,10 @@ class Topics:
 
     def shard_of(self, partition: PartitionKey) -> int | None:
         """Which diskless shard a partition belongs to."""
-        return self._cluster.state.committed(PLACEMENTS, partition)
+        placements = self._cluster.state.committed(PLACEMENTS, (partition.topic_id,))
+        if placements is None or not 0 <= partition.partition < len(placements):
+            return None
+        return placements[partition.partition]
 
     def replica_of(self, partition: PartitionKey) -> DisklessShard | None:
         """What this node knows of a partition: its shard, led here or not, for reads that may be stale."""
@@ -205,29 +202,6 @@ class Topics:
         _log.info("topic created", topic=name, topic_id=str(info.topic_id), partitions=partition_count)
         warn_of_no_effect(ResourceType.TOPIC, name, configs)
         return info
-
-    async def ensure(self, name: str, partition_count: int) -> TopicInfo | Refusal:
-        """The topic, created now if there is none. However many ask at once, it is created once."""
-        info = self.by_name(name)
-        if info is not None:
-            return info
-        created = await asyncio.shield(self._begin_creation(name, partition_count))
-        return self.by_name(name) or created
-
-    def create_soon(self, name: str, partition_count: int) -> None:
-        """Create a topic that is not there, in the background. A failure is logged, and the next call tries again.
-
-        While very many are being created it does nothing: nobody waits here, so nothing else would bound them.
-        """
-        if name not in self._creating and len(self._creating) < MAX_CREATIONS:
-            self._begin_creation(name, partition_count).add_done_callback(partial(_log_failure, name))
-
-    def _begin_creation(self, name: str, partition_count: int) -> asyncio.Task[TopicInfo | Refusal]:
-        task = self._creating.get(name)
-        if task is None:
-            task = self._creating[name] = asyncio.create_task(self.create(name, partition_count, {}))
-            task.add_done_callback(lambda _: self._creating.pop(name))
-        return task
 
     async def add_partitions(
         self,
@@ -317,7 +291,7 @@ class Topics:
 
     async def stop(self) -> None:
         """End what goes on in the background."""
-        tasks = [task for task in (self._follower, self._repair, *self._creating.values()) if task is not None]
+        tasks = [task for task in (self._follower, self._repair) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -357,6 +331,9 @@ class Topics:
                 await asyncio.sleep(REPAIR_INTERVAL_S)
 
     async def _create_partitions(self, info: TopicInfo) -> None:
+        present = sum(replica.partition_count(info.topic_id) for replica in self._replicas.values())
+        if present >= info.partition_count:
+            return  # as of almost all topics that are looked at when the leader changes
         missing: dict[int, list[int]] = {}
         for partition in range(info.partition_count):
             key = PartitionKey(info.topic_id.bytes, partition)
@@ -383,11 +360,3 @@ class Topics:
             effective_configs=effective,
             rules=topic_configs.rules(effective),
         )
-
-
-def _log_failure(name: str, creation: asyncio.Task[Any]) -> None:
-    error = None if creation.cancelled() else creation.exception()
-    if isinstance(error, CoordinatorError):
-        _log.info("a topic is not created yet", topic=name, reason=str(error))
-    elif error is not None:
-        _log.error("a defect of the broker: a topic is not created", topic=name, exc_info=error)

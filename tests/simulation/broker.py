@@ -22,7 +22,7 @@ from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener, ListenerProtocol
 from diskless_core.coordinator.errors import CoordinatorLoadingError
-from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
@@ -400,7 +400,7 @@ class _Transport:
     async def _send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         target = self._world.broker(node_id)
         if target is None or not target.started:
-            raise PeerUnavailableError(f"connection refused by {node_id}")
+            raise PeerGoneError(f"connection refused by {node_id}")
         parts = target.parts
         service = parts.membership.service if request.api_key in MEMBERSHIP_REQUESTS else parts.coordinator_service
         try:

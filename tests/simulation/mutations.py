@@ -97,7 +97,7 @@ def leaders_send_too_soon(patch: pytest.MonkeyPatch) -> None:
         for pending in shard._leader.pipeline._handed_over:
             count = record_batch.read_header(pending.entry).record_count
             batch = LogBatch(offset, offset + count, pending.entry)
-            acceptance = acceptance.advanced(entries.chained(acceptance.digest, batch))
+            acceptance = acceptance.advanced(offset, entries.chained(acceptance.digest, batch))
             sent.append(pack_entry(batch.offset, batch.next_offset, acceptance.digest, batch.data))
             offset = batch.next_offset
         return FollowShardAnswer(next_offset=offset, digest=acceptance.digest, entries=sent)

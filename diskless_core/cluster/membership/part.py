@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from diskless_core.background import Background
 from diskless_core.clock import Clock
 from diskless_core.cluster.membership.brokers import Brokers
 from diskless_core.cluster.membership.member import Member
-from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.registrar import Registrar
 from diskless_core.cluster.membership.service import MembershipService
@@ -24,26 +25,31 @@ from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
-from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
+from diskless_core.protocol.feature_levels import LevelRange
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSettings:
-    """What an operator says of it."""
+    """What an operator says of it.
+
+    Attributes:
+        allocation_id: what the node id was asked for with; None where it was configured.
+    """
 
     node_id: int
     rack: str | None
     times: SessionTimes
+    allocation_id: uuid.UUID | None = None
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> MembershipSettings:
+    def of(cls, config: BrokerConfig, allocation_id: uuid.UUID | None = None) -> MembershipSettings:
         """Those of a broker."""
         times = SessionTimes(
             session_s=config.broker_session_timeout_ms / 1000, heartbeat_s=config.broker_heartbeat_interval_ms / 1000
         )
-        return cls(node_id=config.node_id, rack=config.broker_rack, times=times)
+        return cls(node_id=config.node_id, rack=config.broker_rack, times=times, allocation_id=allocation_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +75,7 @@ class MembershipNeighbours:
     hands_over: bool
     transport: PeerTransport
     listeners: Sequence[BrokerListener]
-    features: Mapping[str, SupportedLevels]
+    features: Mapping[str, LevelRange]
     log_is_ok: Callable[[], bool]
     clock: Clock
     metrics: Metrics
@@ -95,19 +101,20 @@ class Membership:
         self._log_is_ok = neighbours.log_is_ok
         self.bucket_is_ok: Callable[[], bool] = lambda: True
         self.brokers = Brokers(shard, settings.node_id)
+        self._incarnation_id = neighbours.clock.new_uuid()
         self.registrar = Registrar(
             shard,
             settings.times,
             neighbours.clock,
             node_id=settings.node_id,
+            incarnation_id=self._incarnation_id,
             leads=self._leads,
             predecessor=self._predecessor,
             objection=neighbours.objection,
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
-        self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
-        self._incarnation_id = neighbours.clock.new_uuid()
+        self.service = MembershipService(self.registrar, cluster_id=neighbours.cluster_id)
         self._member = Member(
             BrokerSpec(
                 node_id=settings.node_id,
@@ -122,6 +129,7 @@ class Membership:
             settings.times,
             neighbours.clock,
             cluster_id=neighbours.cluster_id,
+            allocation_id=settings.allocation_id,
             health=self._health,
             leads=self._led_here,
         )
@@ -177,6 +185,10 @@ class Membership:
         """Whether it is this process that is registered with the node id."""
         return self.epoch is not None
 
+    async def until_retired(self) -> None:
+        """Wait until the cluster has retired this broker's node id, if it ever does."""
+        await self._member.until_retired()
+
     @property
     def epoch(self) -> int | None:
         """The number of this process's registration; None while it is not known to be registered."""
@@ -192,11 +204,6 @@ class Membership:
     def connection_lost(self, node_id: int) -> None:
         """The connection of `transport` to a node broke."""
         self._member.connection_lost(node_id)
-
-    async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """UnregisterBroker of an administrator, carried out by whoever leads the cluster shard."""
-        controller = self.brokers.controller
-        return await self.service.unregister(request, controller if controller != self._node_id else None)
 
     def _leads(self, node_id: int) -> bool:
         """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""

@@ -215,16 +215,6 @@ def test_a_topic_of_the_same_name_is_another_topic_without_the_settings_of_the_f
     run(main)
 
 
-def test_however_many_ask_for_a_missing_topic_at_once_it_is_created_once() -> None:
-    async def main() -> None:
-        async with started() as node:
-            found = await asyncio.gather(*(node.topics.ensure("t", 1) for _ in range(10)))
-            assert len({info.topic_id for info in found if isinstance(info, TopicInfo)}) == 1
-            assert len(list(node.topics.all())) == 1
-
-    run(main)
-
-
 @pytest.mark.parametrize("shard", [CLUSTER, DISKLESS])
 @pytest.mark.parametrize("fault", AppendFault)
 def test_whatever_append_fails_while_a_topic_is_created_it_is_there_whole_or_not_at_all(
