@@ -83,8 +83,8 @@ class Membership:
     Attributes:
         brokers: the brokers of the cluster.
         registrar: what this node does while it leads the cluster shard.
-        bucket_is_ok: whether the WAL object store takes what this broker writes, and answers what it reads; to be set when
-            that is known.
+        bucket_is_ok: whether the WAL object store takes what this broker writes, and answers what it reads; to be set
+            when that is known.
     """
 
     def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
