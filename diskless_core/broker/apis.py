@@ -156,6 +156,13 @@ APIS = (
         needs=AclOperation.CLUSTER_ACTION,
     ),
     Api(
+        messages.DisklessAllocateNodeIdRequest,
+        0,
+        broker_registration.allocate_node_id,
+        listeners=Listeners.INTER_BROKER,
+        needs=AclOperation.CLUSTER_ACTION,
+    ),
+    Api(
         messages.DisklessDescribeShardsRequest,
         0,
         describe_shards.describe_shards,
