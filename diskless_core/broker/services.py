@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskless_core.broker.auto_creation import AutoCreation
@@ -121,6 +121,10 @@ class Services:
         if not live:
             live = [KnownBroker(self.endpoints[listener], self.config.broker_rack, is_fenced=False)]
         return known if with_fenced and known else live
+
+    def registered_brokers(self) -> Collection[int]:
+        """The ids of the brokers of the cluster, this one among them."""
+        return {self.config.node_id} | {one.spec.node_id for one in self.membership.brokers.all()}
 
     def leader_for(self, listener: str) -> int:
         """The broker that leads the partitions of Diskless topics for clients of this one: itself while it is live."""

@@ -232,7 +232,7 @@ class Topics:
         name: str,
         count: int,
         assignments: Sequence[Sequence[int]] | None,
-        node_id: int,
+        node_ids: Collection[int],
         *,
         validate_only: bool = False,
     ) -> Refusal | None:
@@ -240,13 +240,13 @@ class Topics:
 
         Args:
             assignments: the brokers that the client wants for each new partition; None leaves that to the cluster.
-            node_id: the only broker that may be among them.
+            node_ids: the brokers that may be among them.
 
         Raises:
             CoordinatorError: no definite answer.
         """
         growth = Growth(
-            name=name, count=count, assignments=assignments, node_id=node_id, shard_count=len(self._replicas)
+            name=name, count=count, assignments=assignments, node_ids=node_ids, shard_count=len(self._replicas)
         )
         with self._repaired_if_interrupted(OutcomeUnknownError):
             refusal = await self._cluster.submit_in_slices(
