@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.batches import batch_of, read_values
 from tests.support.broker import BrokerProcess
-from tests.support.requests import append, create_topic, fetch
+from tests.support.requests import append, commit_offset, committed_offset, create_topic, fetch
 
 LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,BROKERS://127.0.0.1:0",
@@ -21,8 +21,8 @@ LISTENERS = {
 }
 
 
-def _migrate(broker: BrokerProcess, source: str, target: str) -> subprocess.CompletedProcess[str]:
-    return _run(broker, "migrate-log", f"--from={source}", f"--to={target}", is_tried=True)
+def _migrate(broker: BrokerProcess, source: str, target: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return _run(broker, "migrate-log", f"--from={source}", f"--to={target}", *options, is_tried=True)
 
 
 def _run(
@@ -82,3 +82,27 @@ def test_a_cluster_moves_to_the_bucket_and_back_and_the_log_that_it_left_refuses
     _run(broker, "coordinator", "rebuild")
     broker.start()
     produced_and_read(1)
+
+
+def test_groups_are_dealt_out_on_the_way(new_broker: Any, topic: str) -> None:
+    broker = new_broker(LISTENERS | {"coordinator_log": "local"})
+    groups = {f"{topic}-{number}": number for number in range(8)}
+    with broker.connect() as wire:
+        create_topic(wire, topic)
+        assert {commit_offset(wire, group, topic, offset) for group, offset in groups.items()} == {0}
+    broker.stop()
+
+    moved = _migrate(broker, "local", "bucket", "--offsets-topic-num-partitions=3")
+    assert moved.returncode == 0, moved.stderr
+    assert "__consumer_offsets-2 was moved" in moved.stdout
+    broker.start({"coordinator_log": "bucket", "offsets.topic.num.partitions": "3"})
+    with broker.connect() as wire:
+        assert {group: committed_offset(wire, group, topic)[1] for group in groups} == groups
+    broker.stop()
+
+    shutil.rmtree(broker.folder / "data/coordinator_log/local")
+    back = _migrate(broker, "bucket", "local", "--offsets-topic-num-partitions=1")
+    assert back.returncode == 0, back.stderr
+    broker.start({"coordinator_log": "local", "offsets.topic.num.partitions": ""})
+    with broker.connect() as wire:
+        assert {group: committed_offset(wire, group, topic)[1] for group in groups} == groups
