@@ -59,8 +59,8 @@ class MovingBroker:
                 append(wire, self._topic, batch_of(self._values[-1]))
             assert read_values(fetch(wire, self._topic, 0).records) == self._values
 
-    def migrate(self, source: str, target: str) -> subprocess.CompletedProcess[str]:
-        return self.run("migrate-log", f"--from={source}", f"--to={target}")
+    def migrate(self, source: str, target: str, *options: str) -> subprocess.CompletedProcess[str]:
+        return self.run("migrate-log", f"--from={source}", f"--to={target}", *options)
 
     def migrate_and_die(self, source: str, target: str) -> None:
         """The process of the migration ends as soon as the first of the old logs has."""
