@@ -35,7 +35,7 @@ _AHEAD = "+10m"
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One broker and what stands before it."""
+    """One broker and what stands before it. `is_changing` while somebody starts or stops it."""
 
     node_id: int
     process: BrokerProcess
@@ -45,10 +45,11 @@ class Member:
     bucket: Proxy
     disk: Path
     is_paused: bool = False
+    is_changing: bool = False
 
     @property
     def runs(self) -> bool:
-        return self.process.is_running and not self.is_paused
+        return self.process.is_running and not self.is_paused and not self.is_changing
 
 
 class ChaosCluster:
@@ -79,7 +80,7 @@ class ChaosCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{member.clients.port}" for member in self.members.values())
+        return ",".join(f"127.0.0.1:{member.clients.port}" for member in list(self.members.values()))
 
     # --- brokers -------------------------------------------------------------------------------------------------
 
@@ -116,8 +117,9 @@ class ChaosCluster:
         return member
 
     def remove(self, member: Member) -> None:
-        """It stops for good, cleanly."""
-        member.process.stop()
+        """It stops for good, cleanly where it runs."""
+        if member.process.is_running:
+            member.process.stop()
         del self.members[member.node_id]
 
     def pause(self, member: Member) -> None:
@@ -128,14 +130,10 @@ class ChaosCluster:
         os.kill(member.process.pid, signal.SIGCONT)
         member.is_paused = False
 
-    def start_with_another_clock(self, member: Member) -> None:
-        """Ten minutes ahead; the monotonic clock stays."""
-        os.environ.update(LD_PRELOAD=_faketime(), FAKETIME=_AHEAD, FAKETIME_DONT_FAKE_MONOTONIC="1")
-        try:
-            member.process.start()
-        finally:
-            for name in ("LD_PRELOAD", "FAKETIME", "FAKETIME_DONT_FAKE_MONOTONIC"):
-                del os.environ[name]
+    def set_clock(self, member: Member, *, is_ahead: bool) -> None:
+        """What its next start has: a wall clock ten minutes ahead, or the right one. The monotonic clock stays."""
+        ahead = {"LD_PRELOAD": _faketime(), "FAKETIME": _AHEAD, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        member.process.environment = ahead if is_ahead else {}
 
     def fill_disk(self, member: Member) -> None:
         """Leave no byte free where its data are."""
@@ -148,7 +146,7 @@ class ChaosCluster:
 
     def of_role(self, role: Role, pick: float) -> list[Member]:
         """Whom a fault hits now: running brokers only, and nobody if there is none of that role."""
-        running = [member for member in self.members.values() if member.runs]
+        running = [member for member in list(self.members.values()) if member.runs]
         match role:
             case Role.ALL:
                 return running
@@ -189,7 +187,7 @@ class ChaosCluster:
         inwards = [(member.peers, trouble)]
         outwards = [
             (other.peers, Trouble(trouble.kind, source=member.node_id, delay_s=trouble.delay_s))
-            for other in self.members.values()
+            for other in list(self.members.values())
             if other is not member
         ]
         return inwards + outwards
@@ -208,6 +206,8 @@ class ChaosCluster:
     def _disk(self, node_id: int) -> Path:
         """A small disk of its own, where this process may mount one; else a folder."""
         disk = self._folder / f"disk-{node_id}"
+        if disk.exists():
+            return disk  # a broker of that id was there before
         disk.mkdir(parents=True)
         if can_fill_disks():
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(disk)], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ BROKERS = 3
 EXTRA_NODE = 4
 DRAIN_S = 180.0
 """How long producers may take for their last answers once nothing is wrong any more."""
+
+CHANGE_S = 180.0
+"""How long a broker may take to start or stop once nothing is wrong any more."""
 
 _PRODUCERS, _CONSUMERS = 3, 2
 _RATE = 40
@@ -56,14 +60,20 @@ class Outcome:
 
 
 class Run:
-    """Does what the plan says to a cluster, and undoes it."""
+    """Does what the plan says to a cluster, and undoes it.
 
-    def __init__(self, cluster: ChaosCluster, clock: Clock, outcome: Outcome) -> None:
+    What takes a broker's time, starts and stops, is done in threads: nothing keeps a fault from ending.
+    """
+
+    def __init__(self, cluster: ChaosCluster, clock: Clock, history: History, outcome: Outcome) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._history = history
         self._outcome = outcome
         self._undo: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._threads: list[threading.Thread] = []
+        self._changing: dict[int, threading.Thread] = {}
 
     def carry_out(self, planned: Sequence[Planned]) -> None:
         """All of it, in its time; at return nothing goes on any more."""
@@ -72,6 +82,10 @@ class Run:
             self._wait_until(one.at_s)
             self._begin(one)
         self._undo_until(float("inf"))
+        for thread in self._threads:
+            thread.join(CHANGE_S)
+            if thread.is_alive():
+                self._history.complain(thread.name, f"has not ended {CHANGE_S:.0f} s after everything else")
 
     def note(self, what: str) -> None:
         line = f"{self._clock():8.1f} s  {what}"
@@ -85,7 +99,7 @@ class Run:
             undo()
 
     def _wait_until(self, at_s: float) -> None:
-        time.sleep(max(0.0, at_s - self._clock()))
+        time.sleep(max(0.0, at_s - self._clock()))  # the plan's time has to come
 
     def _later(self, one: Planned, undo: Callable[[], None]) -> None:
         self._count += 1
@@ -101,28 +115,92 @@ class Run:
         match one.fault:
             case Fault.KILL:
                 found[0].process.kill()
-                self._later(one, partial(self._start, found[0]))
+                found[0].is_changing = True
+                self._later(one, partial(self._change, found[:1], partial(self._start, found[0])))
             case Fault.PAUSE:
                 self._cluster.pause(found[0])
                 self._later(one, partial(self._wake, found[0]))
             case Fault.RESTART:
-                found[0].process.stop()
-                self._later(one, partial(self._start, found[0]))
+                self._change(found[:1], partial(self._restart, found[0], pause_s=one.lasts_s))
             case Fault.ROLL:
-                for member in found:
-                    if member.runs:
-                        member.process.restart()
+                self._change(found, partial(self._roll, found))
             case Fault.ADD:
                 self._add(one)
             case Fault.CLOCK_OFF:
-                found[0].process.stop()
-                self._cluster.start_with_another_clock(found[0])
-                self._later(one, partial(self._restart, found[0]))
+                self._set_clock(found[0], is_ahead=True)
+                self._later(one, partial(self._set_clock, found[0], is_ahead=False))
             case Fault.DISK_FULL:
                 self._cluster.fill_disk(found[0])
                 self._later(one, partial(self._free_disk, found[0]))
             case _:
                 self._trouble(one, found)
+
+    # --- starts and stops, in threads ----------------------------------------------------------------------------
+
+    def _change(self, members: Sequence[Member], work: Callable[[], None]) -> None:
+        """Have somebody start or stop brokers, after whoever does so now."""
+        names = ", ".join(f"broker {member.node_id}" for member in members)
+        before = [self._changing[member.node_id] for member in members if member.node_id in self._changing]
+        for member in members:
+            member.is_changing = True
+
+        def change() -> None:
+            for other in before:
+                other.join()
+            for member in members:
+                member.is_changing = True
+            try:
+                work()
+            except AssertionError as error:  # it did not stop as it should
+                self._history.complain(names, str(error))
+            finally:
+                for member in members:
+                    member.is_changing = False
+
+        thread = threading.Thread(target=change, name=names, daemon=True)
+        self._threads.append(thread)
+        self._changing |= {member.node_id: thread for member in members}
+        thread.start()
+
+    def _start(self, member: Member) -> None:
+        """As a supervisor does: again, when it ended instead of starting."""
+        while not member.process.is_running and member.node_id in self._cluster.members:
+            try:
+                member.process.start()
+                self.note(f"broker {member.node_id} runs again")
+            except AssertionError as error:
+                self.note(f"broker {member.node_id} did not start: {str(error).splitlines()[-1]}")
+
+    def _restart(self, member: Member, pause_s: float = 0.0) -> None:
+        if member.process.is_running:
+            member.process.stop()
+        time.sleep(pause_s)  # as long as the plan says
+        self._start(member)
+
+    def _roll(self, found: Sequence[Member]) -> None:
+        for member in found:
+            self._restart(member)
+
+    def _set_clock(self, member: Member, *, is_ahead: bool) -> None:
+        def restart() -> None:
+            self._cluster.set_clock(member, is_ahead=is_ahead)
+            self._restart(member)
+            self.note(f"broker {member.node_id} has {'another' if is_ahead else 'the right'} time")
+
+        self._change([member], restart)
+
+    def _add(self, one: Planned) -> None:
+        if EXTRA_NODE not in self._cluster.members:
+            member = self._cluster.add(EXTRA_NODE)
+            self._change([member], partial(self._start, member))
+            self._later(one, partial(self._change, [member], partial(self._remove, member)))
+
+    def _remove(self, member: Member) -> None:
+        self._wake(member)
+        self._cluster.remove(member)
+        self.note(f"broker {member.node_id} is removed")
+
+    # --- what is quick -------------------------------------------------------------------------------------------
 
     def _trouble(self, one: Planned, found: Sequence[Member]) -> None:
         trouble = _TROUBLES[one.fault]
@@ -143,30 +221,6 @@ class Run:
         for proxy, trouble in places:
             self._cluster.end(proxy, trouble)
         self.note(f"over: {one.fault.text}")
-
-    def _add(self, one: Planned) -> None:
-        if EXTRA_NODE in self._cluster.members:
-            return
-        member = self._cluster.add(EXTRA_NODE)
-        member.process.start()
-        self._later(one, partial(self._remove, member))
-
-    def _remove(self, member: Member) -> None:
-        if member.is_paused:
-            self._wake(member)
-        if member.process.is_running:
-            self._cluster.remove(member)
-        self.note(f"broker {member.node_id} is removed")
-
-    def _start(self, member: Member) -> None:
-        if not member.process.is_running:
-            member.process.start()
-            self.note(f"broker {member.node_id} runs again")
-
-    def _restart(self, member: Member) -> None:
-        if member.process.is_running:
-            member.process.restart()
-            self.note(f"broker {member.node_id} has the right time again")
 
     def _wake(self, member: Member) -> None:
         if member.process.is_running and member.is_paused:
@@ -196,7 +250,7 @@ def run(
         for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
             created.result(60)
         clock = Clock()
-        going = Run(cluster, clock, outcome)
+        going = Run(cluster, clock, history, outcome)
         producers: list[LibrdkafkaProducer | JavaProducer] = [
             LibrdkafkaProducer(bootstrap, TOPIC, PARTITIONS, number, _RATE, history, clock)
             for number in range(1, _PRODUCERS + 1)
