@@ -11,7 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,20 @@ from typing import Any
 import psutil
 
 from diskless_core.shards import parse_shard, short_name
+from tests.chaos.logs import Log
 from tests.chaos.plan import Role
 from tests.chaos.proxy import Proxies, Proxy, Trouble
+from tests.chaos.stores import Store
 from tests.support.apache_kafka import free_ports
 from tests.support.broker import BrokerProcess
-from tests.support.versitygw import VersityGateway
 
 CLIENTS, BROKERS = "PLAINTEXT", "INTERNAL"
-BUCKET = "chaos"
+
+SETTINGS: Mapping[str, str] = {
+    "diskless.metadata.topic.num.partitions": "2",
+    "metadata.log.max.record.bytes.between.snapshots": "65536",
+}
+"""What every broker is told: leaders in several places, and snapshots so often that logs are pruned all the time."""
 
 _ASK_TIMEOUT_S = 1.0
 _DISK_BYTES = 256 << 20
@@ -35,14 +41,19 @@ _AHEAD = "+10m"
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One broker and what stands before it. `is_changing` while somebody starts or stops it."""
+    """One broker and what stands before it.
+
+    Attributes:
+        bucket: before its object store; None where nothing can come between.
+        is_changing: while somebody starts or stops it.
+    """
 
     node_id: int
     process: BrokerProcess
     admin_port: int
     clients: Proxy
     peers: Proxy
-    bucket: Proxy
+    bucket: Proxy | None
     disk: Path
     is_paused: bool = False
     is_changing: bool = False
@@ -56,22 +67,25 @@ class ChaosCluster:
     """Brokers by node id, each of which can be hurt. A context manager; nothing is left behind at its end.
 
     Args:
-        properties: what every broker is told of its log.
+        store: where all brokers keep their objects, not started.
+        log: the coordinator log that all brokers share, not started.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], source: random.Random) -> None:
+    def __init__(self, folder: Path, store: Store, log: Log, source: random.Random) -> None:
         self.members: dict[int, Member] = {}
+        self.log = log
         self._folder = folder
-        self._properties = properties
+        self._store = store
         self._stack = ExitStack()
-        self._bucket = VersityGateway(folder, BUCKET)
         self._proxies = Proxies(self._who, source)
 
     def __enter__(self) -> ChaosCluster:
         with ExitStack() as stack:
-            stack.callback(self._bucket.end)
-            self._bucket.start()
+            stack.callback(self._store.end)
+            self._store.start()
             stack.enter_context(self._proxies)
+            stack.callback(self.log.end)
+            self.log.start(self._proxies)
             self._stack = stack.pop_all()
         return self
 
@@ -87,12 +101,14 @@ class ChaosCluster:
     def add(self, node_id: int) -> Member:
         """A new broker, not started."""
         clients, peers, admin = free_ports(3)
+        port = self._store.port
+        bucket = None if port is None else self._proxies.before(port)
         member = Member(
             node_id=node_id,
             admin_port=admin,
             clients=self._proxies.before(clients),
             peers=self._proxies.before(peers),
-            bucket=self._proxies.before(self._bucket.port),
+            bucket=bucket,
             disk=self._disk(node_id),
             process=BrokerProcess(self._folder / f"broker-{node_id}"),
         )
@@ -108,8 +124,9 @@ class ChaosCluster:
                 "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
                 "inter.broker.listener.name": BROKERS,
                 "admin.listener": f"http://127.0.0.1:{admin}",
-                **self._bucket.properties(f"http://127.0.0.1:{member.bucket.port}"),
-                **self._properties,
+                **SETTINGS,
+                **self._store.properties(None if bucket is None else bucket.port),
+                **self.log.properties(),
             },
         )
         self._stack.callback(member.process.end)
@@ -127,8 +144,9 @@ class ChaosCluster:
         member.is_paused = True
 
     def wake(self, member: Member) -> None:
-        os.kill(member.process.pid, signal.SIGCONT)
         member.is_paused = False
+        with suppress(AssertionError, ProcessLookupError):  # it is not running any more
+            os.kill(member.process.pid, signal.SIGCONT)
 
     def set_clock(self, member: Member, *, is_ahead: bool) -> None:
         """What its next start has: a wall clock ten minutes ahead, or the right one. The monotonic clock stays."""
@@ -145,16 +163,16 @@ class ChaosCluster:
         (member.disk / "filler").unlink(missing_ok=True)
 
     def of_role(self, role: Role, pick: float) -> list[Member]:
-        """Whom a fault hits now: running brokers only, and nobody if there is none of that role."""
+        """Whom a fault hits now: running brokers only. Where none has the role, as after another fault, any of them."""
         running = [member for member in list(self.members.values()) if member.runs]
         match role:
             case Role.ALL:
                 return running
             case Role.CONTROLLER:
-                running = [member for member in running if self._leads(member, "cluster-0")]
+                running = [member for member in running if self._leads(member, "cluster-0")] or running
             case Role.LEADER:
-                running = [member for member in running if self._leads(member, "diskless-")]
-            case Role.ANY:
+                running = [member for member in running if self._leads(member, "diskless-")] or running
+            case Role.ANY | Role.LOG:
                 pass
         return [running[int(pick * len(running))]] if running else []
 
@@ -191,6 +209,10 @@ class ChaosCluster:
             if other is not member
         ]
         return inwards + outwards
+
+    def log_troubles(self, member: Member, trouble: Trouble) -> list[tuple[Proxy, Trouble]]:
+        """What comes between one broker and the processes of the log."""
+        return [(proxy, Trouble(trouble.kind, source=member.node_id)) for proxy in self.log.proxies]
 
     def _who(self, port: int) -> int | None:
         """The broker that has opened a connection from a local port."""
