@@ -101,6 +101,7 @@ class Saboteur:
         """No fault makes a broker end by itself."""
         for member in list(self._cluster.members.values()):
             if not member.is_changing and not member.process.is_running:
+                self.note(f"broker {member.node_id} ended by itself")
                 self._history.complain(f"broker {member.node_id}", f"ended by itself\n{member.process.log_tail()}")
                 self._change([member], partial(self._start, member))
 
