@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -35,20 +36,24 @@ _KAFKA_FAULTS = frozenset({Fault.LOG_BROKER_KILLED, Fault.LOG_BROKERS_KILLED, Fa
 
 def main() -> int:
     arguments = _arguments()
+    # so that no process of the cluster is left
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
     jars = fetch_jars("kafka") if arguments.java or arguments.log == "kafka" else None
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as name:
         folder: Path = arguments.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         store = STORES[arguments.store](folder)
         log = _log(arguments, folder, jars)
-        faults = [fault for fault in Fault if is_possible(fault, store, log)]
-        if left_out := [fault.text for fault in Fault if fault not in faults]:
-            print(f"left out here: {'; '.join(left_out)}")
+        faults = [fault for fault in Fault if fits(fault, store, log)]
+        left_out = [fault for fault in faults if not is_possible(fault)]
+        if left_out:
+            print(f"left out here: {'; '.join(fault.text for fault in left_out)}")
         outcome = run(
             folder,
             seed=arguments.seed,
             seconds=arguments.minutes * 60,
             faults=faults,
+            left_out=left_out,
             store=store,
             log=log,
             jars=jars if arguments.java else None,
@@ -59,12 +64,17 @@ def main() -> int:
     return 1 if outcome.violations else 0
 
 
-def is_possible(fault: Fault, store: Store, log: Log) -> bool:
-    """Whether a fault can be had with these, on this machine."""
+def fits(fault: Fault, store: Store, log: Log) -> bool:
+    """Whether there is anything that a fault could hit, with such a store and such a log."""
     if fault in _BUCKET_FAULTS:
         return store.port is not None
     if fault in _KAFKA_FAULTS:
         return len(log.nodes) >= (3 if fault is Fault.LOG_BROKERS_KILLED else 1)
+    return True
+
+
+def is_possible(fault: Fault) -> bool:
+    """Whether this machine, and who runs this, can do it."""
     match fault:
         case Fault.CLOCK_OFF:
             return can_set_clocks()
