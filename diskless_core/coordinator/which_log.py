@@ -98,7 +98,8 @@ async def read_entries(
     try:
         while True:
             try:
-                batches = await asyncio.wait_for(anext(stream), PATIENCE_S)
+                async with asyncio.timeout(PATIENCE_S):
+                    batches = await anext(stream)
             except (TimeoutError, StopAsyncIteration):
                 return
             for batch in batches:
