@@ -114,7 +114,8 @@ class Saboteur:
             self._kill_nodes(one)
             return
         found = self._cluster.of_role(one.role, one.pick)
-        who = ", ".join(str(member.node_id) for member in found) or "none, for none runs"
+        nodes = [EXTRA_NODE] if one.fault is Fault.ADD else [member.node_id for member in found]
+        who = ", ".join(map(str, nodes)) or "none, for none runs"
         self._note_begin(one, f"broker {who} ({one.role.value})")
         if not found:
             return

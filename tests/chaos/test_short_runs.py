@@ -15,10 +15,10 @@ Runs = Mapping[str, tuple[Path, subprocess.Popen[bytes]]]
 
 RUNS: Mapping[str, tuple[str, ...]] = {
     "folder": ("--seed", "42", "--log", "bucket", "--store", "folder", "--java"),
-    "s3": ("--seed", "32", "--log", "bucket", "--store", "moto", "--no-java"),
-    "kafka": ("--seed", "170", "--log", "kafka", "--kafka-nodes", "1", "--store", "folder", "--no-java"),
+    "s3": ("--seed", "437", "--log", "bucket", "--store", "moto", "--no-java"),
+    "kafka": ("--seed", "32", "--log", "kafka", "--kafka-nodes", "1", "--store", "folder", "--no-java"),
 }
-"""Where log and objects are, and seeds that bring kills, pauses, restarts and what only this kind can suffer."""
+"""Where log and objects are, and seeds that bring kills, restarts and what only this kind can suffer."""
 
 MINUTES = "1"
 LIMIT_S = 540.0
