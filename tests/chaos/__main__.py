@@ -14,10 +14,10 @@ from tests.chaos.logs import BucketLog, KafkaLog, Log
 from tests.chaos.plan import Fault
 from tests.chaos.report import REPORTS, add_row, told
 from tests.chaos.run import run
-from tests.chaos.stores import FolderStore, MotoStore, S3Store, Store
+from tests.chaos.stores import FolderStore, S3Store, Store
 from tests.support.maven import fetch_jars
 
-STORES: Mapping[str, Callable[[Path], Store]] = {"s3": S3Store, "moto": MotoStore, "folder": FolderStore}
+STORES: Mapping[str, Callable[[Path], Store]] = {"s3": S3Store, "folder": FolderStore}
 LOGS = ("bucket", "kafka")
 REPORTED_MINUTES = 15.0
 """A run of at least so long is written down."""

@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, str] = {
 _ASK_TIMEOUT_S = 1.0
 _DISK_BYTES = 256 << 20
 _AHEAD = "+10m"
+_FILLING = bytes(64 << 10)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,10 +135,10 @@ class ChaosCluster:
         return member
 
     def remove(self, member: Member) -> None:
-        """It stops for good, cleanly where it runs."""
+        """It is stopped, and does not come back."""
+        del self.members[member.node_id]
         if member.process.is_running:
             member.process.stop()
-        del self.members[member.node_id]
 
     def pause(self, member: Member) -> None:
         os.kill(member.process.pid, signal.SIGSTOP)
@@ -154,10 +155,10 @@ class ChaosCluster:
         member.process.environment = ahead if is_ahead else {}
 
     def fill_disk(self, member: Member) -> None:
-        """Leave no byte free where its data are."""
-        free = shutil.disk_usage(member.disk).free
-        with (member.disk / "filler").open("wb") as filler:
-            os.posix_fallocate(filler.fileno(), 0, max(1, free - 4096))
+        """Leave next to no byte free where its data are."""
+        with (member.disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):  # it is full
+            while True:
+                filler.write(_FILLING)
 
     def free_disk(self, member: Member) -> None:
         (member.disk / "filler").unlink(missing_ok=True)
