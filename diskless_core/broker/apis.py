@@ -145,6 +145,13 @@ APIS = (
         listeners=Listeners.INTER_BROKER,
         needs=AclOperation.CLUSTER_ACTION,
     ),
+    Api(
+        messages.DisklessAllocateNodeIdRequest,
+        0,
+        broker_registration.allocate_node_id,
+        listeners=Listeners.INTER_BROKER,
+        needs=AclOperation.CLUSTER_ACTION,
+    ),
     # Whatever `CoordinatorService` answers (KIP-1164, "Diskless coordinator API").
     *(
         Api(

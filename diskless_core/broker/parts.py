@@ -20,10 +20,10 @@ import structlog
 from diskless_core.background import Background, end_backend
 from diskless_core.broker import features
 from diskless_core.broker.awaited_objects import AwaitedObjects
+from diskless_core.broker.cluster_identity import cluster_id_of
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
 from diskless_core.broker.endpoint import Endpoint
-from diskless_core.broker.errors import StartError
-from diskless_core.broker.object_owner import ObjectOwner
+from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
@@ -31,12 +31,11 @@ from diskless_core.cluster import feature_levels, group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.controller import Controller, ControllerNeighbours
-from diskless_core.cluster.membership.member import MembershipRefusedError
-from diskless_core.cluster.membership.model import BrokerListener, SupportedLevels
+from diskless_core.cluster.membership import member
+from diskless_core.cluster.membership.model import BrokerListener
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
-from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
@@ -44,7 +43,7 @@ from diskless_core.config.placement import may_lead
 from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
-from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
+from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.upkeep import Upkeep
 from diskless_core.diskless.clients import CoordinatorClients
@@ -66,8 +65,7 @@ from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
-from diskless_core.protocol.feature_levels import BUILD_LEVELS, FEATURE, FeatureLevels
-from diskless_core.protocol.names import uuid_text
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels, LevelRange
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
 from diskless_core.tiering.part import CompactionForbiddenError, Tiering, TieringBackends, TieringNeighbours
@@ -98,6 +96,7 @@ class Surroundings:
 
     Attributes:
         levels: what its build knows of feature levels.
+        allocation_id: what the broker asked the cluster for its node id with; None where that was configured.
         new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
         endpoints: where this broker is reached, by the names of its listeners.
@@ -111,6 +110,7 @@ class Surroundings:
     clock: Clock
     metrics: Metrics
     levels: FeatureLevels = BUILD_LEVELS
+    allocation_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ async def start_parts(
     replicas = coordinators.diskless
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
     stack.push_async_callback(clients.stop)
-    cluster_id = await _cluster_id(config, coordinators, backends.objects, awaited, clock)
+    cluster_id = await cluster_id_of(config, coordinators.cluster, backends.objects, awaited, clock)
     loops = Background()
     stack.push_async_callback(loops.stop)
     probe = _storage_probe(config, cluster_id, coordinators, backends, clock)
@@ -357,7 +357,7 @@ async def _become_member(
     """Register this broker. It is live from then on: coordinators may come to be led by it."""
     protocols = {entry.name: entry.protocol for entry in config.listener_security_protocol_map}
     membership = Membership(
-        MembershipSettings.of(config),
+        MembershipSettings.of(config, around.allocation_id),
         MembershipNeighbours(
             cluster_id=cluster_id,
             shard=coordinators.cluster,
@@ -370,7 +370,7 @@ async def _become_member(
                 for name, endpoint in around.endpoints.items()
             ],
             features={
-                name: SupportedLevels(*levels) for name, levels in features.supported(around.levels.supported).items()
+                name: LevelRange(*levels) for name, levels in features.supported(around.levels.supported).items()
             },
             log_is_ok=lambda: coordinators.log_failure is None,
             clock=around.clock,
@@ -383,7 +383,9 @@ async def _become_member(
     stack.push_async_callback(membership.stop)
     try:
         await membership.start()
-    except MembershipRefusedError as error:
+    except member.NodeIdRetiredError as error:
+        raise NodeIdRetiredError(f"the cluster does not take this broker: {error}") from None
+    except member.MembershipRefusedError as error:
         raise StartError(f"the cluster does not take this broker: {error}") from None
     return membership
 
@@ -415,33 +417,6 @@ def _controller(config: BrokerConfig, coordinators: Coordinators, membership: Me
     )
     membership.registrar.on_change(controller.look)
     return controller
-
-
-async def _cluster_id(
-    config: BrokerConfig, coordinators: Coordinators, objects: WalObjectStore, awaited: AwaitedObjects, clock: Clock
-) -> str:
-    """The cluster's id, once it is sure that this build can read it and that the objects are this cluster's."""
-    owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
-    wanted = config.cluster_id or uuid_text(clock.new_uuid())
-    cluster_id = await coordinators.cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody))
-    if config.cluster_id is not None and cluster_id != config.cluster_id:
-        raise StartError(
-            f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
-            f"change cluster.id or log.dirs"
-        )
-    _require_level(coordinators.cluster)
-    has_topics = coordinators.cluster.has_topics
-    await awaited.do(lambda: owner.require(cluster_id, has_topics=has_topics))
-    return cluster_id
-
-
-def _require_level(cluster: ClusterShard) -> None:
-    level, supported = cluster.level, cluster.supported_levels
-    if level < supported.oldest:
-        raise StartError(
-            f"{FEATURE} is {level} in this cluster, and this version of Diskless supports {supported}: upgrade by a "
-            f"version that supports {level} and {supported.oldest}, and raise the level with it first"
-        )
 
 
 def _tiering(config: BrokerConfig, backends: TieringBackends, neighbours: TieringNeighbours) -> Tiering:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, Peers, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest, Peers, PeerUnavailableError
 from diskless_core.protocol import framing
 
 CONNECT_TIMEOUT_S = 5.0
@@ -98,6 +98,8 @@ class PeerConnections:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 reader, writer = await asyncio.open_connection(address.host, address.port)
+        except ConnectionRefusedError as error:
+            raise PeerGoneError(f"nobody listens at {address.host}:{address.port}") from error
         except (OSError, TimeoutError) as error:
             raise PeerUnavailableError(f"no connection to {address.host}:{address.port}: {error!r}") from error
         _log.info("connected to another broker", node=node_id, address=f"{address.host}:{address.port}")

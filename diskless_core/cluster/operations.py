@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from diskless_core.cluster.nominations import Electorate, Nomination, plan
 from diskless_core.cluster.records import (
+    PARTITIONS_IN_ONE_RECORD,
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
     LeaderNominated,
-    PartitionPlaced,
+    PartitionsPlaced,
     ProducerIdsTaken,
     ResourceType,
     TopicCreated,
@@ -30,7 +31,7 @@ from diskless_core.cluster.tables import (
     TOPICS,
     nomination_key,
 )
-from diskless_core.coordinator.slices import Pace, Slices
+from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.protocol.errors import ErrorCode
 
@@ -114,18 +115,16 @@ def create_topic(command: ClusterCommand, topic: NewTopic) -> Slices[Refusal | N
         return refusal
     command.emit(TopicCreated(topic_id=topic.topic_id, name=topic.name))
     shards = place(command, topic.topic_id, topic.partition_count, topic.shard_count)
-    yield from _emit_placed(command, topic.topic_id, 0, shards)
+    yield from _emit_placed(command, topic.topic_id, shards)
     for name, value in topic.configs.items():
         command.emit(ConfigSet(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value))
     return None
 
 
-def _emit_placed(command: ClusterCommand, topic_id: bytes, first: int, shards: Sequence[int]) -> Slices[None]:
-    pace = Pace()
-    for partition, shard in enumerate(shards, start=first):
-        command.emit(PartitionPlaced(topic_id=topic_id, partition=partition, shard=shard))
-        if pace.is_over_after(1):
-            yield
+def _emit_placed(command: ClusterCommand, topic_id: bytes, shards: Sequence[int]) -> Slices[None]:
+    for first in range(0, len(shards), PARTITIONS_IN_ONE_RECORD):
+        some = shards[first : first + PARTITIONS_IN_ONE_RECORD]
+        yield from command.emit_in_slices(PartitionsPlaced(topic_id=topic_id, shards=some))
 
 
 def check_new_topic(command: ClusterCommand, name: str) -> Refusal | None:
@@ -151,7 +150,7 @@ def add_partitions(command: ClusterCommand, growth: Growth, *, validate_only: bo
     refusal = _check_growth(growth, topic.partition_count)
     if refusal is None and not validate_only:
         shards = place(command, topic_id, growth.count - topic.partition_count, growth.shard_count)
-        yield from _emit_placed(command, topic_id, topic.partition_count, shards)
+        yield from _emit_placed(command, topic_id, shards)
     return refusal
 
 

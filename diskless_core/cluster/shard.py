@@ -10,7 +10,7 @@ from diskless_core.cluster import feature_levels, operations
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.records import ClusterRecord
 from diskless_core.cluster.state_machine import ClusterMachine
-from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, PLACEMENTS, TOPICS
+from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, LOADS, TOPICS
 from diskless_core.coordinator.errors import CoordinatorError, NotControllerError, NotCoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices, SlicedOperation
 from diskless_core.coordinator.tables import Key, Table
@@ -105,4 +105,4 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
             CoordinatorError: no answer.
         """
         await self.barrier()
-        return {shard for _, shard in self.state.rows(PLACEMENTS)}
+        return {shard for (shard,), _ in self.state.rows(LOADS)}

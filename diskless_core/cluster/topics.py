@@ -129,7 +129,10 @@ class Topics:
 
     def shard_of(self, partition: PartitionKey) -> int | None:
         """Which diskless shard a partition belongs to."""
-        return self._cluster.state.committed(PLACEMENTS, partition)
+        placements = self._cluster.state.committed(PLACEMENTS, (partition.topic_id,))
+        if placements is None or not 0 <= partition.partition < len(placements):
+            return None
+        return placements[partition.partition]
 
     def replica_of(self, partition: PartitionKey) -> DisklessShard | None:
         """What this node knows of a partition: its shard, led here or not, for reads that may be stale."""
@@ -357,6 +360,9 @@ class Topics:
                 await asyncio.sleep(REPAIR_INTERVAL_S)
 
     async def _create_partitions(self, info: TopicInfo) -> None:
+        present = sum(replica.partition_count(info.topic_id) for replica in self._replicas.values())
+        if present >= info.partition_count:
+            return  # as of almost all topics that are looked at when the leader changes
         missing: dict[int, list[int]] = {}
         for partition in range(info.partition_count):
             key = PartitionKey(info.topic_id.bytes, partition)

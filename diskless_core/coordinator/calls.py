@@ -10,10 +10,11 @@ from diskless_core.coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadingError,
     EntryTooLargeError,
+    NodeGoneError,
     NotCoordinatorError,
     OutcomeUnknownError,
 )
-from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerRequest, PeerTransport
+from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerGoneError, PeerRequest, PeerTransport
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.framing import FrameError, check_structure
@@ -97,11 +98,14 @@ class PeerCalls:
 
         Raises:
             OutcomeUnknownError: the request was sent, and there is no answer.
+            NodeGoneError: it was not sent, for nobody listens where the node did.
             CoordinatorError: it was not sent.
         """
         try:
             return await self._transport.send(node_id, request, self.timeout_ms / 1000 + self._transfer_s)
         except AnswerLostError as error:
             raise OutcomeUnknownError(f"node {node_id} gave no answer: {error}") from error
+        except PeerGoneError as error:
+            raise NodeGoneError(f"node {node_id} cannot be reached: {error}") from error
         except PeerError as error:
             raise CoordinatorError(f"node {node_id} cannot be reached: {error}") from error

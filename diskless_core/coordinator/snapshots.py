@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.coordinator.entries import ACCEPTANCE
+from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, stored_acceptance
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import stored_level
 from diskless_core.coordinator.log_identity import LOG_NAME_KEY, LOG_NAMES, LogName, OtherLogError, stored_name
@@ -31,7 +31,7 @@ from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStore
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
-from diskless_core.snapshot.format import Manifest, Part, SnapshotError, SnapshotTooNewError
+from diskless_core.snapshot.format import Accepted, Manifest, Part, SnapshotError, SnapshotTooNewError
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 
 _log = structlog.get_logger(__name__)
@@ -46,10 +46,14 @@ class Reach(NamedTuple):
     """How far a snapshot reaches, and what log its log took the place of.
 
     At offset 0 it is one with which a shard begins on a log that took the place of another.
+
+    Attributes:
+        acceptance: whose entries count from there on.
     """
 
     applied_offset: int
     moved_from: uuid.UUID | None
+    acceptance: Acceptance
 
 
 class SnapshotSource(Protocol):
@@ -133,6 +137,7 @@ class Snapshots:
             offset = await asyncio.to_thread(view.applied_offset)
             level = await asyncio.to_thread(stored_level, view)
             name = await asyncio.to_thread(stored_name, view)
+            acceptance = await asyncio.to_thread(stored_acceptance, view)
             tables = snapshot_format.tables_at(level, tables)
             stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
             parts: list[Part] = []
@@ -149,6 +154,7 @@ class Snapshots:
             level=level,
             log_id=name.log_id if name is not None else None,
             moved_from=name.moved_from if name is not None else None,
+            accepted=Accepted(*ACCEPTANCE.encode(acceptance)),
         )
         key = stem + MANIFEST_SUFFIX
         await self._objects.put(key, snapshot_format.encode_manifest(manifest))
@@ -220,7 +226,7 @@ class Snapshots:
             async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
                 async for manifest in manifests:
                     if _is_of(manifest, name, shard):
-                        return Reach(manifest.applied_offset, manifest.moved_from)
+                        return Reach(manifest.applied_offset, manifest.moved_from, Acceptance(*manifest.accepted))
         except (SnapshotTooNewError, WalObjectStoreError) as error:
             raise CoordinatorError(f"the snapshots of {shard} cannot be looked for: {error}") from error
         return None

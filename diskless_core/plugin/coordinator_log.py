@@ -46,7 +46,8 @@ class LogBatch:
 
     Attributes:
         offset: the one that the log assigned.
-        next_offset: above `offset`; the entry that follows has this offset or a higher one.
+        next_offset: above `offset`; the entry that follows has this offset or a higher one. Of a batch that `append` took,
+            it is above by as many offsets as the batch has records at most.
         data: the Kafka v2 record batch. Its base offset and leader epoch (bytes 0 to 7 and 12 to 15) are unspecified.
             From byte 16 on every reader of an offset gets the same bytes, on every node and at any time: a log that
             compresses batches, or sets their timestamps, does so once, when it takes them. Replicas compare digests of
@@ -176,6 +177,16 @@ class CoordinatorLog(ABC):
         Raises:
             CoordinatorLogError: it cannot be said now; the core asks again.
         """
+
+    def suspect(self, shard: ShardId, node_id: int) -> None:
+        """The process of a node that this log may nominate has most likely ended: nobody listens where it did.
+
+        A log that would wait for a lease or a session of that node to end may nominate another one at once, if it has
+        not heard of the node since. It may be wrong: then two nodes claim, and the log's content decides.
+
+        Optional: a log that does nothing nominates another node when it finds out by itself. It must not block.
+        """
+        del shard, node_id
 
     @abstractmethod
     async def prune(self, shard: ShardId, before: int) -> None:

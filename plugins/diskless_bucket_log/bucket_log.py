@@ -90,6 +90,9 @@ class BucketLog(CoordinatorLog):
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         return self._require_running(shard).keeper(shard).hints(candidate=candidate)
 
+    def suspect(self, shard: ShardId, node_id: int) -> None:
+        self._require_running(shard).keeper(shard).suspect(node_id)
+
     async def prune(self, shard: ShardId, before: int) -> None:
         running = self._require_running(shard)
         await prune(running.view(shard), before, self._clock)

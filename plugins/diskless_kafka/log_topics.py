@@ -21,8 +21,12 @@ from diskless_core.plugin import kafka_client
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds
 from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_core.plugin.shard import ShardId
-from diskless_kafka.config import UNLIMITED
-from diskless_kafka.log_config import SAFE_REPLICATION_FACTOR, KafkaLogSettings, min_insync_replicas
+from diskless_kafka.log_config import (
+    EXACT_TOPIC_CONFIGS,
+    SAFE_REPLICATION_FACTOR,
+    KafkaLogSettings,
+    min_insync_replicas,
+)
 from diskless_kafka.topic_ids import TopicIds
 
 _CREATED_WITHIN_S = 30
@@ -70,13 +74,7 @@ def objections(found: FoundTopic, settings: KafkaLogSettings) -> list[str]:
     found_in_sync, found_largest = int(configs["min.insync.replicas"]), int(configs["max.message.bytes"])
     demand("min.insync.replicas", found_in_sync, f"{in_sync} or more", holds=found_in_sync >= in_sync)
     demand("max.message.bytes", found_largest, f"{largest} or more", holds=found_largest >= largest)
-    exact = {
-        "unclean.leader.election.enable": "false",
-        "cleanup.policy": "delete",
-        "retention.ms": str(UNLIMITED),
-        "retention.bytes": str(UNLIMITED),
-    }
-    for setting, wanted in exact.items():
+    for setting, wanted in EXACT_TOPIC_CONFIGS.items():
         demand(setting, configs[setting], wanted, holds=configs[setting] == wanted)
     return wrong
 

@@ -100,8 +100,7 @@ class LocalCoordinatorLog(CoordinatorLog):
         if not batches:
             return []
         counts = [_record_count(batch) for batch in batches]
-        sizes = [len(batch) for batch in batches]
-        taken = next((at for at, size in enumerate(sizes) if size > self.max_entry_bytes), len(batches))
+        taken = next((at for at, batch in enumerate(batches) if len(batch) > self.max_entry_bytes), len(batches))
         offsets: Sequence[int] = []
         if taken:
             answer: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
@@ -110,7 +109,7 @@ class LocalCoordinatorLog(CoordinatorLog):
             offsets = await answer
         if taken < len(batches):
             raise EntryRefusedError(
-                f"an entry of {sizes[taken]} bytes is larger than {self.max_entry_bytes}", position=taken
+                f"an entry of {len(batches[taken])} bytes is larger than {self.max_entry_bytes}", position=taken
             )
         return offsets
 

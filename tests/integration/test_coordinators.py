@@ -41,9 +41,9 @@ def placements(broker, *topic_ids):
     result = diskless(broker, "coordinator", "dump", "cluster-0", "--json")
     assert result.exit_code == 0, result.output
     records = [json.loads(line) for line in result.stdout.splitlines()]
-    placed = [record["data"] for record in records if record["type"] == "PartitionRecord"]
+    placed = [record["data"] for record in records if record["type"] == "PartitionsPlacedRecord"]
     return [
-        [found["coordinator_shard"] for found in placed if found["topic_id"] == uuid_text(topic_id)]
+        [shard for found in placed if found["topic_id"] == uuid_text(topic_id) for shard in found["shards"]]
         for topic_id in topic_ids
     ]
 

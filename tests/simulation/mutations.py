@@ -90,7 +90,7 @@ def leaders_send_too_soon(patch: pytest.MonkeyPatch) -> None:
         for pending in shard._leader.pipeline._handed_over:
             count = record_batch.read_header(pending.entry).record_count
             batch = LogBatch(offset, offset + count, pending.entry)
-            acceptance = acceptance.advanced(entries.chained(acceptance.digest, batch))
+            acceptance = acceptance.advanced(offset, entries.chained(acceptance.digest, batch))
             sent.append(pack_entry(batch.offset, batch.next_offset, acceptance.digest, batch.data))
             offset = batch.next_offset
         return FollowShardAnswer(next_offset=offset, digest=acceptance.digest, entries=sent)
@@ -324,7 +324,7 @@ def _is_compacted(scenario: Scenario) -> object:
 
 def _members_take_turns(scenario: Scenario) -> object:
     """Whether a member that does nothing for a while is likely to be replaced."""
-    return scenario.members > 1 and not (scenario.kill_every_s or scenario.pause_every_s or scenario.cut_every_s)
+    return scenario.members > 1 and not scenario.processes_end
 
 
 MUTATIONS: Sequence[Mutation] = (

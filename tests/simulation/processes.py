@@ -142,6 +142,12 @@ class ProcessLoop(VirtualTimeLoop):
         gated.handle = handle
         return handle
 
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """There is one thread: nothing has to be woken."""
+        return self.call_soon(callback, *args, context=context)
+
     def call_again(self, one: _Gated) -> None:
         """Run a callback that was held back; its handle stays the one that its owner may cancel."""
         super().call_soon(one, context=one.context)

@@ -189,8 +189,8 @@ class Settlement:
         """All replicas have the same rows, once nothing has happened for a while."""
         for shard in self._world.shard_ids:
             end = None
-            while self._world.log.state(shard).end != end:
-                end = self._world.log.state(shard).end
+            while self._world.log.end(shard) != end:
+                end = self._world.log.end(shard)
                 await asyncio.sleep(QUIET_S)
                 rows = {
                     broker.process.name: await self._rows(broker, shard, COMPARED_TABLES[kind_of(shard)])
@@ -227,7 +227,7 @@ class Settlement:
         if len(up) < len(self._world.brokers):
             return False
         for shard_id in self._world.shard_ids:
-            end = self._world.log.state(shard_id).end
+            end = self._world.log.end(shard_id)
             if any(broker.shard(shard_id).next_offset != end for broker in up):
                 return False
         for index, shard in up[0].shards.items():

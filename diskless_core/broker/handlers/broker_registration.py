@@ -14,6 +14,8 @@ from diskless_core.protocol.messages import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    DisklessAllocateNodeIdRequest,
+    DisklessAllocateNodeIdResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
@@ -44,6 +46,17 @@ async def allocate_producer_ids(
     if not context.is_authorized:
         return wire.producer_ids_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return await context.services.membership.service.allocate_producer_ids(request)
+
+
+async def allocate_node_id(
+    context: RequestContext, request: DisklessAllocateNodeIdRequest
+) -> DisklessAllocateNodeIdResponse:
+    """Handle DisklessAllocateNodeId."""
+    if not context.is_authorized:
+        return wire.node_id_response(
+            Refusal(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message="only a broker may ask for a node id")
+        )
+    return await context.services.membership.service.allocate_node_id(request)
 
 
 async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from diskless_core.background import Background
 from diskless_core.clock import Clock
 from diskless_core.cluster.membership.brokers import Brokers
 from diskless_core.cluster.membership.member import Member
-from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.registrar import Registrar
 from diskless_core.cluster.membership.service import MembershipService
@@ -24,6 +25,7 @@ from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
+from diskless_core.protocol.feature_levels import LevelRange
 from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 _log = structlog.get_logger(__name__)
@@ -31,19 +33,24 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSettings:
-    """What an operator says of it."""
+    """What an operator says of it.
+
+    Attributes:
+        allocation_id: what the node id was asked for with; None where it was configured.
+    """
 
     node_id: int
     rack: str | None
     times: SessionTimes
+    allocation_id: uuid.UUID | None = None
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> MembershipSettings:
+    def of(cls, config: BrokerConfig, allocation_id: uuid.UUID | None = None) -> MembershipSettings:
         """Those of a broker."""
         times = SessionTimes(
             session_s=config.broker_session_timeout_ms / 1000, heartbeat_s=config.broker_heartbeat_interval_ms / 1000
         )
-        return cls(node_id=config.node_id, rack=config.broker_rack, times=times)
+        return cls(node_id=config.node_id, rack=config.broker_rack, times=times, allocation_id=allocation_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +76,7 @@ class MembershipNeighbours:
     hands_over: bool
     transport: PeerTransport
     listeners: Sequence[BrokerListener]
-    features: Mapping[str, SupportedLevels]
+    features: Mapping[str, LevelRange]
     log_is_ok: Callable[[], bool]
     clock: Clock
     metrics: Metrics
@@ -95,11 +102,13 @@ class Membership:
         self._log_is_ok = neighbours.log_is_ok
         self.bucket_is_ok: Callable[[], bool] = lambda: True
         self.brokers = Brokers(shard, settings.node_id)
+        self._incarnation_id = neighbours.clock.new_uuid()
         self.registrar = Registrar(
             shard,
             settings.times,
             neighbours.clock,
             node_id=settings.node_id,
+            incarnation_id=self._incarnation_id,
             leads=self._leads,
             predecessor=self._predecessor,
             objection=neighbours.objection,
@@ -107,7 +116,6 @@ class Membership:
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
         self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
-        self._incarnation_id = neighbours.clock.new_uuid()
         self._member = Member(
             BrokerSpec(
                 node_id=settings.node_id,
@@ -122,6 +130,7 @@ class Membership:
             settings.times,
             neighbours.clock,
             cluster_id=neighbours.cluster_id,
+            allocation_id=settings.allocation_id,
             health=self._health,
             leads=self._led_here,
         )
@@ -176,6 +185,10 @@ class Membership:
     def is_member(self) -> bool:
         """Whether it is this process that is registered with the node id."""
         return self.epoch is not None
+
+    async def until_retired(self) -> None:
+        """Wait until the cluster has retired this broker's node id, if it ever does."""
+        await self._member.until_retired()
 
     @property
     def epoch(self) -> int | None:

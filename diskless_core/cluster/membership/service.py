@@ -21,13 +21,20 @@ from diskless_core.protocol.messages import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    DisklessAllocateNodeIdRequest,
+    DisklessAllocateNodeIdResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
 
 MEMBERSHIP_REQUESTS: dict[int, type[ApiMessage]] = {
     request.API_KEY: request
-    for request in (BrokerRegistrationRequest, BrokerHeartbeatRequest, AllocateProducerIdsRequest)
+    for request in (
+        BrokerRegistrationRequest,
+        BrokerHeartbeatRequest,
+        AllocateProducerIdsRequest,
+        DisklessAllocateNodeIdRequest,
+    )
 }
 """What brokers send to the controller and clients do not, by api key."""
 
@@ -62,6 +69,8 @@ class MembershipService:
                 response = await self.heartbeat(message, link)
             case AllocateProducerIdsRequest():
                 response = await self.allocate_producer_ids(message)
+            case DisklessAllocateNodeIdRequest():
+                response = await self.allocate_node_id(message)
             case UnregisterBrokerRequest():
                 response = await self.unregister(message)
             case _:
@@ -76,7 +85,7 @@ class MembershipService:
         if isinstance(spec, Refusal):
             return wire.registration_response(spec)
         try:
-            return wire.registration_response(await self._registrar.register(spec, link))
+            return wire.registration_response(await self._registrar.register(spec, link, request.allocation_id))
         except CoordinatorError as error:
             return wire.registration_response(Refusal(code=error.code, message=str(error)))
 
@@ -96,6 +105,19 @@ class MembershipService:
         except CoordinatorError as error:
             taken = error.code
         return wire.producer_ids_response(taken)
+
+    async def allocate_node_id(self, request: DisklessAllocateNodeIdRequest) -> DisklessAllocateNodeIdResponse:
+        """DisklessAllocateNodeId."""
+        if request.cluster_id != self._cluster_id:
+            message = f"this is the cluster {self._cluster_id}, not {request.cluster_id}"
+            return wire.node_id_response(Refusal(code=ErrorCode.INCONSISTENT_CLUSTER_ID, message=message))
+        if request.allocation_id is None:
+            message = "a node id is asked for with an allocation id"
+            return wire.node_id_response(Refusal(code=ErrorCode.INVALID_REQUEST, message=message))
+        try:
+            return wire.node_id_response(await self._registrar.allocate_node_id(request.allocation_id))
+        except CoordinatorError as error:
+            return wire.node_id_response(Refusal(code=error.code, message=str(error)))
 
     async def unregister(self, request: UnregisterBrokerRequest, leader: int | None = None) -> UnregisterBrokerResponse:
         """UnregisterBroker.

@@ -86,3 +86,11 @@ class DisklessFollowShardRequest(ApiMessage, load_json=__package__):
 
 class DisklessFollowShardResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-1164, "Local state machine"."""
+
+
+class DisklessAllocateNodeIdRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-631: a node id for a broker that is configured without one."""
+
+
+class DisklessAllocateNodeIdResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-631: a node id for a broker that is configured without one."""

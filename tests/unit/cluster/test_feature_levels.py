@@ -8,7 +8,7 @@ import pytest
 
 from diskless_core.cluster import feature_levels, operations
 from diskless_core.cluster.feature_levels import object_to, refuse_broker, registered_levels
-from diskless_core.cluster.membership.model import BrokerSpec, Registration, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerSpec, Registration
 from diskless_core.cluster.membership.operations import register
 from diskless_core.cluster.operations import ClusterCommand, Refusal
 from diskless_core.cluster.state_machine import ClusterMachine
@@ -102,7 +102,7 @@ def broker(node_id: int, **features: tuple[int, int]) -> BrokerSpec:
         incarnation_id=uuid.UUID(int=node_id),
         listeners=(),
         rack=None,
-        features={name.replace("_", "."): SupportedLevels(*levels) for name, levels in features.items()},
+        features={name.replace("_", "."): LevelRange(*levels) for name, levels in features.items()},
     )
 
 

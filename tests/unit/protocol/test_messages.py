@@ -71,12 +71,17 @@ def test_requests_and_responses_of_an_api_belong_together() -> None:
     for api_key, api in messages.REQUESTS.items():
         assert api.request.API_KEY == api.response.API_KEY == api_key
         assert api.request.valid_versions == api.response.valid_versions
-    assert set(messages.DISKLESS_APIS) == {93, 94, 95, 96, 97, 98, 99, 100, 101, 102}
+    assert set(messages.DISKLESS_APIS) == {93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103}
 
 
 @pytest.mark.parametrize(
     ("api_key", "name"),
-    [(2, "TopicRecord"), (3, "PartitionRecord"), (102, "DisklessFileCommittedRecord"), (120, "CoordinatorEntryRecord")],
+    [
+        (2, "TopicRecord"),
+        (140, "PartitionsPlacedRecord"),
+        (102, "DisklessFileCommittedRecord"),
+        (120, "CoordinatorEntryRecord"),
+    ],
 )
 def test_metadata_records_are_found_by_their_api_key(api_key: int, name: str) -> None:
     assert messages.METADATA_RECORDS[api_key].__name__ == name

@@ -13,6 +13,7 @@ from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.peers import PeerAddress
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import UnregisterBrokerRequest
+from diskless_core.shards import CLUSTER_SHARD
 from tests.support.membership import HEARTBEAT_S, SESSION_S, TIMES, MemberWorld, begun, in_world, until
 
 
@@ -267,6 +268,36 @@ def test_a_controller_that_nobody_can_replace_stops_at_its_limit() -> None:
             await one.membership.leave(5.0)
         assert asyncio.get_running_loop().time() - began_s == pytest.approx(5.0)
         assert "the broker was the controller and stops before another one is known" in [log["event"] for log in logs]
+
+    in_world(scene)
+
+
+def test_a_controller_that_is_killed_is_suspected_at_once_by_all_others() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two, three = await world.join(1, 2, 3)
+        await until(lambda: two.live == three.live == [1, 2, 3])
+        await asyncio.sleep(HEARTBEAT_S * 0.6)
+        await one.kill()
+        assert await until(lambda: len(world.shared.suspicions) == 2) < RESET_S
+        assert sorted(world.shared.suspicions) == [(CLUSTER_SHARD, 1, 2), (CLUSTER_SHARD, 1, 3)]
+        world.lead(2)
+        await until(lambda: two.live == three.live == [2, 3])
+        await asyncio.sleep(SESSION_S)
+        assert len(world.shared.suspicions) == 2
+
+    in_world(scene)
+
+
+def test_nobody_suspects_a_controller_that_is_silent_or_comes_back() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await until(lambda: two.live == [1, 2])
+        for _ in range(3):
+            world.reset(one)
+            await asyncio.sleep(HEARTBEAT_S)
+        one.is_paused = True
+        await asyncio.sleep(SESSION_S)
+        assert world.shared.suspicions == []
 
     in_world(scene)
 
