@@ -120,7 +120,7 @@ class Configs:
 
     def _brokers(self) -> Collection[int]:
         """The brokers that can have settings of their own."""
-        return {self._settings.node_id} | {int(key[0]) for key, _ in self._cluster.state.rows(BROKERS)}
+        return {self._settings.node_id} | {key[0] for key, _ in self._cluster.state.rows(BROKERS)}
 
     def _broker_side(self) -> BrokerSide:
         return BrokerSide(

@@ -46,6 +46,7 @@ class BucketLog(CoordinatorLog):
     """
 
     is_shared: ClassVar[bool] = True
+    group_coordinators: ClassVar[int] = 4
     max_entry_bytes: int = MAX_ENTRY_BYTES
 
     def __init__(self, context: PluginContext, settings: BucketLogSettings, *, check_rounds: int = ROUNDS) -> None:

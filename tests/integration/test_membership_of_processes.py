@@ -98,3 +98,16 @@ async def test_a_controller_that_is_killed_is_followed_before_its_lease_ends_and
     victim.start()
     await until(lambda: fenced(heir) == fenced(victim) == {1: False, 2: False})
     assert controller(heir) == heir_id
+
+
+async def test_a_second_process_with_the_node_id_of_the_controller_ends_and_the_controller_goes_on(brokers, tmp_path):
+    one = brokers[1].start()
+    await until(lambda: controller(one) == 1)
+    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
+    second = BrokerProcess(tmp_path / "second", one._properties | {"log.dirs": str(tmp_path / "second")})
+    before = len(one.log_text())
+    with pytest.raises(AssertionError, match=f"the node id 1 is that of the broker at {one.bootstrap}, which runs"):
+        second.start({"listeners": listeners})
+    assert "no longer leads" not in one.log_text(before)
+    assert controller(one) == 1
+    assert fenced(one) == {1: False}
