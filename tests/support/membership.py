@@ -21,7 +21,7 @@ from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
 from diskless_core.protocol.feature_levels import LevelRange
-from diskless_core.shards import CLUSTER_SHARD, GROUPS_SHARD
+from diskless_core.shards import CLUSTER_SHARD, GROUPS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.virtual_time import VirtualClock, run
@@ -82,7 +82,7 @@ class MemberProcess:
         )
         self._clock = clock
         self.shard = ClusterShard(CLUSTER_SHARD, services)
-        self.groups = GroupsShard(GROUPS_SHARD, services)
+        self.groups = GroupsShard(GROUPS.shard(0), services)
         self.peers = RegisteredPeers(node_id, BROKERS)
         self.peers.follow(self.shard)
         self.membership = Membership(
@@ -194,7 +194,7 @@ class MemberWorld:
 
     def coordinate_groups(self, node_id: int) -> None:
         """From now on this node is to lead the groups' shard."""
-        self.shared.set_leader(GROUPS_SHARD, node_id)
+        self.shared.set_leader(GROUPS.shard(0), node_id)
 
     def process(self, node_id: int, *, port: int | None = None, **arguments: Any) -> MemberProcess:
         """A new process, which has not been started."""

@@ -25,7 +25,6 @@ from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
-from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 _log = structlog.get_logger(__name__)
 
@@ -84,8 +83,8 @@ class Membership:
     Attributes:
         brokers: the brokers of the cluster.
         registrar: what this node does while it leads the cluster shard.
-        bucket_is_ok: whether the WAL object store takes what this broker writes, and answers what it reads; to be set when
-            that is known.
+        bucket_is_ok: whether the WAL object store takes what this broker writes, and answers what it reads; to be set
+            when that is known.
     """
 
     def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
@@ -112,7 +111,7 @@ class Membership:
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
-        self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
+        self.service = MembershipService(self.registrar, cluster_id=neighbours.cluster_id)
         self._member = Member(
             spec,
             shard,
@@ -197,11 +196,6 @@ class Membership:
         """The connection of `transport` to a node broke."""
         self._member.connection_lost(node_id)
 
-    async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """UnregisterBroker of an administrator, carried out by whoever leads the cluster shard."""
-        controller = self.brokers.controller
-        return await self.service.unregister(request, controller if controller != self._node_id else None)
-
     def _leads(self, node_id: int) -> bool:
         """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
         return any(node_id in (shard.leader_hint, shard.claimed_by) for shard in self._handed_over)
@@ -212,10 +206,14 @@ class Membership:
 
     def _predecessor(self) -> Predecessor | None:
         """By the log, if this process has read the claim before its own there; else as it knew before."""
-        node_id = self._shard.predecessor
+        node_id, member = self._shard.predecessor, self._member
         if node_id is None:
-            node_id = self._member.last_controller
-        return None if node_id is None else Predecessor(node_id=node_id, is_gone=self._member.unreachable == node_id)
+            node_id = member.last_controller
+        if node_id is None:
+            return None
+        is_known = node_id == member.last_controller and member.answered_s is not None
+        silent_s = self._clock.monotonic() - (member.answered_s or 0.0) if is_known else 0.0
+        return Predecessor(node_id=node_id, is_gone=member.unreachable == node_id, silent_s=silent_s)
 
     def _health(self) -> Health:
         barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)
