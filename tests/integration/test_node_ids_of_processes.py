@@ -76,11 +76,14 @@ async def test_brokers_that_begin_a_cluster_at_once_have_different_ids_and_keep_
     assert [node_id(broker) for broker in brokers] == ids
     await until(lambda: registered(brokers[0]) == dict.fromkeys([1, 2, 3], False))
 
-    configured = BrokerProcess(brokers[0].folder.parent / "configured", brokers[0]._properties)
-    with pytest.raises(AssertionError, match="has given the node id 2 to a broker"):
-        await in_thread(
-            lambda: configured.start({"node.id": "2", "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"})
-        )
+    folder = brokers[0].folder.parent / "configured"
+    others = {"node.id": "2", "log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"}
+    configured = BrokerProcess(folder, brokers[0]._properties | others)
+    try:
+        with pytest.raises(AssertionError, match="has given the node id 2 to a broker"):
+            await in_thread(configured.start)
+    finally:
+        configured.end()
 
 
 async def test_a_broker_that_was_unregistered_takes_another_id_when_it_is_back(brokers):

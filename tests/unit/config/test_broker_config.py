@@ -267,5 +267,5 @@ def test_a_broker_may_leave_its_node_id_to_the_cluster():
 
 @pytest.mark.parametrize("text", ["-1", "-auto", "Auto", "", "one", "2147483648"])
 def test_a_node_id_is_a_number_or_auto(text):
-    with pytest.raises(ValidationError, match="node.id"):
+    with pytest.raises(ValidationError, match=r"node\.id"):
         config(node_id=text)
