@@ -106,8 +106,11 @@ async def test_a_second_process_with_the_node_id_of_the_controller_ends_and_the_
     listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
     second = BrokerProcess(tmp_path / "second", one._properties | {"log.dirs": str(tmp_path / "second")})
     before = len(one.log_text())
-    with pytest.raises(AssertionError, match=f"the node id 1 is that of the broker at {one.bootstrap}, which runs"):
-        second.start({"listeners": listeners})
+    try:
+        with pytest.raises(AssertionError, match=f"the node id 1 is that of the broker at {one.bootstrap}, which runs"):
+            second.start({"listeners": listeners})
+    finally:
+        second.end()
     assert "no longer leads" not in one.log_text(before)
     assert controller(one) == 1
     assert fenced(one) == {1: False}
