@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 
@@ -21,12 +20,7 @@ from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
-from diskless_core.coordinator.errors import (
-    CoordinatorError,
-    EntryTooLargeError,
-    NotCoordinatorError,
-    OutcomeUnknownError,
-)
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.api import DisklessCoordinator
@@ -36,11 +30,6 @@ from diskless_core.produce.validation import TopicRules
 from diskless_core.tiering.planning import TopicTiering
 
 REPAIR_INTERVAL_S = 0.5
-
-FINISH_S = 10.0
-"""How long a change waits for coordinators that move, once it is decided."""
-
-RETRY_S = 0.1
 
 START_S = 5.0
 """How long a start waits for topics that were left in the middle of a change."""
@@ -203,12 +192,13 @@ class Topics:
         if validate_only:
             refusal = await self._cluster.submit(lambda command: operations.check_new_topic(command, name))
             return refusal or self._described(new)
-        with self._repaired_if_unknown():
+        with self._repaired_if_interrupted(OutcomeUnknownError):
             refusal = await self._cluster.submit_in_slices(lambda command: operations.create_topic(command, new))
         if refusal is not None:
             return refusal
         info = self._described(new)
-        await self._carry_out(partial(self._create_partitions, info))
+        with self._repaired_if_interrupted():
+            await self._create_partitions(info)
         _log.info("topic created", topic=name, topic_id=str(info.topic_id), partitions=partition_count)
         warn_of_no_effect(ResourceType.TOPIC, name, configs)
         return info
@@ -234,14 +224,15 @@ class Topics:
         growth = Growth(
             name=name, count=count, assignments=assignments, node_ids=node_ids, shard_count=len(self._replicas)
         )
-        with self._repaired_if_unknown():
+        with self._repaired_if_interrupted(OutcomeUnknownError):
             refusal = await self._cluster.submit_in_slices(
                 lambda command: operations.add_partitions(command, growth, validate_only=validate_only)
             )
         info = self.by_name(name)
         if refusal is not None or validate_only or info is None:
             return refusal
-        await self._carry_out(partial(self._create_partitions, info))
+        with self._repaired_if_interrupted():
+            await self._create_partitions(info)
         _log.info("partitions added", topic=name, partitions=count)
         return None
 
@@ -256,11 +247,12 @@ class Topics:
         def remove(command: Command[ClusterRecord]) -> str | None:
             return operations.remove_topic(command, topic_id)
 
-        with self._repaired_if_unknown():
+        with self._repaired_if_interrupted(OutcomeUnknownError):
             removed = await self._cluster.submit(remove)
         if removed is None:
             return False
-        await self._carry_out(partial(self._clear_away, info.topic_id, info.name))
+        with self._repaired_if_interrupted():
+            await self._clear_away(info.topic_id, info.name)
         _log.info("topic deleted", topic=info.name, topic_id=str(info.topic_id))
         return True
 
@@ -311,31 +303,13 @@ class Topics:
                 self._begin_repair()
 
     @contextmanager
-    def _repaired_if_unknown(self) -> Iterator[None]:
-        """The cluster shard may have decided: what a diskless shard lacks then is done in the background."""
+    def _repaired_if_interrupted(self, error: type[CoordinatorError] = CoordinatorError) -> Iterator[None]:
+        """The cluster shard has decided, or may have: what a diskless shard lacks then is done in the background."""
         try:
             yield
-        except OutcomeUnknownError:
+        except error:
             self._begin_repair()
             raise
-
-    async def _carry_out(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do at the other shards what the cluster shard has decided. They may be moving: it is tried for `FINISH_S`.
-
-        Raises:
-            CoordinatorError: it is not done yet, and goes on in the background, or at the next controller.
-        """
-        deadline_s = self._clock.monotonic() + FINISH_S
-        while True:
-            try:
-                await step()
-                return
-            except CoordinatorError as error:
-                is_hopeless = isinstance(error, EntryTooLargeError) or not self._cluster.leading
-                if is_hopeless or self._clock.monotonic() >= deadline_s:
-                    self._begin_repair()
-                    raise
-            await asyncio.sleep(RETRY_S)
 
     def _begin_repair(self) -> asyncio.Task[None]:
         if self._repair is None or self._repair.done():
