@@ -140,19 +140,23 @@ def test_a_higher_epoch_starts_at_sequence_0(producer):
     assert producer(1, epoch=1) == (0, 3)
 
 
-@guarantee("Idempotence", "A producer of which nothing is known may start at any sequence.")
-def test_an_unknown_producer_may_start_at_any_sequence(producer):
-    assert producer(41) == (0, 0)
-    assert producer(42) == (0, 1)
+@guarantee(
+    "Idempotence",
+    "A producer's first batch of a partition is its first, also if a later one comes before it by another broker.",
+)
+def test_a_new_producer_begins_at_sequence_0(producer):
+    assert producer(1) == (OUT_OF_ORDER, -1)
+    assert producer(0) == (0, 0)
+    assert producer(1) == (0, 1)
 
 
 @guarantee("Idempotence", "A batch that is refused leaves no state of its producer.")
 def test_a_refused_batch_leaves_no_state_of_its_producer(wire, topic, producer):
     producer_id = new_producer_id(wire)
-    bad = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=7)
+    bad = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=0)
     assert produce(wire, topic, bad[:-1] + b"X").error_code == ErrorCode.CORRUPT_MESSAGE
 
-    assert producer(100, producer_id=producer_id) == (0, 0)
+    assert producer(0, producer_id=producer_id) == (0, 0)
 
 
 @guarantee("Idempotence", "Sequences are counted for each producer and partition apart.")

@@ -59,7 +59,9 @@ class Shards(ShardTrouble):
             node.store.failing = node.store.unreadable = False
         await self.cluster.settle()
         while any(node.shard._replica.flusher._failures for node in self.cluster.nodes.values()):
-            await asyncio.sleep(0.01)  # a store that has failed may be opened again just now, and is not there meanwhile
+            await asyncio.sleep(
+                0.01
+            )  # a store that has failed may be opened again just now, and is not there meanwhile
         rows = [await self.compare(node) for node in self.cluster.nodes.values()]
         assert all(one == rows[0] for one in rows)
 
