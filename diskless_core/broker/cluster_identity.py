@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
@@ -12,12 +14,21 @@ from diskless_core.coordinator.snapshots import snapshot_prefix
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.protocol.feature_levels import FEATURE
 from diskless_core.protocol.names import uuid_text
+from diskless_core.shards import ShardKind
 
 
 async def cluster_id_of(
-    config: BrokerConfig, cluster: ClusterShard, objects: WalObjectStore, awaited: AwaitedObjects, clock: Clock
+    config: BrokerConfig,
+    cluster: ClusterShard,
+    objects: WalObjectStore,
+    awaited: AwaitedObjects,
+    clock: Clock,
+    counts: Mapping[ShardKind, int],
 ) -> str:
     """The cluster's id, once it is sure that this build can read it and that the objects are this cluster's.
+
+    Args:
+        counts: how many coordinators of each kind a new cluster has.
 
     Raises:
         StartError: the one or the other is not so, or another id is configured.
@@ -26,7 +37,7 @@ async def cluster_id_of(
     """
     owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
     wanted = config.cluster_id or uuid_text(clock.new_uuid())
-    cluster_id = await cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody))
+    cluster_id = await cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody), counts)
     if config.cluster_id is not None and cluster_id != config.cluster_id:
         raise StartError(
             f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "

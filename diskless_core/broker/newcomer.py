@@ -18,6 +18,7 @@ import structlog
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.cluster_identity import cluster_id_of
 from diskless_core.broker.contexts import configured_contexts
+from diskless_core.broker.coordinators import new_counts
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.clock import Clock
@@ -108,7 +109,8 @@ class Newcomer:
         self._obstacle = "nobody is known to lead the cluster shard"
         await cluster.start()
         await cluster.until_serving()
-        cluster_id = await cluster_id_of(config, cluster, objects, awaited, self._clock)
+        counts = new_counts(config, log)
+        cluster_id = await cluster_id_of(config, cluster, objects, awaited, self._clock, counts)
         calls = PeerCalls(connections, timeout_ms=ANSWER_MS, transfer_s=0)
         return await self._ask(cluster, calls, cluster_id, allocation_id)
 

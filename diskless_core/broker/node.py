@@ -115,6 +115,8 @@ class Node:
         failure = self._parts.produce.failing
         if failure is not None:
             reasons.append(f"the object store refuses writes: {failure}")
+        if self._parts.fetch.failing is not None:
+            reasons.append(f"the object store does not answer reads: {self._parts.fetch.failing}")
         return reasons
 
     async def shard_status(self, *, count: bool) -> Sequence[ShardStatus]:

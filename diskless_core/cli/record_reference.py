@@ -177,6 +177,11 @@ _CLUSTER: Meanings = {
         "By the controller, where brokers share the coordinator log: a leader is gone, or brokers lead unequally many.",
         "Puts the nomination. The named broker claims the coordinator; who leads, its own log says.",
     ),
+    messages.CoordinatorsCountedRecord: Meaning(
+        "So many coordinators of a kind there are.",
+        "By the first start of all, with the cluster's id, and by `diskless migrate-log` where it changes the number.",
+        "Puts the number. A group belongs to the coordinator that the number and its id give.",
+    ),
     messages.ClusterNamedRecord: Meaning("The cluster's id.", "By the first start of all.", "Puts the id."),
 }
 

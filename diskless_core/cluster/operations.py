@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskless_core.cluster.nominations import Electorate, Nomination, plan
@@ -13,6 +14,7 @@ from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    CoordinatorsCounted,
     LeaderNominated,
     PartitionsPlaced,
     ProducerIdsTaken,
@@ -60,14 +62,14 @@ class Growth:
     Attributes:
         count: how many it is to have in all.
         assignments: the brokers that the client wants for each new one, None where it leaves that to the cluster.
-        node_id: the only broker that it can ask for.
+        node_ids: the brokers that it can ask for.
         shard_count: how many diskless shards there are to place them on.
     """
 
     name: str
     count: int
     assignments: Sequence[Sequence[int]] | None
-    node_id: int
+    node_ids: Collection[int]
     shard_count: int
 
 
@@ -79,10 +81,15 @@ class Refusal:
     message: str
 
 
-def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID) -> str:
+def name_cluster(
+    command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID, counts: Mapping[str, int]
+) -> str:
     """The cluster's id: the one that it has, or `wanted` from now on.
 
     A new cluster begins at this feature level, and its shard's log gets this id.
+
+    Args:
+        counts: how many shards a new cluster has of the kinds whose number is recorded, by their topics.
     """
     known = command.get(CLUSTER, CLUSTER_ID)
     if known is not None:
@@ -90,6 +97,8 @@ def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uu
     command.name_log(log_id)
     command.raise_level(level)
     command.emit(ClusterNamed(cluster_id=wanted))
+    for topic, count in counts.items():
+        command.emit(CoordinatorsCounted(topic=topic, count=count))
     return wanted
 
 
@@ -172,13 +181,24 @@ def _check_growth(growth: Growth, present: int) -> Refusal | None:
             message=f"Attempted to add {added} additional partition(s), but only "
             f"{len(growth.assignments)} assignment(s) were specified.",
         )
-    if any(list(brokers) != [growth.node_id] for brokers in growth.assignments):
-        return Refusal(
-            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            message=f"The manual partition assignment includes brokers other than {growth.node_id}, "
-            "the only one registered.",
-        )
-    return None
+    refusals = (refuse_replicas(brokers, growth.node_ids) for brokers in growth.assignments)
+    return next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def refuse_replicas(replicas: Sequence[int], node_ids: Collection[int]) -> Refusal | None:
+    """Why a partition cannot be assigned to brokers; None for any one of those that are registered: it is there too."""
+    if not replicas:
+        problem = "an empty replica list."
+    elif (strange := next((one for one in sorted(replicas) if one not in node_ids), None)) is not None:
+        problem = f"broker {strange}, but no such broker is registered."
+    elif len(set(replicas)) < len(replicas):
+        problem = f"the broker {Counter(sorted(replicas)).most_common(1)[0][0]} more than once."
+    elif len(replicas) > 1:
+        problem = f"{len(replicas)} brokers. The object store replicates: name one broker, any of them."
+    else:
+        return None
+    message = f"The manual partition assignment includes {problem}"
+    return Refusal(code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=message)
 
 
 def remove_topic(command: ClusterCommand, topic_id: bytes) -> str | None:

@@ -43,6 +43,14 @@ class ClusterNamed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorsCounted:
+    """How many shards of a kind there are, by the kind's topic."""
+
+    topic: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
     topic_id: bytes
     name: str
@@ -103,6 +111,7 @@ class LeaderNominated:
 
 _OtherRecord = (
     ClusterNamed
+    | CoordinatorsCounted
     | TopicCreated
     | PartitionsPlaced
     | TopicRemoved
@@ -134,6 +143,8 @@ def decode(data: RecordData) -> ClusterRecord:
     match message:
         case messages.ClusterNamedRecord():
             return ClusterNamed(cluster_id=message.cluster_id)
+        case messages.CoordinatorsCountedRecord():
+            return CoordinatorsCounted(topic=message.topic, count=message.partition_count)
         case messages.TopicRecord():
             return TopicCreated(topic_id=record_frames.required_id(message.topic_id).bytes, name=message.name)
         case messages.PartitionsPlacedRecord():
@@ -185,6 +196,8 @@ def _message(record: _OtherRecord) -> CompiledRecord:
     match record:
         case ClusterNamed():
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)
+        case CoordinatorsCounted():
+            return messages.CoordinatorsCountedRecord(topic=record.topic, partition_count=record.count)
         case TopicCreated():
             return messages.TopicRecord(topic_id=uuid.UUID(bytes=record.topic_id), name=record.name)
         case PartitionsPlaced():

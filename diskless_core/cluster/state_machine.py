@@ -19,6 +19,7 @@ from diskless_core.cluster.records import (
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    CoordinatorsCounted,
     LeaderNominated,
     PartitionsPlaced,
     ProducerIdsTaken,
@@ -40,6 +41,7 @@ from diskless_core.cluster.tables import (
     TOPIC_IDS,
     TOPICS,
     ClusterTopic,
+    coordinator_count_key,
     nomination_key,
 )
 from diskless_core.coordinator.slices import Slices
@@ -75,6 +77,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         match record:
             case ClusterNamed():
                 tx.put(CLUSTER, CLUSTER_ID, record.cluster_id)
+            case CoordinatorsCounted():
+                tx.put(CLUSTER, coordinator_count_key(record.topic), str(record.count))
             case TopicCreated():
                 tx.put(TOPICS, (record.topic_id,), ClusterTopic(record.name, 0))
                 tx.put(TOPIC_IDS, (record.name,), record.topic_id)

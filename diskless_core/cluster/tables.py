@@ -33,6 +33,17 @@ CLUSTER: Table[str] = Table(
 )
 CLUSTER_ID = ("cluster.id",)
 
+
+def coordinator_count_key(topic: str) -> tuple[str]:
+    """The key of the row in `CLUSTER` that says how many shards a kind has, by the kind's topic."""
+    return (f"coordinators of {topic}",)
+
+
+def former_count_key(topic: str) -> tuple[str]:
+    """The key of the row in `CLUSTER` that says how many there were before the latest move to another log."""
+    return (f"coordinators of {topic} before the log was moved",)
+
+
 TOPICS: Table[ClusterTopic] = Table(
     spec=TableSpec(name="topics", key=(_TOPIC_ID,), values=(_NAME, Column("partition_count", ColumnType.INTEGER))),
     encode=lambda topic: topic,

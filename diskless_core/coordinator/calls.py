@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
 from diskless_core.coordinator.errors import (
     ClockSkewError,
     CoordinatorError,
@@ -25,6 +29,11 @@ REQUEST_TIMEOUT_MS = 10_000
 
 _TRANSFER_S = 5.0
 """On top of it, for the way there and back."""
+
+MOVED_S = 1.0
+"""How long the answer of a node is waited for once the log hints that another one leads."""
+
+R = TypeVar("R")
 
 _NO_ANSWER: dict[ErrorCode, type[CoordinatorError]] = {
     ErrorCode.NOT_COORDINATOR: NotCoordinatorError,
@@ -66,6 +75,28 @@ def require_success(code: int, message: str | None = None) -> None:
     known = require_answer(code, message)
     if known is not ErrorCode.NONE:
         raise CoordinatorError(f"{known.name}: {message or 'the coordinator refused the request'}")
+
+
+async def while_led(answer: Awaitable[R], until_led_elsewhere: Coroutine[Any, Any, None]) -> R:
+    """The answer of a node, which has to come soon once the log says that another one leads: it may be out of reach.
+
+    Raises:
+        OutcomeUnknownError: there is none. Whatever else `answer` raises is passed on.
+    """
+
+    async def until_too_late() -> None:
+        await until_led_elsewhere
+        await asyncio.sleep(MOVED_S)
+
+    asked, moved = asyncio.ensure_future(answer), asyncio.create_task(until_too_late())
+    try:
+        await asyncio.wait((asked, moved), return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            return asked.result()
+        raise OutcomeUnknownError("there is no answer, and the log says that another node leads")
+    finally:
+        asked.cancel()
+        moved.cancel()
 
 
 class PeerCalls:

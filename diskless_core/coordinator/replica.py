@@ -23,7 +23,7 @@ from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
 from diskless_core.coordinator.slices import Pace, Slices
-from diskless_core.coordinator.snapshots import Reach, Snapshots, SnapshotSource
+from diskless_core.coordinator.snapshots import Beginning, Reach, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import RecordT, StateMachine
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
 from diskless_core.coordinator.tail import Tail
@@ -304,7 +304,7 @@ class Replica(Generic[RecordT]):
         self.flusher.require_store()
         return await self.store.read(work)
 
-    async def take_snapshot(self, snapshots: Snapshots, beginning: LogName | None = None) -> Manifest:
+    async def take_snapshot(self, snapshots: Snapshots, beginning: Beginning | None = None) -> Manifest:
         """Take a snapshot of what the store has; arguments and errors as `Snapshots.take`."""
         self.flusher.require_store()
         return await snapshots.take(self.id, self._specs, self.store, beginning)

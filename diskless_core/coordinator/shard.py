@@ -28,7 +28,7 @@ from diskless_core.coordinator.following import Following, LogDiffersError
 from diskless_core.coordinator.leader import Hold, Leader, Standing
 from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.log_end import LogEnd
-from diskless_core.coordinator.log_identity import LogIdentityError, LogName, OtherLogError
+from diskless_core.coordinator.log_identity import LogIdentityError, OtherLogError
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
@@ -36,7 +36,7 @@ from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
 from diskless_core.coordinator.shard_store import REOPEN_AFTER
 from diskless_core.coordinator.slices import Pace, Slices
-from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
+from diskless_core.coordinator.snapshots import Beginning, NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
 from diskless_core.coordinator.tail import TAIL_BYTES, Tail
@@ -298,6 +298,14 @@ class CoordinatorShard(Generic[RecordT]):
     def withdraw(self) -> None:
         """Lead no more, and be no candidate any more, because this node is about to stop. The replica is kept up."""
         self._leader.hold_back(Hold.LEAVING, "the broker is about to stop", expected=True)
+
+    def stand_back(self) -> None:
+        """Be no candidate until `stand`: another process may have this node's id."""
+        self._leader.hold_back(Hold.NAMESAKE, "another process may have this node id", expected=True)
+
+    def stand(self) -> None:
+        """End what `stand_back` began."""
+        self._leader.may_claim(Hold.NAMESAKE)
 
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
@@ -576,7 +584,7 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._replica.flusher.flush()
 
-    async def take_snapshot(self, snapshots: Snapshots, beginning: LogName | None = None) -> Manifest:
+    async def take_snapshot(self, snapshots: Snapshots, beginning: Beginning | None = None) -> Manifest:
         """Take a snapshot of what the store has; arguments and errors as `Snapshots.take`."""
         with self._replica.store.lent():
             return await self._replica.take_snapshot(snapshots, beginning)

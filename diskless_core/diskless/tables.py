@@ -1,7 +1,7 @@
 """The tables of a diskless shard and what their rows hold.
 
-Resident: topics, partition heads and their segments, producer windows, the horizon and what is forgotten of producers. Runs, their blocks and files
-live in the store. (KIP-1164, "Local state machine".)
+Resident: topics, partition heads and their segments, producer windows, the horizon and what is forgotten of producers.
+Runs, their blocks and files live in the store. (KIP-1164, "Local state machine".)
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class GoneFile(NamedTuple):
 class ProducerIds(NamedTuple):
     """Of which producers a window may have been dropped, from any partition: ids are given in ascending order.
 
-    Nothing was ever forgotten of a producer above `forgotten_up_to`, so its first batch has to be its first. No producer
-    above `seen_up_to` has had a window.
+    Nothing was ever forgotten of a producer above `forgotten_up_to`, so its first batch has to be its first. No
+    producer above `seen_up_to` has had a window.
     """
 
     forgotten_up_to: int = -1

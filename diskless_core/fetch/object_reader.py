@@ -14,8 +14,9 @@ from typing import NamedTuple
 from diskless_core.fetch import planner
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.fetch.planner import ObjectRange
+from diskless_core.fetch.store_reads import StoreReads
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.wal import batches
 from diskless_core.wal.runs import Run
@@ -42,7 +43,7 @@ class ReadRun(NamedTuple):
 class ObjectReader:
     """All reads of WAL objects for Fetch and ListOffsets."""
 
-    def __init__(self, store: WalObjectStore, cache: ObjectCache, metrics: Metrics) -> None:
+    def __init__(self, store: StoreReads, cache: ObjectCache, metrics: Metrics) -> None:
         self._store = store
         self._cache = cache
         self._metrics = metrics

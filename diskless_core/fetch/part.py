@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from diskless_core.background import Background
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.diskless.commands import PartitionKey
@@ -20,6 +21,7 @@ from diskless_core.fetch.offset_range_check import CoordinatorFor, OffsetRangeCh
 from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.fetch.segments import SegmentFetcher
+from diskless_core.fetch.store_reads import StoreReads
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.segment_reader import SegmentReader
@@ -94,7 +96,9 @@ class Fetch:
 
     def __init__(self, settings: FetchSettings, neighbours: FetchNeighbours) -> None:
         metrics, segments = neighbours.metrics, neighbours.segments
-        reader = self.reader = ObjectReader(neighbours.objects, ObjectCache(settings.cache_max_bytes, metrics), metrics)
+        self._reads = StoreReads(neighbours.objects)
+        reader = self.reader = ObjectReader(self._reads, ObjectCache(settings.cache_max_bytes, metrics), metrics)
+        self._loops = Background()
         self._read_ahead = ReadAhead(reader, settings.read_ahead_max_bytes)
         self._neighbours = neighbours
         offset_ranges = OffsetRangeCheck(neighbours.coordinator_of)
@@ -125,7 +129,14 @@ class Fetch:
         for shard in self._neighbours.shards.values():
             shard.on_head_moved(self._neighbours.purgatory.wake)
             shard.find_offsets_with(self.lookup.list)
+        self._loops.run(self._reads.probe, "reads of an object store that has failed")
+
+    @property
+    def failing(self) -> str | None:
+        """Why the object store does not answer reads; see `StoreReads.failing`."""
+        return self._reads.failing
 
     async def stop(self) -> None:
         """End what is being read ahead."""
+        await self._loops.stop()
         await self._read_ahead.stop()

@@ -49,6 +49,7 @@ RECORDS_OF_LEVELS: RecordsOfLevels = {
         messages.DisklessFileDeletedRecord: (0,),
         messages.NodeIdAllocatedRecord: (0,),
         messages.CoordinatorNominationRecord: (0,),
+        messages.CoordinatorsCountedRecord: (0,),
         messages.CoordinatorSnapshotRecord: (0,),
         messages.DisklessHorizonRaisedRecord: (0,),
         messages.DisklessFileHandedOverRecord: (0,),

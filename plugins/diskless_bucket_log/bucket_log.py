@@ -46,6 +46,7 @@ class BucketLog(CoordinatorLog):
     """
 
     is_shared: ClassVar[bool] = True
+    group_coordinators: ClassVar[int] = 4
     max_entry_bytes: int = MAX_ENTRY_BYTES
 
     def __init__(self, context: PluginContext, settings: BucketLogSettings, *, check_rounds: int = ROUNDS) -> None:
@@ -91,7 +92,8 @@ class BucketLog(CoordinatorLog):
         return self._require_running(shard).keeper(shard).hints(candidate=candidate)
 
     def suspect(self, shard: ShardId, node_id: int) -> None:
-        self._require_running(shard).keeper(shard).suspect(node_id)
+        if self._running is not None:
+            self._running.keeper(shard).suspect(node_id)
 
     async def prune(self, shard: ShardId, before: int) -> None:
         running = self._require_running(shard)

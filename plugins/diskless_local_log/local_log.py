@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from diskless_core.log.segment import require_whole_batch
 from diskless_core.plugin.context import PluginContext
@@ -47,6 +48,8 @@ class _Running:
 
 class LocalCoordinatorLog(CoordinatorLog):
     """All shards below one folder, which one process at a time may use."""
+
+    group_coordinators: ClassVar[int] = 1
 
     def __init__(self, context: PluginContext, settings: LocalLogSettings) -> None:
         self._node_id = context.node_id

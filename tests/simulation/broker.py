@@ -85,6 +85,7 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
         broker_heartbeat_interval_ms=scenario.session_ms // 3,
         broker_session_timeout_ms=scenario.session_ms,
         diskless_metadata_topic_num_partitions=scenario.shards,
+        offsets_topic_num_partitions=scenario.shards,
         producer_id_expiration_ms=scenario.producer_expiration_ms,
         producer_id_expiration_check_interval_ms=1_000 if scenario.producers_expire else 20_000,
         diskless_append_commit_interval_ms=max(250, scenario.linger_ms),
@@ -324,11 +325,14 @@ class Broker:
     async def group_heartbeat(self, request: Any) -> Any:
         """One ConsumerGroupHeartbeat request."""
         client = Client("simulation", "localhost")
-        return await self.parts.groups.consumer_group_heartbeat(request, 1, client, self.parts.cluster.topics)
+        return await self.parts.groups.of(request.group_id).consumer_group_heartbeat(
+            request, 1, client, self.parts.cluster.topics
+        )
 
     async def commit_offsets(self, request: Any) -> Any:
         """One OffsetCommit request, which names topics by id."""
-        return await self.parts.groups.offset_commit(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
+        coordinator = self.parts.groups.of(request.group_id)
+        return await coordinator.offset_commit(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
 
     async def committed_offset(self, request: Any) -> Any:
         """One OffsetFetch request, which names topics by id."""

@@ -46,7 +46,7 @@ class LogInBucket:
         self._settings = BucketLogSettings.model_validate(
             {
                 "linger.ms": source.choice([0, 250]),
-                "poll.max.ms": source.choice([1_000, 15_000]),
+                "poll.max.ms": source.choice([3_000, 15_000]),
                 "lease.ms": source.choice([6_000, 9_000]),
                 "prefix": PREFIX,
             }

@@ -107,6 +107,9 @@ class Troubles:
         asyncio.get_running_loop().call_later(
             self._random.uniform(PAUSE_TO_MOVE_S, 3), self._lead_elsewhere, broker.node_id
         )
+        if self._is_guest(broker.node_id) and self._random.random() < 0.5:
+            self._note(f"{broker.node_id} never comes back")
+            del self._world.disks[broker.node_id]
         await asyncio.sleep(self._random.choice([0.05, 2.0, 5.0]))
         self._start_again(broker.node_id)
 
@@ -151,11 +154,14 @@ class Troubles:
         self._note(f"{broker.process.name} {'has left' if broker.has_left else 'is ended while it leaves'}")
         broker.process.freeze()
         del self._world.brokers[node_id]
-        if node_id > self._world.scenario.brokers:
+        if self._is_guest(node_id):
             del self._world.disks[node_id]
             return
         await asyncio.sleep(self._random.choice([0.05, 2.0, 8.0]))
         self._start_again(node_id)
+
+    def _is_guest(self, node_id: int) -> bool:
+        return node_id > self._world.scenario.brokers
 
     def _start_again(self, node_id: int) -> None:
         if node_id not in self._world.brokers and node_id in self._world.disks:

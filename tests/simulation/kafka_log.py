@@ -131,7 +131,7 @@ class LogInKafka:
         self.kafka = ModelledKafka(
             source, lambda place, offset, value: watcher(shards[place], LogBatch(offset, offset + 1, value))
         )
-        self._foreign_rate = source.choice([0.0, 0.0, 0.05])
+        self._foreign_rate = source.choice([0.0, 0.05, 0.3])
 
     @property
     def error_rate(self) -> float:

@@ -173,11 +173,14 @@ class Settlement:
             lambda: f"segments are left: {self._left_of_segments()}",
             step_s=CLEAN_STEP_S,
         )
-        await asyncio.sleep(FORGOTTEN_WITHIN_S)
-        await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
-        await asyncio.sleep(FORGOTTEN_WITHIN_S)
+        end_s = self._world.loop.time() + 2 * FORGOTTEN_WITHIN_S
+        while left := await self._kept():
+            if self._world.loop.time() > end_s:
+                self._world.history.violated(left)
+                self._world.stop_at_violation()
+            await asyncio.sleep(CLEAN_STEP_S)
+            await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
         await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
-        await self._require_forgotten()
 
     async def _rows(self, broker: Broker, shard_id: ShardId, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
         """What a broker's store has of a shard."""
@@ -201,8 +204,8 @@ class Settlement:
                 if found != expected:
                     self._world.history.violated(f"the store of {name} is not like that of a fresh broker")
 
-    async def _require_forgotten(self) -> None:
-        """Nothing is left in any store of what came and went."""
+    async def _kept(self) -> str | None:
+        """What is left in a store of what came and went; None: nothing in any."""
         for broker in self._world.brokers.values():
             for shard in broker.shards.values():
                 found = await self._rows(broker, shard.id, (*PASSING_TABLES, PRODUCERS))
@@ -210,8 +213,8 @@ class Settlement:
                     if name == PRODUCERS.name and not self._world.scenario.producers_expire:
                         rows = [row for row in rows if self._world.is_deleted(PartitionKey(*row[:2]))]
                     if rows:
-                        keeps = f"{name} of {short_name(shard.id)}: {rows[:3]}"
-                        self._world.history.violated(f"{broker.process.name} keeps {keeps}")
+                        return f"{broker.process.name} keeps {name} of {short_name(shard.id)}: {rows[:3]}"
+        return None
 
     def _left_of_segments(self) -> list[str]:
         """A broker whose copy is given up too early does not hear of it, and may leave what it puts then."""

@@ -14,7 +14,7 @@ from diskless_core.broker.coordinators import shard_ids
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import BatchResult, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.shards import DISKLESS
+from diskless_core.shards import DISKLESS, GROUPS
 from tests.simulation import scenario as scenarios
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket, BucketFaults
@@ -71,7 +71,7 @@ class World:
         self.network = Network(self._source("network"))
         self.bucket = Bucket(self._source("bucket"), self.history, self.checker, self.now_ms)
         self.checker.bucket = self.bucket
-        self.shard_ids = shard_ids({DISKLESS: self.scenario.shards})
+        self.shard_ids = shard_ids({DISKLESS: self.scenario.shards, GROUPS: self.scenario.shards})
         self.log = self._make_log()
         self.brokers: dict[int, Broker] = {}
         self.disks = {node_id: Disk() for node_id in range(1, self.scenario.brokers + 1)}

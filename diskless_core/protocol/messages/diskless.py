@@ -94,3 +94,11 @@ class DisklessAllocateNodeIdRequest(ApiMessage, load_json=__package__):
 
 class DisklessAllocateNodeIdResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-631: a node id for a broker that is configured without one."""
+
+
+class DisklessDescribeShardsRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Monitoring"."""
+
+
+class DisklessDescribeShardsResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Monitoring"."""

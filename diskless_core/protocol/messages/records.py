@@ -136,6 +136,10 @@ class CoordinatorNominationRecord(CompiledRecord, ApiData, load_json=__package__
     """Extension: who should lead a coordinator."""
 
 
+class CoordinatorsCountedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: how many coordinators of a kind there are."""
+
+
 class OffsetCommitKey(CompiledRecord, ApiData, load_json=__package__):
     """`__consumer_offsets`: key of a committed offset."""
 

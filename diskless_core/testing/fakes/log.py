@@ -325,8 +325,8 @@ class FakeCoordinatorLog(CoordinatorLog):
         return self._hints(shard)
 
     def suspect(self, shard: ShardId, node_id: int) -> None:
-        self._require_running()
-        self._shared.suspicions.append((shard, node_id, self._node_id))
+        if self._running:
+            self._shared.suspicions.append((shard, node_id, self._node_id))
 
     async def prune(self, shard: ShardId, before: int) -> None:
         self._require_running()

@@ -38,7 +38,7 @@ def create(cluster, number, partitions=1, *, shards):
 
 
 def grow(cluster, number, count, *, shards):
-    growth = Growth(name=f"topic-{number}", count=count, assignments=None, node_id=1, shard_count=shards)
+    growth = Growth(name=f"topic-{number}", count=count, assignments=None, node_ids={1}, shard_count=shards)
     assert cluster.run(lambda command: at_once(operations.add_partitions(command, growth, validate_only=False))) is None
 
 

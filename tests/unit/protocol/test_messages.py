@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import defaultdict
 from importlib.resources import files
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_requests_and_responses_of_an_api_belong_together() -> None:
         assert api.request.API_KEY == api.response.API_KEY == api_key
         assert api.request.valid_versions == api.response.valid_versions
     assert set(messages.DISKLESS_APIS) == {93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103}
+
+
+def test_no_two_records_have_one_key() -> None:
+    """A replica would take one for the other."""
+    names = defaultdict[int, list[str]](list)
+    for _, name in schemas(messages):
+        if name.endswith("Record"):
+            names[getattr(messages, name).json["apiKey"]].append(name)
+    assert {key: found for key, found in names.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize(
