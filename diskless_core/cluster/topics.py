@@ -83,6 +83,7 @@ class Topics:
         self._deletion_listeners: list[DeletionListener] = []
         self._telling: set[asyncio.Task[None]] = set()
         self._repair: asyncio.Task[None] | None = None
+        self._lacks_more = False
         self._follower: asyncio.Task[None] | None = None
         cluster.on_commit(self._forget_changed)
 
@@ -336,6 +337,7 @@ class Topics:
             raise
 
     def _begin_repair(self) -> asyncio.Task[None]:
+        self._lacks_more = True
         if self._repair is None or self._repair.done():
             self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
         return self._repair
@@ -343,9 +345,11 @@ class Topics:
     async def _reconcile_until_done(self) -> None:
         while True:
             try:
+                self._lacks_more = False
                 await self._cluster.barrier()  # now it is known what became of the interrupted command
                 await self.reconcile()
-                return
+                if not self._lacks_more:  # a command may have been interrupted after its topic was passed
+                    return
             except NotCoordinatorError:
                 if not self._cluster.leading:
                     return  # whoever leads the cluster shard next begins with this
