@@ -83,6 +83,7 @@ class Topics:
         self._deletion_listeners: list[DeletionListener] = []
         self._telling: set[asyncio.Task[None]] = set()
         self._repair: asyncio.Task[None] | None = None
+        self._repair_is_due = False
         self._follower: asyncio.Task[None] | None = None
         cluster.on_commit(self._forget_changed)
 
@@ -336,23 +337,28 @@ class Topics:
             raise
 
     def _begin_repair(self) -> asyncio.Task[None]:
+        self._repair_is_due = True  # one that is under way may have passed by what is to be repaired
         if self._repair is None or self._repair.done():
             self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
         return self._repair
 
     async def _reconcile_until_done(self) -> None:
-        while True:
+        while self._repair_is_due:
+            self._repair_is_due = False
             try:
                 await self._cluster.barrier()  # now it is known what became of the interrupted command
                 await self.reconcile()
-                return
             except NotCoordinatorError:
                 if not self._cluster.leading:
                     return  # whoever leads the cluster shard next begins with this
-                await asyncio.sleep(REPAIR_INTERVAL_S)
+                await self._repair_later()
             except CoordinatorError as error:
                 _log.warning("the topics of a shard are not up to date yet", error=str(error))
-                await asyncio.sleep(REPAIR_INTERVAL_S)
+                await self._repair_later()
+
+    async def _repair_later(self) -> None:
+        self._repair_is_due = True
+        await asyncio.sleep(REPAIR_INTERVAL_S)
 
     async def _create_partitions(self, info: TopicInfo) -> None:
         present = sum(replica.partition_count(info.topic_id) for replica in self._replicas.values())

@@ -303,6 +303,36 @@ def test_what_a_leader_left_in_the_middle_is_put_right_by_the_next_one() -> None
     run(main)
 
 
+def test_what_is_interrupted_behind_the_back_of_a_repair_is_put_right_by_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A repair under way has looked at the topics already."""
+
+    async def main() -> None:
+        async with started() as node:
+            barrier = node.cluster.barrier
+            has_looked, may_go_on = asyncio.Event(), asyncio.Event()
+
+            async def held_barrier() -> None:
+                if node.diskless.heads():  # the first topic is repaired
+                    has_looked.set()
+                    await may_go_on.wait()
+                await barrier()
+
+            monkeypatch.setattr(node.cluster, "barrier", held_barrier)
+            for name in ("first", "second"):
+                node.shared.fail_next_append(shard=DISKLESS)
+                with pytest.raises(CoordinatorError):
+                    await node.topics.create(name, 2, {})
+                await has_looked.wait()
+            may_go_on.set()
+            await node.settled()
+            assert [info.name for info in node.topics.all()] == ["first", "second"]
+            node.assert_consistent()
+
+    run(main)
+
+
 @pytest.mark.parametrize("fault", AppendFault)
 def test_whoever_listens_for_deletions_hears_of_one_that_was_interrupted_once_it_is_repaired(
     fault: AppendFault,
