@@ -159,6 +159,8 @@ def replicas_keep_producers(patch: pytest.MonkeyPatch) -> None:
 
     def replay(self: Any, entry: Any) -> Any:
         writes = yield from replayed(self, entry)
+        if PRODUCERS not in writes:
+            return writes
         gone = {key for key, window in writes.get(PRODUCERS, {}).items() if window is None}
         return {**writes, PRODUCERS: {key: one for key, one in writes.get(PRODUCERS, {}).items() if key not in gone}}
 
