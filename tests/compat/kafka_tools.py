@@ -27,6 +27,7 @@ MAIN_CLASSES = {
     "kafka-features": f"{_TOOLS}.FeatureCommand",
     "kafka-get-offsets": f"{_TOOLS}.GetOffsetShell",
     "kafka-log-dirs": f"{_TOOLS}.LogDirsCommand",
+    "kafka-metadata-quorum": f"{_TOOLS}.MetadataQuorumCommand",
     "kafka-producer-perf-test": f"{_TOOLS}.ProducerPerformance",
     "kafka-reassign-partitions": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
     "kafka-topics": f"{_TOOLS}.TopicCommand",
@@ -41,7 +42,7 @@ _IN_A_PROCESS_OF_ITS_OWN = {
     "kafka-verifiable-consumer",
     "kafka-verifiable-producer",
 }
-_OPTIONS_BEFORE_SUBCOMMAND = {"kafka-features"}
+_OPTIONS_BEFORE_SUBCOMMAND = {"kafka-features", "kafka-metadata-quorum"}
 _RUNNER = Path(__file__).parent / "java/ToolRunner.java"
 _INT = struct.Struct(">i")
 _NOISE = re.compile(
