@@ -18,6 +18,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.fetcher import Fetcher
+from diskless_core.fetch.object_lender import ObjectLender
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
@@ -52,6 +53,7 @@ class Services:
     producer_ids: ProducerIds
     writer: WalWriter
     fetcher: Fetcher
+    object_lender: ObjectLender
     groups: GroupCoordinator
     purgatory: Purgatory
     coordinators: CoordinatorService
@@ -82,6 +84,7 @@ class Services:
             producer_ids=parts.cluster.producer_ids,
             writer=parts.produce.writer,
             fetcher=parts.fetch.fetcher,
+            object_lender=parts.fetch.lender,
             groups=parts.groups,
             purgatory=parts.purgatory,
             coordinators=parts.coordinator_service,

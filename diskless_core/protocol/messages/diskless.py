@@ -86,3 +86,11 @@ class DisklessFollowShardRequest(ApiMessage, load_json=__package__):
 
 class DisklessFollowShardResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-1164, "Local state machine"."""
+
+
+class DisklessReadObjectRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164: a cache that the brokers of a rack share."""
+
+
+class DisklessReadObjectResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164: a cache that the brokers of a rack share."""
