@@ -13,9 +13,9 @@ SAMPLES = 100
 FEW_SAMPLES = 10
 """With fewer, nothing is known of it yet."""
 
-FIRST_WAIT_S = 0.1
+FIRST_WAIT_S = 0.25
 SHORTEST_WAIT_S = 0.01
-LONGEST_WAIT_S = 0.5
+LONGEST_WAIT_S = 1.0
 """An object store has answered by then as a rule."""
 
 LATE_IN_A_ROW = 8

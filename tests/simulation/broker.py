@@ -359,6 +359,8 @@ class _Transport:
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         if request.api_key == DisklessFollowShardRequest.API_KEY:
             return await self._follow(node_id, request, timeout_s)
+        if request.api_key == DisklessReadObjectRequest.API_KEY:
+            return self._world.garbler.lent(await self._send(node_id, request, timeout_s))
         return await self._send(node_id, request, min(timeout_s, ANSWER_S))
 
     async def _follow(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
