@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import urlopen
@@ -24,6 +25,7 @@ WARM_BYTES = 192 * MIB
 """In and out of each broker where CPU time is measured."""
 
 RECORD_BYTES = 10_000
+IDLE_S = 5.0
 _GIB = 1 << 30
 _ASK_TIMEOUT_S = 30.0
 _SAMPLE = re.compile(r"^(diskless_[a-z_]+)(\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
@@ -88,7 +90,10 @@ def _figures(broker: BrokerProcess) -> dict[str, float]:
 
 
 def measure_cpu(add: Add, folder: Path) -> None:
-    """CPU-seconds of all brokers together for each GiB in, and out of the cache of the broker that is asked, or not."""
+    """CPU-seconds of all brokers together for each GiB in, and out of the cache of the broker that is asked, or not.
+
+    What the brokers use while nobody asks for anything is taken off.
+    """
     one = _cpu(folder / "one", 1)
     three = _cpu(folder / "three", 3)
     for name, what in (("in", "in"), ("out", "out, from the memory of the broker that is asked")):
@@ -112,18 +117,29 @@ def _cpu(folder: Path, size: int) -> dict[str, float]:
         records = WARM_BYTES // RECORD_BYTES // 1000 * 1000
         gib = size * records * RECORD_BYTES / _GIB
 
-        def spent() -> float:
-            return sum(meter.cpu_s() for meter in meters)
+        def spent() -> tuple[float, float]:
+            return sum(meter.cpu_s() for meter in meters), time.perf_counter()
 
-        found, before = {}, spent()
-        for broker, topic in zip(brokers, topics, strict=True):
+        def rate_of_idling() -> float:
+            (cpu_s, began), _ = spent(), time.sleep(IDLE_S)
+            after_s, ended = spent()
+            return (after_s - cpu_s) / (ended - began)
+
+        def cost(work: Callable[[BrokerProcess, str], object], topics: Sequence[str]) -> float:
+            cpu_s, began = spent()
+            for broker, topic in zip(brokers, topics, strict=True):
+                work(broker, topic)
+            after_s, ended = spent()
+            return (after_s - cpu_s - idle * (ended - began)) / gib
+
+        def produce(broker: BrokerProcess, topic: str) -> None:
             load.produce_bulk(broker.bootstrap, topic, WARM_BYTES, RECORD_BYTES)
-        found["in"], before = (spent() - before) / gib, spent()
-        for broker, topic in zip(brokers, topics, strict=True):
+
+        def consume(broker: BrokerProcess, topic: str) -> None:
             load.consume_bulk(broker.bootstrap, topic, records)
-        found["out"], before = (spent() - before) / gib, spent()
+
+        idle = rate_of_idling()
+        found = {"in": cost(produce, topics), "out": cost(consume, topics)}
         if size > 1:
-            for broker, topic in zip(brokers, [*topics[1:], topics[0]], strict=True):
-                load.consume_bulk(broker.bootstrap, topic, records)
-            found["peer"] = (spent() - before) / gib
+            found["peer"] = cost(consume, [*topics[1:], topics[0]])
         return found
