@@ -104,7 +104,7 @@ def measure_cpu(add: Add, folder: Path) -> None:
         )
     add(
         "CPU-seconds of all brokers for a GiB out, from the memory of another broker of the rack",
-        f"{three['peer']:.2f}",
+        f"{three['peer']:.2f} ({three['lent']:.2f} of it was lent)",
     )
 
 
@@ -142,4 +142,6 @@ def _cpu(folder: Path, size: int) -> dict[str, float]:
         found = {"in": cost(produce, topics), "out": cost(consume, topics)}
         if size > 1:
             found["peer"] = cost(consume, [*topics[1:], topics[0]])
+            lent = sum(_figures(broker)["diskless_peer_bytes_read_total"] for broker in brokers)
+            found["lent"] = lent / _GIB / gib
         return found
