@@ -6,7 +6,7 @@ import random
 import uuid
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.fetch.object_owners import ObjectOwners, owner_of_slot
@@ -48,6 +48,7 @@ def test_a_key_has_the_slot_of_its_id(object_id: uuid.UUID, prefix: str) -> None
     assert slot_of_key(object_key(prefix, 1_700_000_000_000, object_id)) == slot_of(object_id)
 
 
+@settings(deadline=None, max_examples=20)
 @given(members=racks, seed=st.integers(0, 2**32))
 def test_a_broker_owns_the_objects_that_it_writes(members: list[int], seed: int) -> None:
     source, owners = random.Random(seed), ObjectOwners(members)
@@ -56,9 +57,9 @@ def test_a_broker_owns_the_objects_that_it_writes(members: list[int], seed: int)
         return uuid.UUID(int=source.getrandbits(128))
 
     for member in members:
-        drawn = [object_key("wal", 0, owners.draw_own(member, draw)) for _ in range(20)]
+        drawn = [object_key("wal", 0, owners.draw_own(member, draw)) for _ in range(10)]
         own = sum(owners.owner_of(key) == member for key in drawn)
-        assert own >= 18  # each misses once in 3,000 objects
+        assert own >= 9  # each misses once in 3,000 objects
 
 
 def test_who_is_no_member_draws_once_and_other_keys_have_no_owner() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.protocol.messages import DisklessReadObjectResponse
@@ -22,6 +22,7 @@ answers = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(answers)
 def test_packed_bytes_equal_the_generic_codecs(answer: ReadObjectAnswer) -> None:
     generic = DisklessReadObjectResponse(
@@ -37,6 +38,7 @@ def test_packed_bytes_equal_the_generic_codecs(answer: ReadObjectAnswer) -> None
     assert unpack(packed) == answer
 
 
+@settings(deadline=None)
 @given(answers, st.data())
 def test_a_truncated_response_is_refused(answer: ReadObjectAnswer, data: st.DataObject) -> None:
     packed = b"".join(pack(answer))
@@ -46,6 +48,7 @@ def test_a_truncated_response_is_refused(answer: ReadObjectAnswer, data: st.Data
         unpack(packed + b"\0")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_other_bytes_are_refused_or_read(body: bytes) -> None:
     with suppress(FrameError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskless_core.fetch.planner import MAX_RANGE_BYTES, ObjectRange
@@ -25,6 +25,7 @@ def test_the_next_ones_are_blocks_that_grow() -> None:
     assert widening.widened(ObjectRange("b", 1, 2)) == ObjectRange("b", 1, 2)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, OBJECT_BYTES), st.integers(1, MAX_RANGE_BYTES)).map(
@@ -42,6 +43,7 @@ def test_what_is_wanted_is_always_read_and_never_more_than_a_range_may_have(want
         assert chosen.size_bytes <= MAX_RANGE_BYTES
 
 
+@settings(deadline=None)
 @given(size=st.integers(64 * KIB, 512 * KIB))
 def test_readers_of_all_parts_need_few_requests(size: int) -> None:
     widening, read, requests = Widening(), list[ObjectRange](), 0
@@ -53,6 +55,7 @@ def test_readers_of_all_parts_need_few_requests(size: int) -> None:
     assert requests <= 2 * 14  # the block doubles twice with each, and a range may lie across two
 
 
+@settings(deadline=None)
 @given(first=st.integers(1, 256 * KIB), place=st.integers(0, OBJECT_BYTES))
 def test_no_block_is_much_larger_than_all_that_was_wanted_before(first: int, place: int) -> None:
     widening = Widening()
