@@ -23,7 +23,7 @@ LIBRARY_LEVEL = logging.WARNING
 def configure(
     log_format: str,
     level: str,
-    node_id: int,
+    node_id: int | None,
     *,
     secrets: Iterable[str] = (),
     stream: TextIO | None = None,
@@ -33,10 +33,11 @@ def configure(
     Args:
         log_format: `text` or `json`.
         level: the least severe level that is written: `debug`, `info`, `warning` or `error`.
-        node_id: `node.id`, which goes into every line as `node`.
+        node_id: `node.id`, which goes into every line as `node`. None where it is not known yet, see `name_node`.
         secrets: values that no line may contain; they are replaced wherever they turn up, in tracebacks too.
         stream: where to write; standard error unless given.
     """
+    name_node(node_id)
     target = stream or sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
     common: list[Processor] = [
@@ -44,7 +45,7 @@ def configure(
         structlog.stdlib.add_logger_name,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _NodeStamper(node_id),
+        _stamp_node,
     ]
     rendering = _rendering(log_format, colors=target.isatty())
     rendering.append(_RedactingRenderer(rendering.pop(), secrets))
@@ -62,6 +63,14 @@ def configure(
         )
     )
     logging.basicConfig(handlers=[handler], level=max(threshold, LIBRARY_LEVEL), force=True)
+
+
+_node: list[int] = []
+
+
+def name_node(node_id: int | None) -> None:
+    """From now on every line has this node id."""
+    _node[:] = [] if node_id is None else [node_id]
 
 
 def _rendering(log_format: str, *, colors: bool) -> list[Processor]:
@@ -88,13 +97,10 @@ class _LoggerFactory:
         return _NamedLogger(self._stream, name)
 
 
-class _NodeStamper:
-    def __init__(self, node_id: int) -> None:
-        self._node_id = node_id
-
-    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        event.setdefault("node", self._node_id)
-        return event
+def _stamp_node(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    if _node:
+        event.setdefault("node", _node[0])
+    return event
 
 
 class _RedactingRenderer:

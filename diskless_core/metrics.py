@@ -129,6 +129,9 @@ class Metrics:
         self.request_errors = self._counter(
             "request_errors", "Requests whose handler failed with an unexpected error.", "api"
         )
+        self.forwarded_requests = self._counter(
+            "forwarded_requests", "Requests of clients that were sent to the controller.", "api"
+        )
         self.request_seconds = self._histogram(
             "request_seconds", "Time from a request's last byte to its answer, waits included.", "api"
         )

@@ -19,6 +19,8 @@ class ShardKind:
         name: what operators call it, the part of `diskless-0` before the dash.
         topic: the Kafka topic whose partitions the logs of its shards correspond to.
         count_setting: field of the broker's settings that says how many shards there are; None where there is one.
+        count_is_recorded: whether the cluster shard has the number for good, from the cluster's first start on. The
+            setting says what it is then, and may say nothing.
         keyed_records: how its records are written where they have keys, as in Kafka's own topics; None where they
             stand in KRaft's framing.
     """
@@ -26,6 +28,7 @@ class ShardKind:
     name: str
     topic: str
     count_setting: str | None = None
+    count_is_recorded: bool = False
     keyed_records: KeyedRecords | None = None
 
     def shard(self, index: int) -> ShardId:
@@ -37,15 +40,18 @@ CLUSTER = ShardKind(name="cluster", topic="__cluster_metadata")
 DISKLESS = ShardKind(
     name="diskless", topic="__diskless_metadata", count_setting="diskless_metadata_topic_num_partitions"
 )
-GROUPS = ShardKind(name="groups", topic="__consumer_offsets", keyed_records=GROUP_RECORDS)
+GROUPS = ShardKind(
+    name="groups",
+    topic="__consumer_offsets",
+    count_setting="offsets_topic_num_partitions",
+    count_is_recorded=True,
+    keyed_records=GROUP_RECORDS,
+)
 
 SHARD_KINDS = (CLUSTER, DISKLESS, GROUPS)
 
 CLUSTER_SHARD = CLUSTER.shard(0)
 """The one that has the topics."""
-
-GROUPS_SHARD = GROUPS.shard(0)
-"""The one that has the consumer groups."""
 
 SHARD_NAMES = " or ".join(
     ", ".join(f"{kind.name}-{'N' if kind.count_setting else 0}" for kind in kinds)

@@ -11,9 +11,11 @@ import pytest
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerFactory, BrokerProcess
+from tests.support.broker_cluster import BrokerCluster
 from tests.support.maven import jars_or_skip
 from tests.support.wire import WireClient
 
+ALONE, IN_A_CLUSTER = "alone", "in-a-cluster"
 _DEFECTS = ("Traceback (most recent call last)", "defect of the broker")
 _topic_numbers = itertools.count(1)
 
@@ -29,16 +31,46 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
         broker.end()
 
 
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """The cluster that tests of one worker share; its brokers have to stop cleanly in the end."""
+    cluster = BrokerCluster(tmp_path_factory.mktemp("shared-cluster"))
+    try:
+        yield cluster.start()
+        cluster.stop()
+    finally:
+        cluster.end()
+
+
 @pytest.fixture
-def broker(shared_broker: BrokerProcess) -> Iterator[BrokerProcess]:
-    """The shared broker, which must live through the test and log no defect of its own meanwhile."""
-    if not shared_broker.is_running:
-        shared_broker.start()
-    before = shared_broker.log.stat().st_size
-    yield shared_broker
-    assert shared_broker.is_running, shared_broker.log_tail()
-    logged = shared_broker.log_text(before)
-    assert not any(defect in logged for defect in _DEFECTS), logged
+def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    """The shared broker, which must live through the test and log no defect of its own meanwhile.
+
+    For tests that are marked so, it is in turn the one of the shared cluster that leads nothing.
+    """
+    if getattr(request, "param", ALONE) == IN_A_CLUSTER:
+        cluster: BrokerCluster = request.getfixturevalue("shared_cluster")
+        broker, brokers = cluster.follower, list(cluster.brokers.values())
+    else:
+        broker = request.getfixturevalue("shared_broker")
+        brokers = [broker]
+        if not broker.is_running:
+            broker.start()
+    before = [one.log.stat().st_size for one in brokers]
+    yield broker
+    for one, size in zip(brokers, before, strict=True):
+        assert one.is_running, one.log_tail()
+        logged = one.log_text(size)
+        assert not any(defect in logged for defect in _DEFECTS), logged
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked `in_a_cluster_too` once more, with a broker of a cluster that leads nothing."""
+    test = metafunc.definition
+    runs_twice = test.get_closest_marker("in_a_cluster_too") and not test.get_closest_marker("one_broker")
+    if runs_twice and "broker" in metafunc.fixturenames:
+        cluster = pytest.param(IN_A_CLUSTER, marks=pytest.mark.xdist_group("cluster"))
+        metafunc.parametrize("broker", [ALONE, cluster], indirect=True)
 
 
 @pytest.fixture

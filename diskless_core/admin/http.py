@@ -107,6 +107,7 @@ async def _readable(bound: socket.socket, timeout_s: float) -> None:
     loop.add_reader(bound, connected.set)
     try:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(connected.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await connected.wait()
     finally:
         loop.remove_reader(bound)

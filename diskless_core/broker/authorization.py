@@ -22,6 +22,20 @@ class Principal(NamedTuple):
     listener: str
 
 
+class Caller(NamedTuple):
+    """A client as the broker that it asked knows it.
+
+    Attributes:
+        user: the principal's name.
+        host: the client's IP address.
+        listener: by which it asked.
+    """
+
+    user: str
+    host: str
+    listener: str
+
+
 def is_authorized(principal: Principal, operation: AclOperation, inter_broker_listener: str | None) -> bool:
     """Whether somebody may do this to the cluster. CLUSTER_ACTION is for brokers, and they come by their listener."""
     return operation in _OF_BROKERS and principal.listener == inter_broker_listener

@@ -43,7 +43,8 @@ class ShardSettings:
     """What shards are told.
 
     Attributes:
-        counts: how many shards there are of the kinds of which there can be several.
+        counts: how many shards there are of the kinds of which there can be several. Those of a kind that is missing
+            are added later.
     """
 
     counts: Mapping[ShardKind, int]
@@ -75,13 +76,41 @@ SHARD_ROOMS: Mapping[ShardKind, ShardRoom] = {
 
 
 def shard_counts(config: BrokerConfig) -> Mapping[ShardKind, int]:
-    """How many shards there are of the kinds of which there can be several, by a broker's settings."""
-    return {kind: getattr(config, kind.count_setting) for kind in SHARD_KINDS if kind.count_setting is not None}
+    """How many shards there are of the kinds whose number a broker's settings say."""
+    return {
+        kind: getattr(config, kind.count_setting)
+        for kind in SHARD_KINDS
+        if kind.count_setting is not None and not kind.count_is_recorded
+    }
+
+
+def new_counts(config: BrokerConfig, log: CoordinatorLog) -> Mapping[ShardKind, int]:
+    """How many shards a new cluster gets of the kinds whose number is recorded."""
+    return {GROUPS: config.offsets_topic_num_partitions or log.group_coordinators}
 
 
 def shard_ids(counts: Mapping[ShardKind, int]) -> list[ShardId]:
-    """All shards of a node."""
-    return [kind.shard(index) for kind in SHARD_KINDS for index in range(counts.get(kind, 1))]
+    """All shards of a node, but for those of kinds of which there can be several and that are not in `counts`."""
+    return [
+        kind.shard(index)
+        for kind in SHARD_KINDS
+        for index in range(counts.get(kind, 1 if kind.count_setting is None else 0))
+    ]
+
+
+async def present_ids(config: BrokerConfig, log: CoordinatorLog) -> list[ShardId]:
+    """All shards of a node, where the cluster shard cannot be asked how many there are: those that the log has.
+
+    Raises:
+        CoordinatorLogError: the log cannot be read.
+    """
+    counts = dict(shard_counts(config))
+    for kind in SHARD_KINDS:
+        if kind.count_is_recorded:
+            counts[kind] = 0
+            while (await log.bounds(kind.shard(counts[kind]))).end > 0:
+                counts[kind] += 1
+    return shard_ids(counts)
 
 
 class Coordinators:
@@ -90,7 +119,6 @@ class Coordinators:
     Attributes:
         cluster: the cluster shard.
         diskless: the Diskless shards by index.
-        groups: the groups shard.
         nominated: what the controller has nominated; None where the log says who should lead.
         log_failure: why the log did not answer when it was asked last; None when it did.
 
@@ -101,6 +129,7 @@ class Coordinators:
     def __init__(self, services: ShardServices, settings: ShardSettings) -> None:
         ids = shard_ids(settings.counts)
         _require_candidate(services, ids)
+        self._settings = settings
         self.log: CoordinatorLog = services.log
         self.log_failure: str | None = None
         self.cluster = ClusterShard(CLUSTER.shard(0), services)
@@ -109,12 +138,33 @@ class Coordinators:
             self.nominated = NominatedLeaders(self.cluster)
             self.nominated.require_membership(services.node_id, lambda: False)
             services = replace(services, nominator=self.nominated)
+        self._services = services
         self._shards: dict[ShardId, CoordinatorShard[Any]] = {self.cluster.id: self.cluster}
         for shard_id in ids:
             if shard_id != self.cluster.id:
-                self._shards[shard_id] = SHARD_ROOMS[kind_of(shard_id)].build(shard_id, services, settings)
+                self._make(shard_id)
         self.diskless: Mapping[int, DisklessShard] = {shard.id.index: shard for shard in self.of(DisklessShard)}
-        [self.groups] = self.of(GroupsShard)
+
+    def _make(self, shard_id: ShardId) -> CoordinatorShard[Any]:
+        shard = SHARD_ROOMS[kind_of(shard_id)].build(shard_id, self._services, self._settings)
+        self._shards[shard_id] = shard
+        return shard
+
+    async def add(self, kind: ShardKind, count: int) -> None:
+        """Make the shards of a kind of which there are none yet, and start them.
+
+        Raises:
+            StartError: one may be led by other nodes only, and there are none; nothing was made.
+            CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a shard cannot be started.
+        """
+        ids = [kind.shard(index) for index in range(count)]
+        _require_candidate(self._services, ids)
+        await asyncio.gather(*(self._make(shard_id).start() for shard_id in ids))
+
+    @property
+    def groups(self) -> Sequence[GroupsShard]:
+        """The groups shards by index."""
+        return self.of(GroupsShard)
 
     def of(self, kind: type[ShardT]) -> list[ShardT]:
         """All shards of a kind, by their class, in the order of their indexes."""
@@ -162,7 +212,7 @@ class Coordinators:
     async def _require_all_shards(self) -> None:
         """What a shard has stays with it: partitions their coordinator, and coordinators their objects."""
         for kind in SHARD_KINDS:
-            if kind.count_setting is None:
+            if kind.count_setting is None or kind.count_is_recorded:
                 continue
             configured = existing = sum(shard_id.topic == kind.topic for shard_id in self._shards)
             while (await self.log.bounds(kind.shard(existing))).end > 0:

@@ -6,6 +6,7 @@ What an API is, is declared in the table `apis`; this module only knows what an 
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
+from diskless_core.broker.authorization import AclOperation, Caller, Principal, is_authorized
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection
 from diskless_core.broker.frames import Frame
 from diskless_core.broker.services import Services
@@ -25,11 +26,20 @@ from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsRespo
 
 RequestT = TypeVar("RequestT", bound="ApiMessage")
 
-Response = framing.Response | None
+
+class EncodedResponse(NamedTuple):
+    """A response that another broker has encoded, with its header. It is sent as it is."""
+
+    frame: bytes
+
+
+Response = framing.Response | EncodedResponse | None
 """None where the protocol wants no answer."""
 
 Handler = Callable[["RequestContext", RequestT], Response | Awaitable[Response]]
 """Begins a request synchronously, in the order of arrival; may go on asynchronously."""
+
+_SIZE = struct.Struct(">i")
 
 _log = structlog.get_logger(__name__)
 
@@ -115,6 +125,12 @@ class RequestContext:
     header: RequestHeader
     apis: Apis
     """What the request's listener serves."""
+    sent_on_for: Caller | None = None
+    """The client whose request another broker has sent on."""
+
+    @property
+    def api(self) -> Api:
+        return self.apis[self.header.api_key]
 
     @property
     def api_version(self) -> int:
@@ -125,21 +141,26 @@ class RequestContext:
         return self.header.client_id
 
     @property
+    def caller(self) -> Caller:
+        """The client, whichever broker it asked."""
+        return Caller(self.user, self.client_host, self.listener)
+
+    @property
     def user(self) -> str:
-        return self.connection.user
+        return self.connection.user if self.sent_on_for is None else self.sent_on_for.user
 
     @property
     def client_host(self) -> str:
-        return self.connection.peer.rpartition(":")[0]
+        return self.connection.peer.rpartition(":")[0] if self.sent_on_for is None else self.sent_on_for.host
 
     @property
     def listener(self) -> str:
-        return self.connection.listener
+        return self.connection.listener if self.sent_on_for is None else self.sent_on_for.listener
 
     @property
     def is_authorized(self) -> bool:
         """Whether the one who asks may do what the API needs."""
-        needs = self.apis[self.header.api_key].needs
+        needs = self.api.needs
         return needs is None or self.may(needs)
 
     def may(self, operation: AclOperation) -> bool:
@@ -212,6 +233,8 @@ class ApiDispatcher:
         self._seconds[header.api_key].observe(self._services.clock.monotonic() - started)
         if response is None:
             return None
+        if isinstance(response, EncodedResponse):
+            return [_SIZE.pack(len(response.frame)), response.frame]
         is_unknown = isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION
         version = 0 if is_unknown else header.api_version
         return framing.encode_response(response, version, header.correlation_id)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
+import structlog
+
+from diskless_core import logs
 from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
 from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.endpoint import Endpoint
-from diskless_core.broker.errors import StartError
+from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.listening import Listening
+from diskless_core.broker.newcomer import Newcomer
+from diskless_core.broker.node_identity import IdentityFile, NodeIdentity
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Services
@@ -34,6 +41,8 @@ from diskless_core.plugin_host.nouns import (
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.tiering.part import Tiering
 
+_log = structlog.get_logger(__name__)
+
 
 class Node:
     """One broker. `start` returns when clients can connect.
@@ -45,32 +54,44 @@ class Node:
     def __init__(
         self, loaded: LoadedConfig, plugins: PluginManager, clock: Clock, levels: FeatureLevels = BUILD_LEVELS
     ) -> None:
-        self.config = loaded.broker
         self.metrics = Metrics()
-        self._loaded = loaded
         self._plugins = plugins
         self._clock = clock
-        self._context = configured_contexts(loaded, plugins, clock, node_id=loaded.broker.node_id)
         self._levels = levels
-        self._listening = Listening(loaded.broker, clock, self.metrics)
-        self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
-        self.peers = RegisteredPeers(loaded.broker.node_id, loaded.broker.inter_broker_listener_name)
+        self._asks_for_node_id = loaded.broker.asks_for_node_id
+        self._allocation_id: uuid.UUID | None = None
+        self._configure(loaded)
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
         self._is_serving = False
 
+    def _configure(self, loaded: LoadedConfig) -> None:
+        self.config = loaded.broker
+        self._loaded = loaded
+        self._context = configured_contexts(loaded, self._plugins, self._clock, node_id=loaded.broker.node_id)
+        self._listening = Listening(loaded.broker, self._clock, self.metrics)
+        self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
+        self.peers = RegisteredPeers(loaded.broker.node_id, loaded.broker.inter_broker_listener_name)
+
     async def start(self) -> None:
-        """Start everything, the listeners last.
+        """Start everything, the listeners last. A broker that has no node id asks the cluster for one first.
 
         Raises:
+            NodeIdRetiredError: the id that the cluster had given it is retired, and forgotten: it may start anew.
             StartError: a listener cannot be bound, or the configuration does not fit what there is.
             CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, PluginFactoryError: a backend cannot start.
         """
         try:
             self._lock_folder()
+            await self._identify()
             self._stack.push_async_callback(self._listening.stop)
             await self._listening.bind()
             await self._serve(await self._start_parts())
+        except NodeIdRetiredError:
+            if self._asks_for_node_id:
+                self._forget_node_id()
+            await self._stack.aclose()
+            raise
         except BaseException:
             await self._stack.aclose()
             raise
@@ -94,6 +115,8 @@ class Node:
         failure = self._parts.produce.failing
         if failure is not None:
             reasons.append(f"the object store refuses writes: {failure}")
+        if self._parts.fetch.failing is not None:
+            reasons.append(f"the object store does not answer reads: {self._parts.fetch.failing}")
         return reasons
 
     async def shard_status(self, *, count: bool) -> Sequence[ShardStatus]:
@@ -130,6 +153,42 @@ class Node:
             raise StartError(f"cannot use {folder}: {error}. Set log.dirs to a folder that can be written") from error
         self._stack.callback(lock.release)
 
+    async def _identify(self) -> None:
+        """Find out this broker's node id, where that is not configured."""
+        file = IdentityFile(self.config.data_dir.absolute())
+        known = file.read()
+        if not self._asks_for_node_id:
+            if known is not None and known.node_id == self.config.node_id:
+                self._allocation_id = known.allocation_id
+            return
+        if known is None:
+            known = NodeIdentity(allocation_id=self._clock.new_uuid())
+            file.write(known)
+        node_id = known.node_id
+        if node_id is None:
+            newcomer = Newcomer(self._loaded, self._plugins, self._clock, self._levels)
+            node_id = await newcomer.node_id(known.allocation_id)
+            file.write(NodeIdentity(allocation_id=known.allocation_id, node_id=node_id))
+            _log.info("the cluster has given this broker a node id", node_id=node_id)
+        self._allocation_id = known.allocation_id
+        logs.name_node(node_id)
+        self._configure(self._loaded.with_node_id(node_id))
+
+    async def until_node_id_is_retired(self) -> None:
+        """Wait until the cluster has retired the node id that it gave to this broker, if it ever does.
+
+        The id is forgotten then: when this one is stopped, another broker on the same folder asks for a new one.
+        """
+        if self._parts is None or not self._asks_for_node_id:
+            await asyncio.Event().wait()
+        else:
+            await self._parts.membership.until_retired()
+            self._forget_node_id()
+
+    def _forget_node_id(self) -> None:
+        _log.warning("the cluster has retired this broker's node id; another one is asked for")
+        IdentityFile(self.config.data_dir.absolute()).forget()
+
     async def _start_parts(self) -> BrokerParts:
         connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
         self._stack.push_async_callback(connections.stop)
@@ -143,6 +202,7 @@ class Node:
             clock=self._clock,
             metrics=self.metrics,
             levels=self._levels,
+            allocation_id=self._allocation_id,
         )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
         heartbeats.on_lost = self._parts.membership.connection_lost

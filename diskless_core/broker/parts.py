@@ -19,11 +19,14 @@ import structlog
 
 from diskless_core.background import Background, end_backend
 from diskless_core.broker import features
+from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects
-from diskless_core.broker.coordinators import Coordinators, ShardSettings, shard_counts
+from diskless_core.broker.cluster_identity import cluster_id_of
+from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
 from diskless_core.broker.endpoint import Endpoint
-from diskless_core.broker.errors import StartError
-from diskless_core.broker.object_owner import ObjectOwner
+from diskless_core.broker.errors import NodeIdRetiredError, StartError
+from diskless_core.broker.forwarding import Forwarding
+from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
@@ -31,8 +34,8 @@ from diskless_core.cluster import feature_levels, group_configs, topic_configs
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.controller import Controller, ControllerNeighbours
-from diskless_core.cluster.membership.member import MembershipRefusedError
-from diskless_core.cluster.membership.model import BrokerListener, SupportedLevels
+from diskless_core.cluster.membership import member, namesake
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.rack import RackMembers
@@ -41,11 +44,12 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import SECURITY_PROTOCOLS
-from diskless_core.config.placement import may_lead
+from diskless_core.config.placement import check_shards, may_lead
+from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import ShardServices
-from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
+from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.upkeep import Upkeep
 from diskless_core.diskless.clients import CoordinatorClients
@@ -58,7 +62,7 @@ from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, Rack
 from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import RulesOf
-from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.coordinators import GroupCoordinators
 from diskless_core.groups.settings import ConsumerTimes, ConsumerTimesOf, GroupSettings
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog
@@ -67,10 +71,10 @@ from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
-from diskless_core.protocol.feature_levels import BUILD_LEVELS, FEATURE, FeatureLevels
-from diskless_core.protocol.names import uuid_text
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels, LevelRange
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
+from diskless_core.shards import GROUPS
 from diskless_core.tiering.part import CompactionForbiddenError, Tiering, TieringBackends, TieringNeighbours
 
 _log = structlog.get_logger(__name__)
@@ -99,6 +103,7 @@ class Surroundings:
 
     Attributes:
         levels: what its build knows of feature levels.
+        allocation_id: what the broker asked the cluster for its node id with; None where that was configured.
         new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
         endpoints: where this broker is reached, by the names of its listeners.
@@ -112,6 +117,7 @@ class Surroundings:
     clock: Clock
     metrics: Metrics
     levels: FeatureLevels = BUILD_LEVELS
+    allocation_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,22 +129,27 @@ class BrokerParts:
         coordinator_service: those of this node, for other nodes.
         feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
+        forwarding: the way to the controller.
+        auto_creation: creates topics that clients ask for.
     """
 
     cluster_id: str
     coordinators: Coordinators
+    shard_copies: AllShardCopies
     membership: Membership
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
     feeds: ShardFeeds
     purgatory: Purgatory
     cluster: Cluster
+    forwarding: Forwarding
+    auto_creation: AutoCreation
     quotas: QuotaManagers
     produce: Produce
     fetch: Fetch
     files: Files
     tiering: Tiering
-    groups: GroupCoordinator
+    groups: GroupCoordinators
 
     async def settle_requests(self) -> None:
         """Before a clean stop: whoever waits for data or a rebalance is let go, and what was produced is committed.
@@ -167,18 +178,22 @@ async def start_parts(
     awaited = AwaitedObjects(config.diskless_startup_timeout_ms, clock)
     end_objects = partial(end_backend, "wal_object_store", backends.objects)
     await _start_backend(lambda: awaited.do(backends.objects.start), end_objects, stack)
-    coordinators = await _start_coordinators(config, backends, around, stack)
+    incarnation_id = clock.new_uuid()
+    coordinators = await _start_coordinators(config, incarnation_id, backends, around, stack)
     replicas = coordinators.diskless
     clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
     stack.push_async_callback(clients.stop)
-    cluster_id = await _cluster_id(config, coordinators, backends.objects, awaited, clock)
+    counts = new_counts(config, coordinators.log)
+    cluster_id = await cluster_id_of(config, coordinators.cluster, backends.objects, awaited, clock, counts)
+    await _start_groups(config, coordinators)
     loops = Background()
     stack.push_async_callback(loops.stop)
+    _look_after_shards(config, coordinators, backends, around, loops)
     probe = _storage_probe(config, cluster_id, coordinators, backends, clock)
     if backends.log.is_shared:
         loops.run(probe.write_objects, "probe of WAL objects")
         await awaited.do(probe.read_object)
-    membership = await _become_member(config, cluster_id, coordinators, around, stack)
+    membership = await _become_member(config, incarnation_id, cluster_id, coordinators, around, stack)
     if coordinators.nominated is not None:
         loops.run(_controller(config, coordinators, membership, clock).run, "controller")
     # the others may wait for brokers that are still to start
@@ -202,6 +217,11 @@ async def start_parts(
     )
     stack.push_async_callback(cluster.stop)
     topics, purgatory = cluster.topics, Purgatory()
+    forwarding = Forwarding(
+        node_id, coordinators.cluster, around.new_transport(), clock, max_bytes=config.socket_request_max_bytes // 2
+    )
+    auto_creation = AutoCreation(topics, forwarding)
+    stack.push_async_callback(auto_creation.stop)
     tiering = _tiering(
         config,
         backends.tiering,
@@ -252,7 +272,7 @@ async def start_parts(
             metrics=metrics,
         ),
     )
-    membership.bucket_is_ok = lambda: produce.failing is None
+    membership.bucket_is_ok = lambda: produce.failing is None and fetch.failing is None
     files = Files(
         FilesSettings.of(config),
         FilesNeighbours(
@@ -271,21 +291,24 @@ async def start_parts(
     )
     stack.push_async_callback(files.stop)
     files.start()
-    groups = GroupCoordinator(coordinators.groups, clock, GroupSettings.of(config), _consumer_times(cluster.configs))
+    groups = GroupCoordinators(coordinators.groups, clock, GroupSettings.of(config), _consumer_times(cluster.configs))
     await groups.start()
     stack.push_async_callback(groups.stop)
-    topics.on_deletion(groups.topic_deleted)
+    topics.on_deletion(groups.topics_deleted)
     await cluster.start()
     feeds = ShardFeeds(coordinators.all(), clock)
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
+        shard_copies=AllShardCopies(node_id, coordinators, around.peers, around.new_transport()),
         membership=membership,
         clients=clients,
         coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
         feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
+        forwarding=forwarding,
+        auto_creation=auto_creation,
         quotas=quotas,
         produce=produce,
         fetch=fetch,
@@ -310,8 +333,26 @@ async def _start_backend(
     stack.push_async_callback(stop)
 
 
+def _broker_spec(config: BrokerConfig, incarnation_id: uuid.UUID, around: Surroundings) -> BrokerSpec:
+    protocols = {entry.name: entry.protocol for entry in config.listener_security_protocol_map}
+    return BrokerSpec(
+        node_id=config.node_id,
+        incarnation_id=incarnation_id,
+        listeners=tuple(
+            BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
+            for name, endpoint in around.endpoints.items()
+        ),
+        rack=config.broker_rack,
+        features={name: LevelRange(*levels) for name, levels in features.supported(around.levels.supported).items()},
+    )
+
+
 async def _start_coordinators(
-    config: BrokerConfig, backends: BrokerBackends, around: Surroundings, stack: AsyncExitStack
+    config: BrokerConfig,
+    incarnation_id: uuid.UUID,
+    backends: BrokerBackends,
+    around: Surroundings,
+    stack: AsyncExitStack,
 ) -> Coordinators:
     if backends.log.is_shared and config.inter_broker_listener_name is None:
         raise StartError(
@@ -336,10 +377,36 @@ async def _start_coordinators(
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
     around.peers.follow(coordinators.cluster)
+    if backends.log.is_shared:
+        coordinators.cluster.stand_back()
     await coordinators.start_following()
+    if backends.log.is_shared:
+        await _require_no_namesake(_broker_spec(config, incarnation_id, around), coordinators.cluster, around)
+        coordinators.cluster.stand()
     await coordinators.until_serving([coordinators.cluster])
-    loops = Background()
-    stack.push_async_callback(loops.stop)
+    return coordinators
+
+
+async def _start_groups(config: BrokerConfig, coordinators: Coordinators) -> None:
+    """Start the groups shards, as many as the cluster has."""
+    count = coordinators.cluster.recorded_count(GROUPS)
+    wanted = config.offsets_topic_num_partitions
+    if wanted not in (None, count):
+        raise StartError(
+            f"offsets.topic.num.partitions is {wanted}, but this cluster has {count} group coordinators, and groups "
+            f"stay with them. Set it to {count}, or leave it out; `diskless migrate-log` can change the number"
+        )
+    try:
+        check_shards(config.diskless_coordinator_placement, {"offsets_topic_num_partitions": count})
+    except ValueError as error:
+        raise StartError(f"diskless.coordinator.placement is wrong: {error}") from None
+    await coordinators.add(GROUPS, count)
+
+
+def _look_after_shards(
+    config: BrokerConfig, coordinators: Coordinators, backends: BrokerBackends, around: Surroundings, loops: Background
+) -> None:
+    snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
@@ -351,16 +418,28 @@ async def _start_coordinators(
     for diskless in coordinators.diskless.values():
         expiry = ProducerExpiry(diskless, ExpirationRules.of(config), around.clock)
         loops.run(expiry.run, f"{diskless.id} producer expiration")
-    return coordinators
+
+
+async def _require_no_namesake(spec: BrokerSpec, shard: ClusterShard, around: Surroundings) -> None:
+    await shard.until_caught_up()
+    calls = PeerCalls(around.new_transport())
+    try:
+        await namesake.require_none(spec, around.allocation_id, shard, calls)
+    except member.MembershipRefusedError as error:
+        raise StartError(f"the cluster does not take this broker: {error}") from None
 
 
 async def _become_member(
-    config: BrokerConfig, cluster_id: str, coordinators: Coordinators, around: Surroundings, stack: AsyncExitStack
+    config: BrokerConfig,
+    incarnation_id: uuid.UUID,
+    cluster_id: str,
+    coordinators: Coordinators,
+    around: Surroundings,
+    stack: AsyncExitStack,
 ) -> Membership:
     """Register this broker. It is live from then on: coordinators may come to be led by it."""
-    protocols = {entry.name: entry.protocol for entry in config.listener_security_protocol_map}
     membership = Membership(
-        MembershipSettings.of(config),
+        MembershipSettings.of(config, around.allocation_id),
         MembershipNeighbours(
             cluster_id=cluster_id,
             shard=coordinators.cluster,
@@ -368,13 +447,7 @@ async def _become_member(
             is_shared=coordinators.log.is_shared,
             hands_over=coordinators.nominated is not None,
             transport=around.membership_transport,
-            listeners=[
-                BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
-                for name, endpoint in around.endpoints.items()
-            ],
-            features={
-                name: SupportedLevels(*levels) for name, levels in features.supported(around.levels.supported).items()
-            },
+            spec=_broker_spec(config, incarnation_id, around),
             log_is_ok=lambda: coordinators.log_failure is None,
             clock=around.clock,
             metrics=around.metrics,
@@ -386,7 +459,9 @@ async def _become_member(
     stack.push_async_callback(membership.stop)
     try:
         await membership.start()
-    except MembershipRefusedError as error:
+    except member.NodeIdRetiredError as error:
+        raise NodeIdRetiredError(f"the cluster does not take this broker: {error}") from None
+    except member.MembershipRefusedError as error:
         raise StartError(f"the cluster does not take this broker: {error}") from None
     return membership
 
@@ -427,33 +502,6 @@ def _controller(config: BrokerConfig, coordinators: Coordinators, membership: Me
     )
     membership.registrar.on_change(controller.look)
     return controller
-
-
-async def _cluster_id(
-    config: BrokerConfig, coordinators: Coordinators, objects: WalObjectStore, awaited: AwaitedObjects, clock: Clock
-) -> str:
-    """The cluster's id, once it is sure that this build can read it and that the objects are this cluster's."""
-    owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
-    wanted = config.cluster_id or uuid_text(clock.new_uuid())
-    cluster_id = await coordinators.cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody))
-    if config.cluster_id is not None and cluster_id != config.cluster_id:
-        raise StartError(
-            f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
-            f"change cluster.id or log.dirs"
-        )
-    _require_level(coordinators.cluster)
-    has_topics = coordinators.cluster.has_topics
-    await awaited.do(lambda: owner.require(cluster_id, has_topics=has_topics))
-    return cluster_id
-
-
-def _require_level(cluster: ClusterShard) -> None:
-    level, supported = cluster.level, cluster.supported_levels
-    if level < supported.oldest:
-        raise StartError(
-            f"{FEATURE} is {level} in this cluster, and this version of Diskless supports {supported}: upgrade by a "
-            f"version that supports {level} and {supported.oldest}, and raise the level with it first"
-        )
 
 
 def _tiering(config: BrokerConfig, backends: TieringBackends, neighbours: TieringNeighbours) -> Tiering:

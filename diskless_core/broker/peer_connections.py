@@ -15,7 +15,7 @@ from typing import cast
 
 import structlog
 
-from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, Peers, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest, Peers, PeerUnavailableError
 from diskless_core.protocol import framing
 
 CONNECT_TIMEOUT_S = 5.0
@@ -103,6 +103,8 @@ class PeerConnections:
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: PeerConnection(self._client_id, lambda: self.on_lost(node_id)), address.host, address.port
                 )
+        except ConnectionRefusedError as error:
+            raise PeerGoneError(f"nobody listens at {address.host}:{address.port}") from error
         except (OSError, TimeoutError) as error:
             raise PeerUnavailableError(f"no connection to {address.host}:{address.port}: {error!r}") from error
         _log.info("connected to another broker", node=node_id, address=f"{address.host}:{address.port}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.endpoint import Endpoint
+from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.parts import BrokerParts
+from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
 from diskless_core.cluster.configs import Configs
@@ -19,8 +22,7 @@ from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.fetcher import Fetcher
 from diskless_core.fetch.object_lender import ObjectLender
-from diskless_core.groups.service import GroupCoordinator
-from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.coordinators import GroupCoordinators
 from diskless_core.metrics import Metrics
 from diskless_core.produce.writer import WalWriter
 from diskless_core.quotas.managers import QuotaManagers
@@ -42,11 +44,13 @@ class Services:
     config: BrokerConfig
     cluster_id: str
     cluster_shard: ClusterShard
-    groups_shard: GroupsShard
+    shard_copies: AllShardCopies
+    forwarding: Forwarding
     membership: Membership
     clock: Clock
     metrics: Metrics
     topics: Topics
+    auto_creation: AutoCreation
     configs: Configs
     client_quotas: ClientQuotas
     quotas: QuotaManagers
@@ -54,7 +58,7 @@ class Services:
     writer: WalWriter
     fetcher: Fetcher
     object_lender: ObjectLender
-    groups: GroupCoordinator
+    groups: GroupCoordinators
     purgatory: Purgatory
     coordinators: CoordinatorService
     endpoints: Mapping[str, Endpoint]
@@ -73,11 +77,13 @@ class Services:
             config=config,
             cluster_id=parts.cluster_id,
             cluster_shard=parts.cluster.shard,
-            groups_shard=parts.coordinators.groups,
+            shard_copies=parts.shard_copies,
+            forwarding=parts.forwarding,
             membership=parts.membership,
             clock=clock,
             metrics=metrics,
             topics=parts.cluster.topics,
+            auto_creation=parts.auto_creation,
             configs=parts.cluster.configs,
             client_quotas=parts.cluster.client_quotas,
             quotas=parts.quotas,
@@ -118,6 +124,10 @@ class Services:
         if not live:
             live = [KnownBroker(self.endpoints[listener], self.config.broker_rack, is_fenced=False)]
         return known if with_fenced and known else live
+
+    def registered_brokers(self) -> Collection[int]:
+        """The ids of the brokers of the cluster, this one among them."""
+        return {self.config.node_id} | {one.spec.node_id for one in self.membership.brokers.all()}
 
     def leader_for(self, listener: str) -> int:
         """The broker that leads the partitions of Diskless topics for clients of this one: itself while it is live."""

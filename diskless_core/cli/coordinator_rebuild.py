@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts, shard_ids
+from diskless_core.broker.coordinators import SHARD_ROOMS, present_ids
 from diskless_core.cli.backends import Backends
 from diskless_core.coordinator import which_log
 from diskless_core.coordinator.entries import tables_of
@@ -37,21 +37,19 @@ async def rebuild_stores(backends: Backends) -> Sequence[tuple[ShardId, tuple[in
     lock = FolderLock(folder)
     lock.acquire()
     try:
-        tables = {
-            shard: [table.spec for table in tables_of(SHARD_ROOMS[kind_of(shard)].machine())]
-            for shard in shard_ids(shard_counts(backends.config))
-        }
-        replayed = await _replayable(backends, list(tables))
+        replayed = await _replayable(backends)
         store = backends.store()
-        for shard, specs in tables.items():
-            await asyncio.to_thread(_clear, store, shard, specs)
+        for shard, _ in replayed:
+            tables = [table.spec for table in tables_of(SHARD_ROOMS[kind_of(shard)].machine())]
+            await asyncio.to_thread(_clear, store, shard, tables)
         return replayed
     finally:
         lock.release()
 
 
-async def _replayable(backends: Backends, shards: Sequence[ShardId]) -> list[tuple[ShardId, tuple[int, int]]]:
+async def _replayable(backends: Backends) -> list[tuple[ShardId, tuple[int, int]]]:
     async with backends.log() as log:
+        shards = await present_ids(backends.config, log)
         bounds = {shard: await log.bounds(shard) for shard in shards}
         if all(found.end == 0 for found in bounds.values()):
             raise RebuildRefusedError("the coordinator log is empty: the stores could not be filled again")

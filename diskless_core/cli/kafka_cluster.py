@@ -20,7 +20,8 @@ from confluent_kafka.admin import (
 from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
 from diskless_core.cli import log_positions
-from diskless_core.cli.log_positions import EARLIEST_LOCAL, LATEST_TIERED, Address, PositionError
+from diskless_core.cli.log_positions import EARLIEST_LOCAL, LATEST_TIERED, PositionError
+from diskless_core.cli.raw_request import Address
 from diskless_core.cli.remote_log_topic import RemoteLogTopicError, read_records
 from diskless_core.plugin import kafka_client
 from diskless_core.plugin.kafka_client import KafkaClientError

@@ -1,17 +1,14 @@
 """Offsets of the positions in a log that librdkafka refuses to ask for, those of tiered storage. It blocks.
 
-A ListOffsets request of the product's own codec to each leader, without TLS and SASL, like all that commands ask.
+A ListOffsets request to each leader, by `raw_request`.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import BinaryIO, NamedTuple
 
-from diskless_core.protocol import framing
+from diskless_core.cli.raw_request import Address, ask
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 
@@ -22,17 +19,6 @@ LATEST_TIERED = -5
 _VERSIONS = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _NO_REPLICA = -1
 _NO_EPOCH = -1
-_MAX_ANSWER_BYTES = 100 << 20
-_SIZE = struct.Struct(">i")
-_ANSWER_HEADER_BYTES = 5
-"""A correlation id and no tagged fields: both versions are flexible."""
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
 
 
 class PositionError(Exception):
@@ -57,21 +43,12 @@ def offsets(topic: str, leaders: Mapping[int, Address], position: int, timeout_s
         try:
             found |= _asked(address, topic, partitions, position, timeout_s)
         except (OSError, EOFError, ValueError) as error:
-            raise PositionError(f"{address.host}:{address.port} gives no answer: {error}") from error
+            raise PositionError(f"{address} gives no answer: {error}") from error
     return found
 
 
 def _asked(address: Address, topic: str, partitions: list[int], position: int, timeout_s: float) -> dict[int, int]:
-    version = _VERSIONS[position]
-    request = _request(topic, partitions, position).encode(version=version)
-    header = framing.encode_request_header(ListOffsetsRequest.API_KEY, version, 1, "diskless")
-    with socket.create_connection(address, timeout_s) as connection:
-        connection.sendall(_SIZE.pack(len(header) + len(request)) + header + request)
-        with connection.makefile("rb") as answers:
-            (size,) = _SIZE.unpack(_exactly(answers, _SIZE.size))
-            if not _ANSWER_HEADER_BYTES <= size <= _MAX_ANSWER_BYTES:
-                raise ValueError(f"an answer of {size} bytes")
-            answer = ListOffsetsResponse.decode(_exactly(answers, size)[_ANSWER_HEADER_BYTES:], version=version)
+    answer = ask(address, _request(topic, partitions, position), _VERSIONS[position], timeout_s)
     return {one.partition_index: _offset(one) for found in answer.topics for one in found.partitions}
 
 
@@ -98,10 +75,3 @@ def _offset(answer: ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPart
     if answer.error_code:
         raise PositionError(f"partition {answer.partition_index}: {ErrorCode(answer.error_code).name}")
     return answer.offset
-
-
-def _exactly(answers: BinaryIO, size: int) -> bytes:
-    data = answers.read(size)
-    if len(data) < size:
-        raise EOFError("the connection was closed")
-    return data

@@ -60,10 +60,10 @@ EVERY_SHARD: Meanings = {
 }
 
 _DISKLESS: Meanings = {
-    messages.DisklessPartitionCreatedRecord: Meaning(
-        "A partition exists, empty.",
+    messages.DisklessPartitionsCreatedRecord: Meaning(
+        "Partitions of a topic exist, empty.",
         "For DisklessCreatePartitions: by CreateTopics and CreatePartitions, or at the start after a crash between.",
-        "Puts the partition and its head, from offset 0 on.",
+        "Puts the partitions and their heads, from offset 0 on.",
     ),
     messages.DisklessTopicDeletedRecord: Meaning(
         "The topic's partitions that this coordinator has are gone.",
@@ -145,10 +145,10 @@ _CLUSTER: Meanings = {
         "A broker is no member any more.", "For UnregisterBroker.", "Removes the broker."
     ),
     messages.TopicRecord: Meaning("A topic exists.", "For CreateTopics and automatic creation.", "Puts the topic."),
-    messages.PartitionRecord: Meaning(
-        "A partition exists and belongs to a coordinator for good.",
-        "For CreateTopics and CreatePartitions, in the same entry as its topic.",
-        "Puts the partition. Apart from CoordinatorShard, what KRaft says of replicas and leaders has no meaning here.",
+    messages.PartitionsPlacedRecord: Meaning(
+        "Partitions of a topic exist, and belong to coordinators for good.",
+        "For CreateTopics and CreatePartitions, in the same entry as their topic; several where there are very many.",
+        "Adds the partitions behind those that the topic has.",
     ),
     messages.ConfigRecord: Meaning(
         "A setting of a topic, a broker or a group has a value, or none.",
@@ -166,10 +166,21 @@ _CLUSTER: Meanings = {
         "When a broker has none left for InitProducerId.",
         "Later blocks begin behind it.",
     ),
+    messages.NodeIdAllocatedRecord: Meaning(
+        "A broker with node.id=auto has a node id that no broker had before.",
+        "By DisklessAllocateNodeId, when the broker has none yet.",
+        "Puts the node id with the allocation id, by which the broker registers. An UnregisterBrokerRecord takes it "
+        "away for good. The next id is higher than any before.",
+    ),
     messages.CoordinatorNominationRecord: Meaning(
         "A broker should lead a coordinator, and these may be next.",
         "By the controller, where brokers share the coordinator log: a leader is gone, or brokers lead unequally many.",
         "Puts the nomination. The named broker claims the coordinator; who leads, its own log says.",
+    ),
+    messages.CoordinatorsCountedRecord: Meaning(
+        "So many coordinators of a kind there are.",
+        "By the first start of all, with the cluster's id, and by `diskless migrate-log` where it changes the number.",
+        "Puts the number. A group belongs to the coordinator that the number and its id give.",
     ),
     messages.ClusterNamedRecord: Meaning("The cluster's id.", "By the first start of all.", "Puts the id."),
 }

@@ -18,7 +18,7 @@ import uvloop
 
 from diskless_core import logs
 from diskless_core.broker import memory, open_files
-from diskless_core.broker.errors import StartError
+from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.node import Node
 from diskless_core.cli.common import ConfigOption, OverrideOption, discover_plugins, fail, load_or_exit
 from diskless_core.cli.stop_limit import StopLimit
@@ -72,7 +72,8 @@ def serve(
     plugins = discover_plugins()
     loaded = load_or_exit(config, override, plugins)
     secrets = [value for selected in loaded.plugins.values() for value in secret_values(selected.settings)]
-    logs.configure(loaded.broker.log_format, loaded.broker.log_level, loaded.broker.node_id, secrets=secrets)
+    node_id = None if loaded.broker.asks_for_node_id else loaded.broker.node_id
+    logs.configure(loaded.broker.log_format, loaded.broker.log_level, node_id, secrets=secrets)
     memory.keep_freed_memory()
     open_files.raise_limit()
     profile_path = os.environ.get(PROFILE_VARIABLE)
@@ -108,16 +109,32 @@ async def _run(loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | 
 async def _serve(
     loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None, stopping: asyncio.Event
 ) -> None:
-    """Run a broker until it is to stop, which it may be before it has started."""
+    """Run a broker until it is to stop, which it may be before it has started.
+
+    One whose node id the cluster has retired is stopped, and the next one asks for another.
+    """
+    while not await _served(loaded, plugins, ready_file, stopping):
+        _log.info("starting again with another node id")
+
+
+async def _served(
+    loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None, stopping: asyncio.Event
+) -> bool:
+    """Whether the broker ended because it was to stop, and not because it has no node id any more."""
     async with AsyncExitStack() as stack:
         node = Node(loaded, plugins, SystemClock())
         stack.push_async_callback(node.stop)
         admin = _bound_admin(node, plugins)
         if admin is not None:
             stack.push_async_callback(admin.stop)
-        if not await _started(node, admin, stopping):
-            _log.info("stopping before the broker was ready")
-            return
+        try:
+            if not await _started(node, admin, stopping):
+                _log.info("stopping before the broker was ready")
+                return True
+        except NodeIdRetiredError:
+            if not loaded.broker.asks_for_node_id:
+                raise
+            return False
         listeners = {name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in node.endpoints.items()}
         if admin is not None:
             admin.start()
@@ -133,8 +150,21 @@ async def _serve(
             address = admin.url if admin is not None else None
             _write_ready_file(ready_file, {"pid": os.getpid(), "listeners": listeners, "admin": address})
         memory.freeze_garbage_collector()
-        await stopping.wait()
+        is_retired = await _until_retired(node, stopping)
         _log.info("stopping")
+        return not is_retired
+
+
+async def _until_retired(node: Node, stopping: asyncio.Event) -> bool:
+    """Wait until the broker's node id is retired, or the broker is to stop; whether it is the former."""
+    retired = asyncio.create_task(node.until_node_id_is_retired(), name="node id")
+    stop = asyncio.create_task(stopping.wait(), name="wait for a signal")
+    try:
+        await asyncio.wait([retired, stop], return_when=asyncio.FIRST_COMPLETED)
+        return retired.done() and not stop.done()
+    finally:
+        for task in (retired, stop):
+            task.cancel()
 
 
 async def _started(node: Node, admin: AdminServer | None, stopping: asyncio.Event) -> bool:

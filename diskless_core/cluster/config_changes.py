@@ -54,8 +54,8 @@ class Alteration:
     replace: bool = False
 
 
-def check_alteration(alteration: Alteration, node_id: int) -> Refusal | None:
-    """What can be said against it without knowing any settings."""
+def check_alteration(alteration: Alteration, node_ids: Collection[int]) -> Refusal | None:
+    """What can be said against it without knowing any settings, where these brokers can have settings of their own."""
     times_named = Counter(change.name for change in alteration.changes)
     if any(times > 1 for times in times_named.values()):
         return _invalid("Error due to duplicate config keys")
@@ -66,7 +66,7 @@ def check_alteration(alteration: Alteration, node_id: int) -> Refusal | None:
     if unknown:
         return _invalid(f"Unknown operation type {unknown[0]}")
     if alteration.resource_type == ResourceType.BROKER:
-        return _check_broker(alteration, node_id)
+        return _check_broker(alteration.resource_name, node_ids)
     if alteration.resource_type == ResourceType.GROUP:
         return _check_group(alteration.resource_name)
     if alteration.resource_type != ResourceType.TOPIC:
@@ -84,13 +84,13 @@ def _check_group(name: str) -> Refusal | None:
     return None
 
 
-def _check_broker(alteration: Alteration, node_id: int) -> Refusal | None:
-    name = alteration.resource_name
-    if name not in (ALL_BROKERS, str(node_id)):
-        if not name.lstrip("-").isdecimal():
-            return _invalid(f"Node id must be an integer, but it is: {name}")
-        return _invalid(f"Unexpected broker id, expected {node_id}, but received {name}")
-    return None
+def _check_broker(name: str, node_ids: Collection[int]) -> Refusal | None:
+    if name == ALL_BROKERS or name in map(str, node_ids):
+        return None
+    if not name.lstrip("-").isdecimal():
+        return _invalid(f"Node id must be an integer, but it is: {name}")
+    expected = ", ".join(map(str, sorted(node_ids)))
+    return _invalid(f"Unexpected broker id, expected {expected}, but received {name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -20,6 +20,7 @@ from diskless_core.cluster.config_changes import ALL_BROKERS, Alteration, AlterO
 from diskless_core.cluster.config_layers import BrokerLayers, BrokerSettings
 from diskless_core.cluster.config_model import ConfigEntry
 from diskless_core.cluster.group_configs import BrokerValue
+from diskless_core.cluster.membership.tables import BROKERS
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.records import ResourceType
 from diskless_core.cluster.shard import ClusterShard
@@ -84,7 +85,7 @@ class Configs:
         Raises:
             CoordinatorError: no definite answer.
         """
-        refusal = config_changes.check_alteration(alteration, self._settings.node_id)
+        refusal = config_changes.check_alteration(alteration, self._brokers())
         if refusal is not None:
             return refusal
         refusal = await self._cluster.submit(
@@ -116,6 +117,10 @@ class Configs:
         tiering_configs.check_tiering(
             {**broker.topic_defaults, **own}, was_tiered=False, is_enabled=broker.tiering_is_enabled
         )
+
+    def _brokers(self) -> Collection[int]:
+        """The brokers that can have settings of their own."""
+        return {self._settings.node_id} | {key[0] for key, _ in self._cluster.state.rows(BROKERS)}
 
     def _broker_side(self) -> BrokerSide:
         return BrokerSide(

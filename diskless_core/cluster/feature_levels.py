@@ -17,17 +17,12 @@ from diskless_core.protocol.feature_levels import FEATURE, LevelRange
 
 def registered_levels(state: Reader) -> Mapping[int, LevelRange | None]:
     """What each registered broker supports; None for one that does not know the feature."""
-    return {node_id: _levels_of(one.spec) for node_id, one in registrations(state).items()}
+    return {node_id: one.spec.features.get(FEATURE) for node_id, one in registrations(state).items()}
 
 
 def object_to(command: ClusterCommand, spec: BrokerSpec) -> Refusal | None:
     """Why a broker may not register at the level in force; see `refuse_broker`."""
-    return refuse_broker(spec.node_id, _levels_of(spec), command.level)
-
-
-def _levels_of(spec: BrokerSpec) -> LevelRange | None:
-    levels = spec.features.get(FEATURE)
-    return LevelRange(*levels) if levels is not None else None
+    return refuse_broker(spec.node_id, spec.features.get(FEATURE), command.level)
 
 
 def raise_level(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskless_core.cluster.nominations import Electorate, Nomination, plan
 from diskless_core.cluster.records import (
+    PARTITIONS_IN_ONE_RECORD,
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    CoordinatorsCounted,
     LeaderNominated,
-    PartitionPlaced,
+    PartitionsPlaced,
     ProducerIdsTaken,
     ResourceType,
     TopicCreated,
@@ -30,7 +33,7 @@ from diskless_core.cluster.tables import (
     TOPICS,
     nomination_key,
 )
-from diskless_core.coordinator.slices import Pace, Slices
+from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.protocol.errors import ErrorCode
 
@@ -59,14 +62,14 @@ class Growth:
     Attributes:
         count: how many it is to have in all.
         assignments: the brokers that the client wants for each new one, None where it leaves that to the cluster.
-        node_id: the only broker that it can ask for.
+        node_ids: the brokers that it can ask for.
         shard_count: how many diskless shards there are to place them on.
     """
 
     name: str
     count: int
     assignments: Sequence[Sequence[int]] | None
-    node_id: int
+    node_ids: Collection[int]
     shard_count: int
 
 
@@ -78,10 +81,15 @@ class Refusal:
     message: str
 
 
-def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID) -> str:
+def name_cluster(
+    command: ClusterCommand, wanted: str, *, level: int, log_id: uuid.UUID, counts: Mapping[str, int]
+) -> str:
     """The cluster's id: the one that it has, or `wanted` from now on.
 
     A new cluster begins at this feature level, and its shard's log gets this id.
+
+    Args:
+        counts: how many shards a new cluster has of the kinds whose number is recorded, by their topics.
     """
     known = command.get(CLUSTER, CLUSTER_ID)
     if known is not None:
@@ -89,6 +97,8 @@ def name_cluster(command: ClusterCommand, wanted: str, *, level: int, log_id: uu
     command.name_log(log_id)
     command.raise_level(level)
     command.emit(ClusterNamed(cluster_id=wanted))
+    for topic, count in counts.items():
+        command.emit(CoordinatorsCounted(topic=topic, count=count))
     return wanted
 
 
@@ -114,18 +124,16 @@ def create_topic(command: ClusterCommand, topic: NewTopic) -> Slices[Refusal | N
         return refusal
     command.emit(TopicCreated(topic_id=topic.topic_id, name=topic.name))
     shards = place(command, topic.topic_id, topic.partition_count, topic.shard_count)
-    yield from _emit_placed(command, topic.topic_id, 0, shards)
+    yield from _emit_placed(command, topic.topic_id, shards)
     for name, value in topic.configs.items():
         command.emit(ConfigSet(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value))
     return None
 
 
-def _emit_placed(command: ClusterCommand, topic_id: bytes, first: int, shards: Sequence[int]) -> Slices[None]:
-    pace = Pace()
-    for partition, shard in enumerate(shards, start=first):
-        command.emit(PartitionPlaced(topic_id=topic_id, partition=partition, shard=shard))
-        if pace.is_over_after(1):
-            yield
+def _emit_placed(command: ClusterCommand, topic_id: bytes, shards: Sequence[int]) -> Slices[None]:
+    for first in range(0, len(shards), PARTITIONS_IN_ONE_RECORD):
+        some = shards[first : first + PARTITIONS_IN_ONE_RECORD]
+        yield from command.emit_in_slices(PartitionsPlaced(topic_id=topic_id, shards=some))
 
 
 def check_new_topic(command: ClusterCommand, name: str) -> Refusal | None:
@@ -151,7 +159,7 @@ def add_partitions(command: ClusterCommand, growth: Growth, *, validate_only: bo
     refusal = _check_growth(growth, topic.partition_count)
     if refusal is None and not validate_only:
         shards = place(command, topic_id, growth.count - topic.partition_count, growth.shard_count)
-        yield from _emit_placed(command, topic_id, topic.partition_count, shards)
+        yield from _emit_placed(command, topic_id, shards)
     return refusal
 
 
@@ -173,13 +181,24 @@ def _check_growth(growth: Growth, present: int) -> Refusal | None:
             message=f"Attempted to add {added} additional partition(s), but only "
             f"{len(growth.assignments)} assignment(s) were specified.",
         )
-    if any(list(brokers) != [growth.node_id] for brokers in growth.assignments):
-        return Refusal(
-            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            message=f"The manual partition assignment includes brokers other than {growth.node_id}, "
-            "the only one registered.",
-        )
-    return None
+    refusals = (refuse_replicas(brokers, growth.node_ids) for brokers in growth.assignments)
+    return next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def refuse_replicas(replicas: Sequence[int], node_ids: Collection[int]) -> Refusal | None:
+    """Why a partition cannot be assigned to brokers; None for any one of those that are registered: it is there too."""
+    if not replicas:
+        problem = "an empty replica list."
+    elif (strange := next((one for one in sorted(replicas) if one not in node_ids), None)) is not None:
+        problem = f"broker {strange}, but no such broker is registered."
+    elif len(set(replicas)) < len(replicas):
+        problem = f"the broker {Counter(sorted(replicas)).most_common(1)[0][0]} more than once."
+    elif len(replicas) > 1:
+        problem = f"{len(replicas)} brokers. The object store replicates: name one broker, any of them."
+    else:
+        return None
+    message = f"The manual partition assignment includes {problem}"
+    return Refusal(code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=message)
 
 
 def remove_topic(command: ClusterCommand, topic_id: bytes) -> str | None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from diskless_core.cluster.membership import records as brokers
-from diskless_core.cluster.membership.records import BrokerChanged, BrokerRecord, BrokerRegistered, BrokerUnregistered
+from diskless_core.cluster.membership.records import (
+    BrokerChanged,
+    BrokerRecord,
+    BrokerRegistered,
+    BrokerUnregistered,
+    NodeIdAllocated,
+)
 from diskless_core.cluster.nominations import Nomination
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
@@ -15,6 +22,9 @@ from diskless_core.protocol.codec import CompiledRecord
 from diskless_core.protocol.record_batch import RecordData
 from diskless_core.protocol.record_frames import RecordFormatError
 from diskless_core.quotas.entities import Entity, entity_of
+
+PARTITIONS_IN_ONE_RECORD = 4096
+"""That one record places at most: what it takes to replay it is a slice of work."""
 
 
 class ResourceType(IntEnum):
@@ -33,18 +43,28 @@ class ClusterNamed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorsCounted:
+    """How many shards of a kind there are, by the kind's topic."""
+
+    topic: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
     topic_id: bytes
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlaced:
-    """A partition and its diskless shard, for good (KIP-1164, "Partitioning of __diskless_metadata")."""
+class PartitionsPlaced:
+    """The next partitions of a topic, each with its diskless shard, for good.
+
+    (KIP-1164, "Partitioning of __diskless_metadata".)
+    """
 
     topic_id: bytes
-    partition: int
-    shard: int
+    shards: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +111,9 @@ class LeaderNominated:
 
 _OtherRecord = (
     ClusterNamed
+    | CoordinatorsCounted
     | TopicCreated
-    | PartitionPlaced
+    | PartitionsPlaced
     | TopicRemoved
     | ConfigSet
     | ProducerIdsTaken
@@ -105,7 +126,7 @@ ClusterRecord = _OtherRecord | BrokerRecord
 
 def encode(record: ClusterRecord) -> RecordData:
     """The record as it stands in the log: no key, KRaft's framing."""
-    if isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+    if isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered | NodeIdAllocated):
         return RecordData(key=None, value=brokers.encode(record))
     return RecordData(key=None, value=record_frames.encode_record(_message(record)))
 
@@ -122,13 +143,13 @@ def decode(data: RecordData) -> ClusterRecord:
     match message:
         case messages.ClusterNamedRecord():
             return ClusterNamed(cluster_id=message.cluster_id)
+        case messages.CoordinatorsCountedRecord():
+            return CoordinatorsCounted(topic=message.topic, count=message.partition_count)
         case messages.TopicRecord():
             return TopicCreated(topic_id=record_frames.required_id(message.topic_id).bytes, name=message.name)
-        case messages.PartitionRecord():
-            return PartitionPlaced(
-                topic_id=record_frames.required_id(message.topic_id).bytes,
-                partition=message.partition_id,
-                shard=message.coordinator_shard,
+        case messages.PartitionsPlacedRecord():
+            return PartitionsPlaced(
+                topic_id=record_frames.required_id(message.topic_id).bytes, shards=tuple(message.shards)
             )
         case messages.RemoveTopicRecord():
             return TopicRemoved(topic_id=record_frames.required_id(message.topic_id).bytes)
@@ -166,6 +187,8 @@ def decode(data: RecordData) -> ClusterRecord:
             return brokers.changed(message)
         case messages.UnregisterBrokerRecord():
             return brokers.unregistered(message)
+        case messages.NodeIdAllocatedRecord():
+            return brokers.allocated(message)
     raise RecordFormatError(f"a {type(message).__name__} does not belong to the cluster shard")
 
 
@@ -173,20 +196,13 @@ def _message(record: _OtherRecord) -> CompiledRecord:
     match record:
         case ClusterNamed():
             return messages.ClusterNamedRecord(cluster_id=record.cluster_id)
+        case CoordinatorsCounted():
+            return messages.CoordinatorsCountedRecord(topic=record.topic, partition_count=record.count)
         case TopicCreated():
             return messages.TopicRecord(topic_id=uuid.UUID(bytes=record.topic_id), name=record.name)
-        case PartitionPlaced():
-            return messages.PartitionRecord(
-                topic_id=uuid.UUID(bytes=record.topic_id),
-                partition_id=record.partition,
-                replicas=[],
-                isr=[],
-                removing_replicas=[],
-                adding_replicas=[],
-                leader=-1,
-                leader_epoch=0,
-                partition_epoch=0,
-                coordinator_shard=record.shard,
+        case PartitionsPlaced():
+            return messages.PartitionsPlacedRecord(
+                topic_id=uuid.UUID(bytes=record.topic_id), shards=list(record.shards)
             )
         case TopicRemoved():
             return messages.RemoveTopicRecord(topic_id=uuid.UUID(bytes=record.topic_id))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from diskless_core.cluster import feature_levels, operations
+from diskless_core.cluster import coordinator_counts, feature_levels, operations
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.records import ClusterRecord
 from diskless_core.cluster.state_machine import ClusterMachine
-from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, PLACEMENTS, TOPICS
+from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, LOADS, TOPICS
 from diskless_core.coordinator.errors import CoordinatorError, NotControllerError, NotCoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices, SlicedOperation
 from diskless_core.coordinator.tables import Key, Table
 from diskless_core.plugin.shard import ShardId
+from diskless_core.shards import ShardKind
 
 R = TypeVar("R")
 
@@ -55,10 +57,20 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
         """Whether this node knows of any topic."""
         return self.state.row_count(TOPICS) > 0
 
-    async def cluster_id(self, wanted: str, check_new: Callable[[], Awaitable[None]]) -> str:
+    def recorded_count(self, kind: ShardKind) -> int:
+        """How many shards there are of a kind whose number is recorded; 1 where no record says otherwise."""
+        return coordinator_counts.recorded(dict(self.state.rows(CLUSTER)), kind.topic)
+
+    async def cluster_id(
+        self,
+        wanted: str,
+        check_new: Callable[[], Awaitable[None]],
+        counts: Mapping[ShardKind, int] = MappingProxyType({}),
+    ) -> str:
         """The cluster's id, once it has one. While this node leads the shard, that is `wanted` if need be.
 
         Args:
+            counts: how many shards a new cluster has of the kinds whose number is recorded.
             check_new: called before a cluster gets its id, and so before anything is in its log. What it raises is
                 passed on.
 
@@ -66,6 +78,7 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
             CoordinatorError: the shard cannot be used on this node.
         """
         level, log_id = self.supported_levels.newest, self._services.clock.new_uuid()
+        by_topic = {kind.topic: count for kind, count in counts.items()}
         while True:
             known = self.state.committed(CLUSTER, CLUSTER_ID)
             if known is not None:
@@ -76,7 +89,9 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
                 if self.state.committed(CLUSTER, CLUSTER_ID) is None:
                     await check_new()
                 return await self.submit(
-                    lambda command: operations.name_cluster(command, wanted, level=level, log_id=log_id)
+                    lambda command: operations.name_cluster(
+                        command, wanted, level=level, log_id=log_id, counts=by_topic
+                    )
                 )
             except CoordinatorError:
                 await asyncio.sleep(LOOK_S)
@@ -105,4 +120,4 @@ class ClusterShard(CoordinatorShard[ClusterRecord]):
             CoordinatorError: no answer.
         """
         await self.barrier()
-        return {shard for _, shard in self.state.rows(PLACEMENTS)}
+        return {shard for (shard,), _ in self.state.rows(LOADS)}

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from diskless_core.cluster import records
 from diskless_core.cluster.membership import tables as brokers
-from diskless_core.cluster.membership.records import BrokerChanged, BrokerRegistered, BrokerUnregistered
+from diskless_core.cluster.membership.records import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    NodeIdAllocated,
+)
 from diskless_core.cluster.records import (
+    PARTITIONS_IN_ONE_RECORD,
     ClusterNamed,
     ClusterRecord,
     ConfigSet,
+    CoordinatorsCounted,
     LeaderNominated,
-    PartitionPlaced,
+    PartitionsPlaced,
     ProducerIdsTaken,
     QuotaSet,
     ResourceType,
@@ -25,6 +33,7 @@ from diskless_core.cluster.tables import (
     CLUSTER,
     CLUSTER_ID,
     CONFIGS,
+    LOADS,
     NEXT_PRODUCER_ID,
     NOMINATIONS,
     ONLY_ROW,
@@ -32,8 +41,10 @@ from diskless_core.cluster.tables import (
     TOPIC_IDS,
     TOPICS,
     ClusterTopic,
+    coordinator_count_key,
     nomination_key,
 )
+from diskless_core.coordinator.slices import Slices
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table, Transaction
 from diskless_core.protocol.record_batch import RecordData
@@ -48,12 +59,12 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         TOPICS,
         TOPIC_IDS,
         PLACEMENTS,
+        LOADS,
         CONFIGS,
         CLIENT_QUOTAS,
         NEXT_PRODUCER_ID,
         NOMINATIONS,
-        brokers.BROKERS,
-        brokers.LAST_BROKER_EPOCH,
+        *brokers.TABLES,
     )
 
     def encode(self, record: ClusterRecord) -> RecordData:
@@ -66,11 +77,13 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         match record:
             case ClusterNamed():
                 tx.put(CLUSTER, CLUSTER_ID, record.cluster_id)
+            case CoordinatorsCounted():
+                tx.put(CLUSTER, coordinator_count_key(record.topic), str(record.count))
             case TopicCreated():
                 tx.put(TOPICS, (record.topic_id,), ClusterTopic(record.name, 0))
                 tx.put(TOPIC_IDS, (record.name,), record.topic_id)
-            case PartitionPlaced():
-                _partition_placed(record, tx)
+            case PartitionsPlaced():
+                _partitions_placed(record, tx)
             case TopicRemoved():
                 _topic_removed(record, tx)
             case ConfigSet():
@@ -81,15 +94,24 @@ class ClusterMachine(StateMachine[ClusterRecord]):
                 _quota_set(record, tx)
             case LeaderNominated():
                 tx.put(NOMINATIONS, nomination_key(record.nomination.shard), record.nomination)
-            case BrokerRegistered() | BrokerChanged() | BrokerUnregistered():
+            case BrokerRegistered() | BrokerChanged() | BrokerUnregistered() | NodeIdAllocated():
                 brokers.replay(record, tx)
 
+    def replay_in_slices(self, record: ClusterRecord, tx: Transaction) -> Slices[None]:
+        self.replay(record, tx)
+        if isinstance(record, PartitionsPlaced) and len(record.shards) == PARTITIONS_IN_ONE_RECORD:
+            yield  # there are more of them
 
-def _partition_placed(record: PartitionPlaced, tx: Transaction) -> None:
+
+def _partitions_placed(record: PartitionsPlaced, tx: Transaction) -> None:
     topic = tx.get(TOPICS, (record.topic_id,))
-    if topic is not None:
-        tx.put(TOPICS, (record.topic_id,), topic._replace(partition_count=topic.partition_count + 1))
-        tx.put(PLACEMENTS, (record.topic_id, record.partition), record.shard)
+    if topic is None:
+        return
+    placed = (*(tx.get(PLACEMENTS, (record.topic_id,)) or ()), *record.shards)
+    tx.put(TOPICS, (record.topic_id,), topic._replace(partition_count=len(placed)))
+    tx.put(PLACEMENTS, (record.topic_id,), placed)
+    for shard, count in Counter(record.shards).items():
+        tx.put(LOADS, (shard,), (tx.get(LOADS, (shard,)) or 0) + count)
 
 
 def _topic_removed(record: TopicRemoved, tx: Transaction) -> None:
@@ -98,8 +120,13 @@ def _topic_removed(record: TopicRemoved, tx: Transaction) -> None:
         return
     tx.delete(TOPICS, (record.topic_id,))
     tx.delete(TOPIC_IDS, (topic.name,))
-    for partition in range(topic.partition_count):
-        tx.delete(PLACEMENTS, (record.topic_id, partition))
+    for shard, count in Counter(tx.get(PLACEMENTS, (record.topic_id,))).items():
+        left = (tx.get(LOADS, (shard,)) or 0) - count
+        if left:
+            tx.put(LOADS, (shard,), left)
+        else:
+            tx.delete(LOADS, (shard,))
+    tx.delete(PLACEMENTS, (record.topic_id,))
     tx.delete(CONFIGS, (int(ResourceType.TOPIC), topic.name))
 
 

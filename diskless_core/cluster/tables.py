@@ -10,6 +10,10 @@ from diskless_core.cluster.nominations import Nomination
 from diskless_core.coordinator.tables import Table
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.plugin.shard import ShardId
+from diskless_core.snapshot import placements_layout
+
+Placements = tuple[int, ...]
+"""The Diskless shard of each partition of a topic, by the partitions' numbers."""
 
 
 class ClusterTopic(NamedTuple):
@@ -29,6 +33,17 @@ CLUSTER: Table[str] = Table(
 )
 CLUSTER_ID = ("cluster.id",)
 
+
+def coordinator_count_key(topic: str) -> tuple[str]:
+    """The key of the row in `CLUSTER` that says how many shards a kind has, by the kind's topic."""
+    return (f"coordinators of {topic}",)
+
+
+def former_count_key(topic: str) -> tuple[str]:
+    """The key of the row in `CLUSTER` that says how many there were before the latest move to another log."""
+    return (f"coordinators of {topic} before the log was moved",)
+
+
 TOPICS: Table[ClusterTopic] = Table(
     spec=TableSpec(name="topics", key=(_TOPIC_ID,), values=(_NAME, Column("partition_count", ColumnType.INTEGER))),
     encode=lambda topic: topic,
@@ -39,15 +54,23 @@ TOPIC_IDS: Table[bytes] = Table(
     encode=lambda topic_id: (topic_id,),
     decode=lambda row: row[1],
 )
-PLACEMENTS: Table[int] = Table(
-    spec=TableSpec(
-        name="placements",
-        key=(_TOPIC_ID, Column("partition", ColumnType.INTEGER)),
-        values=(Column("shard", ColumnType.INTEGER),),
-    ),
-    encode=lambda shard: (shard,),
-    decode=lambda row: row[2],
+PLACEMENTS: Table[Placements] = Table(
+    spec=TableSpec(name="placements", key=(_TOPIC_ID,), values=(Column("shards", ColumnType.BLOB),)),
+    encode=lambda placements: (placements_layout.pack(placements),),
+    decode=lambda row: placements_layout.unpack(row[1]),
 )
+LOADS: Table[int] = Table(
+    spec=TableSpec(
+        name="loads",
+        key=(Column("shard", ColumnType.INTEGER),),
+        values=(Column("partition_count", ColumnType.INTEGER),),
+    ),
+    encode=lambda partition_count: (partition_count,),
+    decode=lambda row: row[1],
+)
+"""How many partitions each Diskless shard has, of all topics: what `PLACEMENTS` add up to. A shard without any has no
+row."""
+
 CONFIGS: Table[Mapping[str, str]] = Table(
     spec=TableSpec(
         name="configs",

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import structlog
 
@@ -31,15 +29,13 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.produce.validation import TopicRules
 from diskless_core.tiering.planning import TopicTiering
 
-MAX_CREATIONS = 1_000
-"""Topics that are being created at the same time without anybody who waits for them."""
-
 REPAIR_INTERVAL_S = 0.5
 
 START_S = 5.0
 """How long a start waits for topics that were left in the middle of a change."""
 
-DeletionListener = Callable[[uuid.UUID, str], Awaitable[None]]
+DeletionListener = Callable[[Collection[uuid.UUID], Collection[str]], Awaitable[None]]
+"""Told of the ids and the names of topics that are gone."""
 
 _log = structlog.get_logger(__name__)
 
@@ -84,15 +80,18 @@ class Topics:
         self._clock = clock
         self._by_id: dict[bytes, TopicInfo] = {}
         self._by_name: dict[str, TopicInfo] = {}
-        self._creating: dict[str, asyncio.Task[TopicInfo | Refusal]] = {}
         self._deletion_listeners: list[DeletionListener] = []
+        self._telling: set[asyncio.Task[None]] = set()
         self._repair: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
         cluster.on_commit(self._forget_changed)
 
     def on_deletion(self, listener: DeletionListener) -> None:
-        """Await `listener` with id and name of each topic that is deleted through this node, or whose deletion this
-        node completes after an interruption. It may be told of one topic more than once.
+        """Await `listener` with the ids and names of deleted topics, on every node.
+
+        Where this node leads the cluster shard, it is part of the deletion, and of the completion of one that was
+        interrupted. Another node hears of what is committed, and a failure there is only logged. A listener may be
+        told of one topic more than once.
         """
         self._deletion_listeners.append(listener)
 
@@ -129,7 +128,10 @@ class Topics:
 
     def shard_of(self, partition: PartitionKey) -> int | None:
         """Which diskless shard a partition belongs to."""
-        return self._cluster.state.committed(PLACEMENTS, partition)
+        placements = self._cluster.state.committed(PLACEMENTS, (partition.topic_id,))
+        if placements is None or not 0 <= partition.partition < len(placements):
+            return None
+        return placements[partition.partition]
 
     def replica_of(self, partition: PartitionKey) -> DisklessShard | None:
         """What this node knows of a partition: its shard, led here or not, for reads that may be stale."""
@@ -162,6 +164,7 @@ class Topics:
         return info
 
     def _forget_changed(self, writes: Writes) -> None:
+        self._notice_deletions(writes)
         for (topic_id,) in writes.get(TOPICS, ()):
             info = self._by_id.pop(topic_id, None)
             if info is not None:
@@ -174,6 +177,24 @@ class Topics:
             info = self._by_name.pop(name, None)
             if info is not None:
                 self._by_id.pop(info.topic_id.bytes, None)
+
+    def _notice_deletions(self, writes: Writes) -> None:
+        """Where this node leads, it deletes topics itself."""
+        gone = [uuid.UUID(bytes=topic_id) for (topic_id,), topic in writes.get(TOPICS, {}).items() if topic is None]
+        if gone and self._deletion_listeners and not self._cluster.leading:
+            names = [name for (name,), topic_id in writes.get(TOPIC_IDS, {}).items() if topic_id is None]
+            telling = asyncio.create_task(self._tell_of_deletions(gone, names), name="deleted topics")
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def _tell_of_deletions(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
+        try:
+            await self._tell_listeners(topic_ids, names)
+        except CoordinatorError as error:
+            _log.info("what belongs to deleted topics is left to expire", topics=names, reason=str(error))
+
+    async def _tell_listeners(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
+        await asyncio.gather(*(listener(topic_ids, names) for listener in self._deletion_listeners))
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -206,35 +227,12 @@ class Topics:
         warn_of_no_effect(ResourceType.TOPIC, name, configs)
         return info
 
-    async def ensure(self, name: str, partition_count: int) -> TopicInfo | Refusal:
-        """The topic, created now if there is none. However many ask at once, it is created once."""
-        info = self.by_name(name)
-        if info is not None:
-            return info
-        created = await asyncio.shield(self._begin_creation(name, partition_count))
-        return self.by_name(name) or created
-
-    def create_soon(self, name: str, partition_count: int) -> None:
-        """Create a topic that is not there, in the background. A failure is logged, and the next call tries again.
-
-        While very many are being created it does nothing: nobody waits here, so nothing else would bound them.
-        """
-        if name not in self._creating and len(self._creating) < MAX_CREATIONS:
-            self._begin_creation(name, partition_count).add_done_callback(partial(_log_failure, name))
-
-    def _begin_creation(self, name: str, partition_count: int) -> asyncio.Task[TopicInfo | Refusal]:
-        task = self._creating.get(name)
-        if task is None:
-            task = self._creating[name] = asyncio.create_task(self.create(name, partition_count, {}))
-            task.add_done_callback(lambda _: self._creating.pop(name))
-        return task
-
     async def add_partitions(
         self,
         name: str,
         count: int,
         assignments: Sequence[Sequence[int]] | None,
-        node_id: int,
+        node_ids: Collection[int],
         *,
         validate_only: bool = False,
     ) -> Refusal | None:
@@ -242,13 +240,13 @@ class Topics:
 
         Args:
             assignments: the brokers that the client wants for each new partition; None leaves that to the cluster.
-            node_id: the only broker that may be among them.
+            node_ids: the brokers that may be among them.
 
         Raises:
             CoordinatorError: no definite answer.
         """
         growth = Growth(
-            name=name, count=count, assignments=assignments, node_id=node_id, shard_count=len(self._replicas)
+            name=name, count=count, assignments=assignments, node_ids=node_ids, shard_count=len(self._replicas)
         )
         with self._repaired_if_interrupted(OutcomeUnknownError):
             refusal = await self._cluster.submit_in_slices(
@@ -287,7 +285,7 @@ class Topics:
 
         The diskless shards come last: `reconcile` knows by them what is not done yet.
         """
-        await asyncio.gather(*(listener(topic_id, name) for listener in self._deletion_listeners))
+        await self._tell_listeners([topic_id], [name])
         await asyncio.gather(*(coordinator.delete_topic(topic_id) for coordinator in self._coordinators.values()))
 
     async def reconcile(self) -> None:
@@ -317,7 +315,7 @@ class Topics:
 
     async def stop(self) -> None:
         """End what goes on in the background."""
-        tasks = [task for task in (self._follower, self._repair, *self._creating.values()) if task is not None]
+        tasks = [task for task in (self._follower, self._repair, *self._telling) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -357,6 +355,9 @@ class Topics:
                 await asyncio.sleep(REPAIR_INTERVAL_S)
 
     async def _create_partitions(self, info: TopicInfo) -> None:
+        present = sum(replica.partition_count(info.topic_id) for replica in self._replicas.values())
+        if present >= info.partition_count:
+            return  # as of almost all topics that are looked at when the leader changes
         missing: dict[int, list[int]] = {}
         for partition in range(info.partition_count):
             key = PartitionKey(info.topic_id.bytes, partition)
@@ -383,11 +384,3 @@ class Topics:
             effective_configs=effective,
             rules=topic_configs.rules(effective),
         )
-
-
-def _log_failure(name: str, creation: asyncio.Task[Any]) -> None:
-    error = None if creation.cancelled() else creation.exception()
-    if isinstance(error, CoordinatorError):
-        _log.info("a topic is not created yet", topic=name, reason=str(error))
-    elif error is not None:
-        _log.error("a defect of the broker: a topic is not created", topic=name, exc_info=error)

@@ -114,6 +114,15 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         description="Number of Diskless coordinators, each a partition of the metadata topic. It can be raised: the "
         "new ones get partitions that are created from then on. It can't be lowered.",
     )
+    offsets_topic_num_partitions: Annotated[
+        Int | None, BeforeValidator(lambda value: None if value == "" else value)
+    ] = Field(
+        default=None,
+        ge=1,
+        description="Number of group coordinators of a new cluster, each a partition of the offsets topic. Unset, the "
+        "coordinator log says: 1 with local, 4 with bucket, 16 with others. The cluster keeps the number of its first "
+        "start; only diskless migrate-log changes it. A broker that is told another one does not start.",
+    )
     diskless_coordinator_placement: Placements = Field(
         default=(),
         description="Which brokers may lead which coordinator, as <coordinator>:<broker>|<broker>: 0:1|2,1:3 lets the "

@@ -27,6 +27,10 @@ class LoadedConfig:
     broker: BrokerConfig
     plugins: Mapping[str, SelectedPlugin]
 
+    def with_node_id(self, node_id: int) -> LoadedConfig:
+        """The same for a broker that the cluster has given this id."""
+        return replace(self, broker=self.broker.model_copy(update={"node_id": node_id}))
+
 
 def load_config(
     path: Path | None, overrides: Sequence[str], environ: Mapping[str, str], manager: PluginManager

@@ -15,6 +15,7 @@ from diskless_core.config.listeners import (
     check_protocols,
 )
 from diskless_core.config.types import (
+    AUTOMATIC_NODE_ID,
     MAX_INT,
     MIB,
     AdminListener,
@@ -22,6 +23,7 @@ from diskless_core.config.types import (
     Int,
     Listeners,
     Long,
+    NodeId,
     OptionalText,
     ProtocolMap,
 )
@@ -31,8 +33,10 @@ from diskless_core.plugin.config import Settings
 class NodeConfig(Settings):
     """Identity, folders, listeners and connections. Field `node_id` is the property `node.id`."""
 
-    node_id: Int = Field(
-        default=1, ge=0, description="Id of this broker. Unique in the cluster and kept across restarts."
+    node_id: NodeId = Field(
+        default=1,
+        description="Id of this broker. Unique in the cluster and kept across restarts. With `auto` the cluster gives "
+        "the broker one that no broker had before, which is kept in log.dirs.",
     )
     broker_rack: OptionalText = Field(
         default=None,
@@ -104,6 +108,11 @@ class NodeConfig(Settings):
     max_connections: Int = Field(
         default=MAX_INT, ge=1, description="How many client connections the broker accepts at the same time."
     )
+
+    @property
+    def asks_for_node_id(self) -> bool:
+        """Whether the cluster gives this broker its node id, and has not yet: `node_id` is none then."""
+        return self.node_id == AUTOMATIC_NODE_ID
 
     @property
     def data_dir(self) -> Path:

@@ -15,7 +15,9 @@ from diskless_core.shards import DISKLESS, SHARD_KINDS, kind_of, parse_shard, sh
 
 ALL_OTHERS = "*"
 
-OTHER_NAMES = " and ".join(f"{kind.name}-0" for kind in SHARD_KINDS if kind is not DISKLESS)
+OTHER_NAMES = " and ".join(
+    f"{kind.name}-{'N' if kind.count_setting else 0}" for kind in SHARD_KINDS if kind is not DISKLESS
+)
 """What an operator calls coordinators that are no Diskless ones."""
 
 
@@ -52,7 +54,8 @@ def check_shards(placements: Sequence[Placement], settings: Mapping[str, Any]) -
     """Refuse to place what there is not.
 
     Args:
-        settings: those of a broker, by field; the number of a kind of shard may be missing, and anything then goes.
+        settings: those of a broker, by field; the number of a kind of shard may be missing or None, and anything then
+            goes.
 
     Raises:
         ValueError: a coordinator does not exist.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -25,8 +25,22 @@ MIB = 1024 * 1024
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 
+AUTO = "auto"
+AUTOMATIC_NODE_ID = -1
+"""In the place of a node id that is still to be asked for."""
+
+
+def _node_id(value: Any) -> Any:
+    if value == AUTO:
+        return AUTOMATIC_NODE_ID
+    if str(value).startswith("-"):
+        raise ValueError(f"it has to be greater than or equal to 0, or {AUTO}")
+    return value
+
+
 Int = Annotated[int, Field(le=MAX_INT)]
 Long = Annotated[int, Field(le=MAX_LONG)]
+NodeId = Annotated[int, BeforeValidator(_node_id), Field(le=MAX_INT, json_schema_extra={"minimum": 0})]
 OptionalText = Annotated[str | None, BeforeValidator(lambda value: value or None)]
 Listeners = Annotated[tuple[Listener, ...], BeforeValidator(parse_listeners)]
 AdminListener = Annotated[Listener | None, BeforeValidator(parse_admin_listener)]

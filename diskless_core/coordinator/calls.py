@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
 from diskless_core.coordinator.errors import (
     ClockSkewError,
     CoordinatorError,
     CoordinatorLoadingError,
     EntryTooLargeError,
+    NodeGoneError,
     NotCoordinatorError,
     OutcomeUnknownError,
 )
-from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerRequest, PeerTransport
+from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerGoneError, PeerRequest, PeerTransport
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.framing import FrameError, check_structure
@@ -24,6 +29,11 @@ REQUEST_TIMEOUT_MS = 10_000
 
 _TRANSFER_S = 5.0
 """On top of it, for the way there and back."""
+
+MOVED_S = 1.0
+"""How long the answer of a node is waited for once the log hints that another one leads."""
+
+R = TypeVar("R")
 
 _NO_ANSWER: dict[ErrorCode, type[CoordinatorError]] = {
     ErrorCode.NOT_COORDINATOR: NotCoordinatorError,
@@ -67,6 +77,28 @@ def require_success(code: int, message: str | None = None) -> None:
         raise CoordinatorError(f"{known.name}: {message or 'the coordinator refused the request'}")
 
 
+async def while_led(answer: Awaitable[R], until_led_elsewhere: Coroutine[Any, Any, None]) -> R:
+    """The answer of a node, which has to come soon once the log says that another one leads: it may be out of reach.
+
+    Raises:
+        OutcomeUnknownError: there is none. Whatever else `answer` raises is passed on.
+    """
+
+    async def until_too_late() -> None:
+        await until_led_elsewhere
+        await asyncio.sleep(MOVED_S)
+
+    asked, moved = asyncio.ensure_future(answer), asyncio.create_task(until_too_late())
+    try:
+        await asyncio.wait((asked, moved), return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            return asked.result()
+        raise OutcomeUnknownError("there is no answer, and the log says that another node leads")
+    finally:
+        asked.cancel()
+        moved.cancel()
+
+
 class PeerCalls:
     """Requests to other nodes as messages, their failures as CoordinatorErrors."""
 
@@ -97,11 +129,14 @@ class PeerCalls:
 
         Raises:
             OutcomeUnknownError: the request was sent, and there is no answer.
+            NodeGoneError: it was not sent, for nobody listens where the node did.
             CoordinatorError: it was not sent.
         """
         try:
             return await self._transport.send(node_id, request, self.timeout_ms / 1000 + self._transfer_s)
         except AnswerLostError as error:
             raise OutcomeUnknownError(f"node {node_id} gave no answer: {error}") from error
+        except PeerGoneError as error:
+            raise NodeGoneError(f"node {node_id} cannot be reached: {error}") from error
         except PeerError as error:
             raise CoordinatorError(f"node {node_id} cannot be reached: {error}") from error

@@ -75,7 +75,7 @@ class LogDescriber:
             entry = entries.decode(batch.data)
         except (RecordFormatError, CorruptBatchError, UnsupportedCompressionError) as error:
             return [_unreadable(batch.offset, timestamp, str(error))]
-        if entry is entries.FOREIGN:
+        if entry in (entries.FOREIGN, entries.MALFORMED):
             return [_unreadable(batch.offset, timestamp, "no coordinator wrote this; every broker ignores it")]
         if isinstance(entry, Claim):
             return [self._claim(entry, batch.offset, timestamp)]
@@ -102,7 +102,7 @@ class LogDescriber:
     def _entry(self, entry: Entry, offset: int, timestamp: int) -> list[DescribedRecord]:
         accepted = self._acceptance.accepts(entry) if self._acceptance is not None else None
         if self._acceptance is not None and accepted:
-            self._acceptance = self._acceptance.advanced(NO_DIGEST)
+            self._acceptance = self._acceptance.advanced(offset, NO_DIGEST)
         described = []
         for position, record in enumerate(entry.records, start=offset + 1):
             kind, data = self._content(record)

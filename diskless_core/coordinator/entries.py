@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -20,9 +20,10 @@ from diskless_core.coordinator.slices import Pace, Slices, at_once
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.tables import Table
 from diskless_core.plugin.coordinator_log import LogBatch
-from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
+from diskless_core.plugin.coordinator_store import Column, ColumnType, StoreView, TableSpec
 from diskless_core.protocol import messages, record_batch, record_frames
-from diskless_core.protocol.record_batch import RecordData
+from diskless_core.protocol.record_batch import MAGIC, CorruptBatchError, RecordData, UnsupportedCompressionError
+from diskless_core.protocol.record_frames import RecordFormatError, UnknownRecordError
 
 NO_TERM = -1
 
@@ -84,6 +85,17 @@ class Entry:
 FOREIGN = Entry(term=NO_TERM, sequence=-1, records=())
 """What a batch is taken for that no coordinator wrote. No replica ever accepts it."""
 
+MALFORMED = Entry(term=NO_TERM, sequence=-2, records=())
+"""The same, of a batch that begins like an entry. Its checksum is right, so it is what somebody wrote: no leader can
+have read it back and acknowledged it, and every replica ignores it."""
+
+
+class DamagedEntryError(RecordFormatError):
+    """What the log gave is a part of a record batch, or one whose checksum is wrong.
+
+    It may have been an entry that was acknowledged, so it is not ignored.
+    """
+
 
 def chained(digest: bytes, batch: LogBatch) -> bytes:
     """The digest of the claims and accepted entries that `digest` stands for, and of `batch` after them.
@@ -102,15 +114,19 @@ class Acceptance:
 
     Attributes:
         digest: of all claims and accepted entries so far: see `chained`.
+        last_offset: of the latest of them; -1 before the first, and where that is not known.
+        before: the digest without the latest. With it a reader can tell whether a log still has what was read.
     """
 
     term: int = NO_TERM
     next_sequence: int = 0
     digest: bytes = NO_DIGEST
+    last_offset: int = field(default=-1, compare=False)
+    before: bytes = field(default=NO_DIGEST, compare=False)
 
     def claimed(self, offset: int, digest: bytes) -> Acceptance:
         """After a claim at `offset`, with which the chain has come to `digest`."""
-        return Acceptance(term=offset, next_sequence=0, digest=digest)
+        return Acceptance(term=offset, next_sequence=0, digest=digest, last_offset=offset, before=self.digest)
 
     def accepts(self, entry: Entry) -> bool:
         return entry.term == self.term and entry.sequence == self.next_sequence
@@ -122,11 +138,17 @@ class Acceptance:
         """After the next entry of the log, whether it counts or not."""
         if isinstance(entry, Claim):
             return self.claimed(batch.offset, chained(self.digest, batch))
-        return self.advanced(chained(self.digest, batch)) if self.accepts(entry) else self
+        return self.advanced(batch.offset, chained(self.digest, batch)) if self.accepts(entry) else self
 
-    def advanced(self, digest: bytes) -> Acceptance:
-        """After an accepted entry, with which the chain has come to `digest`."""
-        return Acceptance(term=self.term, next_sequence=self.next_sequence + 1, digest=digest)
+    def advanced(self, offset: int, digest: bytes) -> Acceptance:
+        """After an accepted entry at `offset`, with which the chain has come to `digest`."""
+        return Acceptance(
+            term=self.term,
+            next_sequence=self.next_sequence + 1,
+            digest=digest,
+            last_offset=offset,
+            before=self.digest,
+        )
 
 
 ACCEPTANCE: Table[Acceptance] = Table(
@@ -137,11 +159,19 @@ ACCEPTANCE: Table[Acceptance] = Table(
             Column("term", ColumnType.INTEGER),
             Column("next_sequence", ColumnType.INTEGER),
             Column("digest", ColumnType.BLOB),
+            Column("last_offset", ColumnType.INTEGER),
+            Column("before", ColumnType.BLOB),
         ),
     ),
-    encode=lambda value: (value.term, value.next_sequence, value.digest),
+    encode=lambda value: (value.term, value.next_sequence, value.digest, value.last_offset, value.before),
     decode=lambda row: Acceptance(*row[1:]),
 )
+
+
+def stored_acceptance(view: StoreView) -> Acceptance:
+    """Whose entries count where a store's content ends."""
+    row = view.get(ACCEPTANCE.name, (0,))
+    return ACCEPTANCE.decode(row) if row is not None else Acceptance()
 
 
 def tables_of(machine: StateMachine[Any]) -> tuple[Table[Any], ...]:
@@ -176,17 +206,29 @@ def encode_probe(timestamp_ms: int) -> bytes:
 
 
 def decode(batch: bytes) -> Claim | Entry:
-    """Read one entry back. What no coordinator wrote, another producer's message in the topic, is `FOREIGN`.
+    """Read one entry back. What no coordinator wrote is `FOREIGN` or `MALFORMED`.
 
     Raises:
-        RecordFormatError: it is an entry, and malformed or of a version that is not known.
+        UnknownRecordError: it is an entry of a version that is not known.
+        DamagedEntryError: it was a record batch once, maybe an entry.
         UnsupportedCompressionError: the log compressed it, and the codec's package is not installed.
     """
     return at_once(decode_in_slices(batch))
 
 
+def decode_or_ignore(batch: bytes) -> Claim | Entry:
+    """The same as `decode`. What cannot be read is `FOREIGN`: for readers that leave it to replay to judge it."""
+    try:
+        return decode(batch)
+    except (RecordFormatError, UnsupportedCompressionError):
+        return FOREIGN
+
+
 def decode_in_slices(batch: bytes) -> Slices[Claim | Entry]:
     """The same as `decode`, in slices."""
+    if len(batch) <= UNPATCHED or batch[UNPATCHED] != MAGIC:
+        return FOREIGN
+    _require_intact(batch)
     found, pace = list[RecordData](), Pace()
     try:
         for record in record_batch.records(batch):
@@ -195,18 +237,39 @@ def decode_in_slices(batch: bytes) -> Slices[Claim | Entry]:
                 return FOREIGN
             if pace.is_over_after(1):
                 yield
-    except record_batch.CorruptBatchError:
-        return FOREIGN
+    except CorruptBatchError:
+        return MALFORMED if found else FOREIGN
     if not found:
         return FOREIGN
-    head = record_frames.decode_record(found[0].value or b"")
+    try:
+        return _under_head(found[0].value or b"", found[1:])
+    except UnknownRecordError:
+        raise
+    except RecordFormatError:
+        return MALFORMED
+
+
+def _require_intact(batch: bytes) -> None:
+    """Refuse what looks like a record batch, and is not the whole of one with the right checksum."""
+    try:
+        header = record_batch.read_header(batch)
+    except CorruptBatchError as error:
+        raise DamagedEntryError(f"the log is damaged here: {error}") from error
+    if header.size != len(batch):
+        raise DamagedEntryError(f"the log is damaged here: an entry of {header.size} bytes has {len(batch)} bytes")
+    if not record_batch.crc_is_valid(batch, 0, header):
+        raise DamagedEntryError(f"the log is damaged here: the checksum of {len(batch)} bytes is wrong")
+
+
+def _under_head(value: bytes, records: Sequence[RecordData]) -> Claim | Entry:
+    head = record_frames.decode_record(value)
     if isinstance(head, messages.CoordinatorClaimRecord):
         return Claim(
             node_id=head.broker_id,
             claim_id=record_frames.required_id(head.claim_id),
             read=Position(head.read_offset, head.read_term, head.read_sequence),
         )
-    return Entry(term=head.term, sequence=head.sequence, records=found[1:], log_id=head.log_id)
+    return Entry(term=head.term, sequence=head.sequence, records=records, log_id=head.log_id)
 
 
 def _is_head(record: RecordData) -> bool:

@@ -5,6 +5,7 @@ CoordinatorError            knows its Kafka error code
 │   └── NotControllerError  the same, of the cluster shard
 ├── OutcomeUnknownError     the command may or may not have happened; send the same one again
 ├── CoordinatorLoadingError the shard is still reading its log
+├── NodeGoneError           nobody listens where the node did that was asked; ask again, maybe elsewhere
 ├── StoreBehindError        the leader's store lacks too much for more to be accepted; ask again later
 ├── EntryTooLargeError      the log will never take what the command writes; sending it again is of no use
 ├── CommandTakenBackError   what the command was judged upon has failed, so nothing happened; send it again
@@ -44,6 +45,12 @@ class CoordinatorLoadingError(CoordinatorError):
     """The shard is reading its log; nothing happened."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class NodeGoneError(CoordinatorError):
+    """Nobody listens where the node did that was asked: its process has most likely ended; nothing happened."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class StoreBehindError(CoordinatorError):

@@ -8,8 +8,8 @@ and take nothing that differs: then they read the log again. (Extension to KIP-1
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -22,17 +22,23 @@ from diskless_core.coordinator.calls import PeerCalls, require_answer
 from diskless_core.coordinator.entries import Acceptance, Claim
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.leadership import Leadership
+from diskless_core.coordinator.log_end import closing, read_between
 from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.replica import Replica
 from diskless_core.coordinator.tail import NotInTailError
-from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBatch
+from diskless_core.plugin.coordinator_log import (
+    CoordinatorLog,
+    CoordinatorLogError,
+    LogBatch,
+    LogBounds,
+    LogOffsetPrunedError,
+)
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessFollowShardRequest, DisklessFollowShardResponse
-from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
-from diskless_core.protocol.record_frames import RecordFormatError
+from diskless_core.protocol.record_batch import CorruptBatchError, read_header
 
 T = TypeVar("T")
 
@@ -50,6 +56,9 @@ BOUNDS_S = 5.0
 
 ASK_AGAIN = Backoff(first_ms=200, max_ms=10_000)
 """After the leader gave no answer, or did not lead."""
+
+REPORTED_FAILURES = 5
+"""After so many in a row, which take some seconds, the operator is told."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -209,7 +218,7 @@ class Following:
 
     async def _read_log(self) -> bool:
         """Take what the log has, until a leader can be asked instead; True when the log was stopped."""
-        async with _closing(self._source.read(self._shard, self._replica.next_offset)) as stream:
+        async with closing(self._source.read(self._shard, self._replica.next_offset)) as stream:
             async for batches in stream:
                 self._meter.log_entries.inc(len(batches))
                 for batch in batches:
@@ -241,7 +250,10 @@ class Following:
         if code is ErrorCode.NONE:
             return await self._take_answer(leader, answer)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._prospect.ask_from = max(answer.next_offset, self._replica.next_offset + 1)
+            if await self._log_reaches(answer.next_offset):
+                self._prospect.ask_from = max(answer.next_offset, self._replica.next_offset + 1)
+            else:
+                self._put_off(f"it has read up to offset {answer.next_offset}, it says, and the log does not say so")
         elif code is ErrorCode.CORRUPT_MESSAGE:
             await self._settle_difference(leader, str(answer.error_message))
         else:
@@ -262,14 +274,11 @@ class Following:
         )
 
     async def _take_answer(self, leader: int, answer: DisklessFollowShardResponse) -> bool:
-        if self._prospect.failures:
-            self._log.info("the leader sends what it accepts again", leader=leader)
-        self._prospect.failures = 0
         for sent in answer.entries:
             await self._until_due()
             batch = LogBatch(sent.offset, sent.next_offset, sent.data)
-            is_next = self._replica.next_offset <= batch.offset < batch.next_offset <= answer.next_offset
-            if not is_next or not await self._take(batch, sent.digest):
+            is_next = self._replica.next_offset <= batch.offset and batch.next_offset <= answer.next_offset
+            if not is_next or not _is_plausible(batch) or not await self._take(batch, sent.digest):
                 await self._settle_difference(leader, f"it does not follow at offset {batch.offset}")
                 return False
         self._meter.streamed_entries.inc(len(answer.entries))
@@ -279,7 +288,13 @@ class Following:
             if answer.digest != self._replica.acceptance.digest:
                 await self._settle_difference(leader, f"something is missing before offset {answer.next_offset}")
                 return False
+            if not await self._log_reaches(answer.next_offset):
+                self._put_off(f"it has read up to offset {answer.next_offset}, it says, and the log does not say so")
+                return False
             self._skip(answer.next_offset)
+        if self._prospect.failures:
+            self._log.info("the leader sends what it accepts again", leader=leader)
+            self._prospect.failures = 0
         return True
 
     def _put_off(self, reason: str) -> None:
@@ -287,8 +302,9 @@ class Following:
         prospect = self._prospect
         prospect.failures += 1
         prospect.ask_at = self._clock.monotonic() + ASK_AGAIN.pause_s(prospect.failures, self._clock)
-        if prospect.failures == 1:
-            self._log.info("the log is read, since the leader does not give it", leader=prospect.leader, reason=reason)
+        if prospect.failures in (1, REPORTED_FAILURES):
+            tell = self._log.info if prospect.failures == 1 else self._log.warning
+            tell("the log is read, since the leader does not give it", leader=prospect.leader, reason=reason)
 
     async def _log_has_more(self) -> bool:
         """Whether the log has what a leader, silent for long, has not sent."""
@@ -296,23 +312,30 @@ class Following:
             return False
         self._heard_at = self._clock.monotonic()
         try:
-            async with asyncio.timeout(BOUNDS_S):
-                bounds = await self._source.bounds(self._shard)
-        except (CoordinatorLogError, TimeoutError):
+            bounds = await self._bounds()
+        except CoordinatorLogError:
             return False
         if bounds.end <= self._replica.next_offset:
             return False
         self._prospect.ask_from = bounds.end
         return True
 
+    async def _log_reaches(self, offset: int) -> bool:
+        """Whether the log has come as far as a leader says that it has."""
+        try:
+            return (await self._bounds()).end >= offset
+        except CoordinatorLogError:
+            return False
+
     # --- differences ---------------------------------------------------------------------------------------------
 
     async def _settle_difference(self, leader: int, what: str) -> None:
         """The leader has accepted something else than this replica: the log says who is right.
 
+        While the log does not say it, what comes next is read from the log all the same, and the leader asked later.
+
         Raises:
             LogDiffersError: the leader is.
-            CoordinatorLogError: the log cannot be read now.
         """
         self._meter.differences.inc()
         self._log.error(
@@ -321,12 +344,13 @@ class Following:
             offset=self._replica.next_offset,
             reason=what,
         )
-        self._prospect.differs = True
         try:
-            await self._compare_with_log()
-        except CoordinatorLogError:
-            self._prospect = _Prospect()
-            raise
+            await self._compare_tail()
+            await self._compare_since_snapshot()
+        except CoordinatorLogError as error:
+            self._put_off(f"it sends other entries, and who is right is not known yet: {error}")
+        else:
+            self._prospect.differs = True
 
     async def check_claim(self, claim: Claim, offset: int) -> None:
         """Compare what another node had read when it claimed with what this one has read there, if that is still known.
@@ -344,7 +368,11 @@ class Following:
                     return
             except NotInTailError:
                 return
-            await self._compare_with_log()
+            await self._compare_tail()
+            try:
+                await self._compare_since_snapshot()
+            except CoordinatorLogError as error:
+                self._log.warning("only the newest entries were compared with the log", error=str(error))
         self._meter.disputed_claims.inc()
         self._log.error(
             "another broker claims the shard and has read something else than the log has: stop it, and delete the "
@@ -356,43 +384,68 @@ class Following:
             sequence=read.next_sequence,
         )
 
-    async def _compare_with_log(self) -> None:
-        """Read again what the tail has."""
+    async def _compare_tail(self) -> None:
+        """Read again what the tail has.
+
+        Raises:
+            LogDiffersError: that leads to something else than what was applied.
+            CoordinatorLogError: the log cannot be read now.
+        """
         tail, end = self._replica.tail, self._replica.next_offset
-        start = max(tail.start, (await self._source.bounds(self._shard)).start)
-        if start >= end:
-            return
-        acceptance = tail.acceptance_at(start)
-        async with _closing(self._source.read(self._shard, start)) as stream:
-            async for batches in stream:
-                for batch in batches:
-                    if batch.offset < end:
-                        acceptance = await self._after(acceptance, batch)
-                    if batch.next_offset >= end:
-                        self._require_same(acceptance, start)
-                        return
+        start = max(tail.start, (await self._bounds()).start)
+        if start < end:
+            self._require_same(
+                start, await self._after(tail.acceptance_at(start), start, end), self._replica.acceptance
+            )
 
-    async def _after(self, acceptance: Acceptance, batch: LogBatch) -> Acceptance:
-        await asyncio.sleep(0)
+    async def _compare_since_snapshot(self) -> None:
+        """Read again what comes after the newest snapshot, or all that the log has if it was never pruned.
+
+        Errors as `_compare_tail`, and CoordinatorLogError where the snapshots cannot be read.
+        """
+        end, own = self._replica.next_offset, self._replica.acceptance
         try:
-            entry = entries.decode(batch.data)
-        except (RecordFormatError, CorruptBatchError, UnsupportedCompressionError):
-            return acceptance  # it is no coordinator's: every replica ignores it
-        return acceptance.after(entry, batch)
+            snapshot = await self._replica.newest_snapshot()
+        except CoordinatorError as error:
+            raise CoordinatorLogError(str(error)) from error
+        at, accepted = (snapshot.applied_offset, snapshot.acceptance) if snapshot is not None else (0, Acceptance())
+        if min(at, end) < (await self._bounds()).start:
+            return  # it is not known any more, or a snapshot is about to take this copy's place
+        if at <= end:
+            self._require_same(at, await self._after(accepted, at, end), own)
+        else:
+            self._require_same(end, accepted, await self._after(own, end, at))
 
-    def _require_same(self, acceptance: Acceptance, start: int) -> None:
-        if acceptance != self._replica.acceptance:
+    async def _bounds(self) -> LogBounds:
+        try:
+            async with asyncio.timeout(BOUNDS_S):
+                return await self._source.bounds(self._shard)
+        except TimeoutError:
+            raise CoordinatorLogError(f"the log has not said for {BOUNDS_S:.0f} s where it begins and ends") from None
+
+    async def _after(self, acceptance: Acceptance, start: int, end: int) -> Acceptance:
+        """What counts at `end`, by what the log has from `start` on, where `acceptance` does."""
+        try:
+            async with aclosing(read_between(self._source, self._shard, start, end)) as batches:
+                async for batch in batches:
+                    await asyncio.sleep(0)
+                    acceptance = acceptance.after(entries.decode_or_ignore(batch.data), batch)
+        except LogOffsetPrunedError as error:
+            raise CoordinatorLogError(f"the log was pruned while it was read: {error}") from error
+        return acceptance
+
+    def _require_same(self, start: int, found: Acceptance, applied: Acceptance) -> None:
+        if found != applied:
             raise LogDiffersError(
-                f"between the offsets {start} and {self._replica.next_offset} the log has other entries than were "
-                f"applied here. Stop the broker, delete the shard's folder in the coordinator store, and start it"
+                f"from offset {start} on the log has other entries than were applied here before offset "
+                f"{self._replica.next_offset}: what was committed is lost, or this copy of it is wrong. Stop the "
+                f"broker, delete the shard's folder in the coordinator store, and start it"
             )
 
 
-@asynccontextmanager
-async def _closing(stream: AsyncIterator[Sequence[LogBatch]]) -> AsyncIterator[AsyncIterator[Sequence[LogBatch]]]:
-    """A stream of the log, which lets go of what it has when it is left before its end."""
+def _is_plausible(batch: LogBatch) -> bool:
+    """Whether an entry takes as many offsets as it may. No digest covers where it ends."""
     try:
-        yield stream
-    finally:
-        if isinstance(stream, AsyncGenerator):
-            await stream.aclose()
+        return 1 <= batch.next_offset - batch.offset <= max(1, read_header(batch.data).record_count)
+    except CorruptBatchError:
+        return False

@@ -59,6 +59,7 @@ class Hold(Enum):
     RESTORING = auto()
     FAILURE = auto()
     LEAVING = auto()
+    NAMESAKE = auto()
 
 
 class Standing(NamedTuple):

@@ -4,17 +4,22 @@ The old log's last entry, which says where the shard goes on, decides: before it
 only the new one. It is written in the term in which the state was read, so it counts only if nobody wrote meanwhile.
 What comes after it can be done again at any time: a shard whose new log has no id yet does not start there, for the
 snapshot with which it begins lies beside it.
+
+Where shards become another number of shards (`Regrouping`), each of the old ones ends in this way, on a log that never
+comes to be. When all of them have ended, their last states are dealt out: each new shard gets a snapshot, and then its
+log a name that says which log it took the place of. What the old shards ended with is removed last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -22,14 +27,20 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, which_log
 from diskless_core.coordinator.entries import Acceptance, Claim, Entry
 from diskless_core.coordinator.log_identity import LogName, encode_name, log_name_of, stored_name
+from diskless_core.coordinator.regrouping import Regrouping, Rows, RowsView
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
-from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.coordinator.snapshots import Beginning, Snapshots
 from diskless_core.coordinator.state_machine import Command, StateMachine
+from diskless_core.coordinator.tables import Key, Table
 from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LeadershipHint
 from diskless_core.plugin.coordinator_store import CoordinatorStore
 from diskless_core.plugin.shard import ShardId
 from diskless_core.snapshot.format import Manifest
+
+V = TypeVar("V")
+
+_EMPTY = "the log to move from is empty: has a broker run with these settings?"
 
 _log = structlog.get_logger(__name__)
 
@@ -50,6 +61,18 @@ class MovedShard:
     shard: ShardId
     name: LogName
     was_moved_before: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LastRows(Generic[V]):
+    """Rows of a shard.
+
+    Attributes:
+        is_decided: whether the old log is ended, by this run or an earlier one.
+    """
+
+    rows: Mapping[Key, V]
+    is_decided: bool
 
 
 class _OwnNomination:
@@ -105,11 +128,18 @@ class LogMigration:
         self._snapshots = snapshots
         self._clock = clock
 
-    async def run(self, machines: Mapping[ShardId, StateMachine[Any]]) -> Sequence[MovedShard]:
-        """Move all shards that the old log has. An interrupted run is finished by the next.
+    async def run(
+        self,
+        machines: Mapping[ShardId, StateMachine[Any]],
+        regrouping: Regrouping | None = None,
+        amendments: Mapping[ShardId, Rows] = MappingProxyType({}),
+    ) -> Sequence[MovedShard]:
+        """Move all shards that the old log has. An interrupted run is finished by the next, with the same arguments.
 
         Args:
-            machines: of all shards that are configured, in the order in which they are moved.
+            machines: of all shards that there are on the old log, in the order in which they are moved.
+            regrouping: what becomes of some of them, if others take their place.
+            amendments: small tables that have these rows instead where a shard goes on.
 
         Raises:
             MigrationRefusedError: somebody uses one of the logs, or they do not fit.
@@ -119,31 +149,74 @@ class LogMigration:
         bounds = {shard: await self._source.bounds(shard) for shard in machines}
         present = [shard for shard in machines if bounds[shard].end > 0]
         if not present:
-            raise MigrationRefusedError("the log to move from is empty: has a broker run with these settings?")
+            raise MigrationRefusedError(_EMPTY)
         before = dict[ShardId, LogName]()
         for shard in present:
             successor = await which_log.successor_of(self._source, shard, bounds[shard])
             if successor is not None:
                 before[shard] = successor.name
-        terms = {shard: await self._claim_target(shard, before.get(shard)) for shard in present}
-        departing = [shard for shard in present if shard not in before]
-        names = before | await self._depart({shard: machines[shard] for shard in departing})
-        for shard in present:
-            await self._arrive(shard, names[shard], terms[shard])
+        if regrouping is not None and not any(shard in present for shard in regrouping.old):
+            regrouping = None
+        dealt = regrouping.old if regrouping is not None else ()
+        former = {shard: name.moved_from for shard, name in before.items()}
+        going = {shard: former.get(shard) for shard in present if shard not in dealt}
+        if regrouping is not None:
+            some = next((former[shard] for shard in regrouping.old if shard in former), None)
+            going |= {shard: former.get(shard, some) for shard in regrouping.new}
+        terms = {shard: await self._claim_target(shard, log_id) for shard, log_id in going.items()}
+        departing = {shard: machines[shard] for shard in present if shard not in before}
+        names = before | await self._depart(departing, amendments)
+        moved = {shard: names[shard] for shard in present if shard not in dealt}
+        if regrouping is not None:
+            ended = {shard: names[shard] for shard in regrouping.old if shard in names}
+            moved |= await self._deal(regrouping, ended, terms)
+        for shard, name in moved.items():
+            await self._arrive(shard, name, terms[shard])
         for shard in present:
             await asyncio.to_thread(self._empty_store, shard, machines[shard], names[shard])
-            await self._snapshots.remove_of(shard, partial(_is_of, names[shard].moved_from))
-        return [MovedShard(shard=shard, name=names[shard], was_moved_before=shard in before) for shard in present]
+            superfluous = {names[shard].moved_from, *([names[shard].log_id] if shard in dealt else [])}
+            await self._snapshots.remove_of(shard, partial(_is_of, superfluous))
+        return [
+            MovedShard(
+                shard=shard,
+                name=name,
+                was_moved_before=not departing or (shard in before and shard not in dealt),
+            )
+            for shard, name in moved.items()
+        ]
+
+    async def read_table(self, shard: ShardId, machine: StateMachine[Any], table: Table[V]) -> LastRows[V]:
+        """The rows of a table of a shard, in which it goes on or would.
+
+        Raises:
+            MigrationRefusedError: as `run`.
+            CoordinatorError, CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, SnapshotError: as `run`.
+        """
+        bounds = await self._source.bounds(shard)
+        if bounds.end == 0:
+            raise MigrationRefusedError(_EMPTY)
+        successor = await which_log.successor_of(self._source, shard, bounds)
+        if successor is None:
+            async with AsyncExitStack() as stack:
+                departure = await self._lead(shard, machine, stack)
+                return LastRows(dict(departure.shard.state.rows(table)), is_decided=False)
+        rows = await self._snapshots.rows_of_log(shard, successor.name.log_id)
+        if rows is None:
+            raise MigrationRefusedError(f"what {shard} ended with is not among its snapshots: bring them back")
+        return LastRows(dict(map(table.entity, rows[table.name])), is_decided=True)
 
     # --- the old log ---------------------------------------------------------------------------------------------
 
-    async def _depart(self, machines: Mapping[ShardId, StateMachine[Any]]) -> dict[ShardId, LogName]:
+    async def _depart(
+        self, machines: Mapping[ShardId, StateMachine[Any]], amendments: Mapping[ShardId, Rows]
+    ) -> dict[ShardId, LogName]:
         """Put the snapshots with which shards begin on their new logs, then end their old ones. The new logs' names."""
         names = dict[ShardId, LogName]()
         async with AsyncExitStack() as stack:
             departures = [await self._lead(shard, machine, stack) for shard, machine in machines.items()]
             for departure in departures:
-                names[departure.shard.id] = await self._put_beginning(departure)
+                instead = amendments.get(departure.shard.id, {})
+                names[departure.shard.id] = await self._put_beginning(departure, instead)
             for departure in departures:
                 await self._end_log(departure, names[departure.shard.id])
         return names
@@ -168,15 +241,13 @@ class LogMigration:
             raise MigrationRefusedError(f"{shard_id} was claimed by another node: stop all brokers, and run this again")
         return _Departure(shard, shard.term, name)
 
-    async def _put_beginning(self, departure: _Departure) -> LogName:
+    async def _put_beginning(self, departure: _Departure, instead: Rows) -> LogName:
         shard, former = departure.shard, departure.name.log_id
         await shard.flush()
         departure.require_undisturbed()
         name = LogName(self._clock.new_uuid(), former)
-        manifest = await shard.take_snapshot(self._snapshots, name)
-        await self._snapshots.remove_of(
-            shard.id, lambda found: found.moved_from == former and found.log_id != manifest.log_id
-        )
+        manifest = await shard.take_snapshot(self._snapshots, Beginning(name, instead))
+        await self._snapshots.remove_of(shard.id, partial(_is_attempt, former, {manifest.log_id}))
         return name
 
     async def _end_log(self, departure: _Departure, successor: LogName) -> None:
@@ -188,13 +259,55 @@ class LogMigration:
         await departure.shard.submit(end)
         _log.info("a log was moved", shard=str(departure.shard.id), log_id=str(successor.log_id))
 
+    # --- shards that become others ------------------------------------------------------------------------------
+
+    async def _deal(
+        self, regrouping: Regrouping, ended: Mapping[ShardId, LogName], terms: Mapping[ShardId, int | None]
+    ) -> dict[ShardId, LogName]:
+        """Put the snapshots with which the new shards begin, and return the names of their logs.
+
+        Args:
+            ended: how the old shards ended, each with the name of a log that never comes to be.
+            terms: of the new shards' logs; None where the log has its name already.
+        """
+        some = next(iter(ended.values())).moved_from
+        names, states = dict[ShardId, LogName](), list[Rows]()
+        for shard in regrouping.new:
+            if terms[shard] is None:
+                name = await which_log.name_of(self._target, shard, await self._target.bounds(shard))
+                if name is None:
+                    raise CoordinatorLogError(f"the first entries of the new log of {shard} could not be read")
+                names[shard] = name
+        if len(names) < len(regrouping.new):
+            states = [await self._ended_with(shard, name) for shard, name in ended.items()]
+        for shard, rows in zip(regrouping.new, regrouping.dealt(states), strict=True):
+            if shard not in names:
+                end = ended.get(shard)
+                former = end.moved_from if end is not None else some
+                name = names[shard] = LogName(self._clock.new_uuid(), former)
+                view = RowsView(regrouping.tables, rows, name)
+                await self._snapshots.put(shard, regrouping.tables, view, self._clock.now_ms())
+                kept = {name.log_id, end.log_id if end is not None else None}
+                await self._snapshots.remove_of(shard, partial(_is_attempt, former, kept))
+        return names
+
+    async def _ended_with(self, shard: ShardId, name: LogName) -> Rows:
+        rows = await self._snapshots.rows_of_log(shard, name.log_id)
+        if rows is None:
+            raise MigrationRefusedError(f"what {shard} ended with is not among its snapshots: bring them back")
+        return rows
+
     # --- the new log ---------------------------------------------------------------------------------------------
 
-    async def _claim_target(self, shard: ShardId, expected: LogName | None) -> int | None:
-        """Claim the new log, and return the term; None where it has the expected name already."""
+    async def _claim_target(self, shard: ShardId, former: uuid.UUID | None) -> int | None:
+        """Claim the new log, and return the term; None where it has its name already.
+
+        Args:
+            former: the id of the old log, if that is ended.
+        """
         bounds = await self._target.bounds(shard)
         found = await which_log.name_of(self._target, shard, bounds)
-        if found is not None and expected is not None and found.log_id == expected.log_id:
+        if found is not None and former is not None and found.moved_from == former:
             return None
         if await which_log.successor_of(self._target, shard, bounds) is not None:
             raise MigrationRefusedError(
@@ -248,5 +361,10 @@ class LogMigration:
             opened.close()
 
 
-def _is_of(log_id: uuid.UUID | None, snapshot: Manifest) -> bool:
-    return snapshot.log_id == log_id
+def _is_of(log_ids: Collection[uuid.UUID | None], snapshot: Manifest) -> bool:
+    return snapshot.log_id in log_ids
+
+
+def _is_attempt(former: uuid.UUID | None, kept: Collection[uuid.UUID | None], snapshot: Manifest) -> bool:
+    """Whether an interrupted run put a snapshot, for a log that takes the place of `former`."""
+    return snapshot.moved_from == former and snapshot.log_id not in kept

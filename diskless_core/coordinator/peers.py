@@ -13,12 +13,17 @@ class PeerError(Exception):
 
     PeerError
     ├── PeerUnavailableError   it was not sent: nothing happened
+    │   └── PeerGoneError      nor will it be: nobody listens there
     └── AnswerLostError        it was sent: it may have been carried out, or may yet
     """
 
 
 class PeerUnavailableError(PeerError):
     """There is no connection to the node, and none could be made; the request was not sent."""
+
+
+class PeerGoneError(PeerUnavailableError):
+    """Nobody listens where the node did: its process has most likely ended."""
 
 
 class AnswerLostError(PeerError):

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.common_records import replay_common
-from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry
+from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry, stored_acceptance
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import level_of, stored_level, too_new
 from diskless_core.coordinator.log_identity import LogName, OtherLogError, log_name_of, stored_name
@@ -23,7 +23,7 @@ from diskless_core.coordinator.meter import ShardMeter
 from diskless_core.coordinator.readers import Committed
 from diskless_core.coordinator.shard_store import Flusher, StoreThread
 from diskless_core.coordinator.slices import Pace, Slices
-from diskless_core.coordinator.snapshots import Snapshots, SnapshotSource
+from diskless_core.coordinator.snapshots import Beginning, Reach, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import RecordT, StateMachine
 from diskless_core.coordinator.tables import Row, State, Table, Transaction, Writes
 from diskless_core.coordinator.tail import Tail
@@ -37,6 +37,14 @@ from diskless_core.snapshot.format import Manifest
 R = TypeVar("R")
 
 _logger = structlog.get_logger(__name__)
+
+
+class LogWitness(Protocol):
+    """What a replica that opens asks its log, see `log_end`."""
+
+    async def certain_end(self) -> int: ...
+
+    async def has_what_was_read(self, bounds: LogBounds, known: int, acceptance: Acceptance) -> bool: ...
 
 
 class Replica(Generic[RecordT]):
@@ -78,21 +86,20 @@ class Replica(Generic[RecordT]):
 
     # --- life ----------------------------------------------------------------------------------------------------
 
-    async def open(
-        self, bounds: LogBounds, certain_end: Callable[[], Awaitable[int]], name: LogName | None = None
-    ) -> int:
+    async def open(self, bounds: LogBounds, log: LogWitness, name: LogName | None = None) -> int:
         """Load what the store has, or a snapshot where the log does not go back that far. Return where the log ends.
 
         A store of the log that this one took the place of counts as empty, and is emptied.
 
         Args:
             bounds: of the log. Their end may lag.
-            certain_end: says where the log really ends. It is asked only where `bounds` would mean that some of it is
-                lost; one that ends at 0 was never written, and nothing is written to it.
+            log: says where the log really ends. It is asked only where `bounds` would mean that some of it is lost;
+                one that ends at 0 was never written, and nothing is written to it.
             name: what the log says it is, if it does.
 
         Raises:
             CoordinatorError, CoordinatorStoreError: a backend failed, or its content is gone, or another log's.
+            CoordinatorLogError: the log cannot be asked now.
         """
         await self.store.open(self.state.tables)
         problem = too_new(await self.store.read(stored_level), self.levels.supported)
@@ -110,16 +117,11 @@ class Replica(Generic[RecordT]):
                 f"the log of {self.id} has no id, and a snapshot is there with which a log begins that took the place "
                 f"of another: if `diskless migrate-log` was interrupted, run it again; else bring that log back"
             )
-        known = self.next_offset or (newest.applied_offset if newest is not None else 0)
-        # To ask for the end appends. A log that is gone would come to where `known` is so, one start after another.
-        end = bounds.end if known <= bounds.end or bounds.end == 0 else await certain_end()
-        if known > end:
-            raise CoordinatorError(
-                f"the log of {self.id} ends at offset {end}, the store or a snapshot knows of commits "
-                f"up to {known}: the log was lost or cut, or the snapshots are another cluster's. Nothing was changed: "
-                f"bring the log back, or set diskless.wal.object.prefix to one that no other cluster has. To give up "
-                f"for good what it lacks, delete the coordinator store and the shard's snapshots in the object store"
-            )
+        if newest is not None:
+            known, accepted = newest.applied_offset, newest.acceptance
+        else:
+            known, accepted = self.next_offset, await self.store.read(stored_acceptance)
+        end = await self._end_of(log, bounds, known, accepted)
         continues_another = name is not None and name.moved_from is not None
         if self.next_offset < bounds.start or is_beginning or (self.next_offset == 0 and continues_another):
             self.next_offset = await self._fill_store(bounds)
@@ -128,6 +130,30 @@ class Replica(Generic[RecordT]):
             self.state.load(table, rows)
         self._load_acceptance()
         return end
+
+    async def _end_of(self, log: LogWitness, bounds: LogBounds, known: int, accepted: Acceptance) -> int:
+        """Where the log ends, which has to have what was read of it up to the offset `known`.
+
+        To ask a log whose end lags appends to it. So one that was cut grows with each start, and in the end only
+        what it has there tells.
+        """
+        end = bounds.end if known <= bounds.end or bounds.end == 0 else await log.certain_end()
+        if known > end:
+            problem = f"ends at offset {end}"
+        elif not await log.has_what_was_read(bounds, known, accepted):
+            problem = f"has other entries from offset {accepted.last_offset} on"
+        else:
+            return end
+        raise CoordinatorError(
+            f"the log of {self.id} {problem}, the store or a snapshot knows of commits up to {known}: the log was "
+            f"lost or cut, or the snapshots are another cluster's. Nothing was changed: bring the log back, or set "
+            f"diskless.wal.object.prefix to one that no other cluster has. To give up for good what it lacks, delete "
+            f"the coordinator store and the shard's snapshots in the object store"
+        )
+
+    async def newest_snapshot(self) -> Reach | None:
+        """How far the shard's newest snapshot reaches; errors as `SnapshotSource.reached`."""
+        return await self._snapshots.reached(self.id, self._name or log_name_of(Committed(self.state)))
 
     async def _leave_former_log(self) -> None:
         """Empty the store if the log took the place of the one that it is of."""
@@ -244,7 +270,7 @@ class Replica(Generic[RecordT]):
             digest: of all that counts, this entry included.
             sequence: what the writes were proposed under.
         """
-        self.acceptance = self.acceptance.advanced(digest)
+        self.acceptance = self.acceptance.advanced(batch.offset, digest)
         self._commit({**writes, ACCEPTANCE: {(0,): self.acceptance}}, batch, sequence)
         self._tell(writes)
 
@@ -278,7 +304,7 @@ class Replica(Generic[RecordT]):
         self.flusher.require_store()
         return await self.store.read(work)
 
-    async def take_snapshot(self, snapshots: Snapshots, beginning: LogName | None = None) -> Manifest:
+    async def take_snapshot(self, snapshots: Snapshots, beginning: Beginning | None = None) -> Manifest:
         """Take a snapshot of what the store has; arguments and errors as `Snapshots.take`."""
         self.flusher.require_store()
         return await snapshots.take(self.id, self._specs, self.store, beginning)

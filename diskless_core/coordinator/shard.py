@@ -17,13 +17,18 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, which_log
-from diskless_core.coordinator.entries import Claim
-from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorError, EntryTooLargeError
-from diskless_core.coordinator.following import Following
+from diskless_core.coordinator.entries import Claim, DamagedEntryError
+from diskless_core.coordinator.errors import (
+    CommandTakenBackError,
+    CoordinatorError,
+    EntryTooLargeError,
+    NotCoordinatorError,
+)
+from diskless_core.coordinator.following import Following, LogDiffersError
 from diskless_core.coordinator.leader import Hold, Leader, Standing
 from diskless_core.coordinator.leadership import Nominator
-from diskless_core.coordinator.log_end import certain_end, marked_end
-from diskless_core.coordinator.log_identity import LogIdentityError, LogName, OtherLogError
+from diskless_core.coordinator.log_end import LogEnd
+from diskless_core.coordinator.log_identity import LogIdentityError, OtherLogError
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
@@ -31,7 +36,7 @@ from diskless_core.coordinator.readers import Prefetched
 from diskless_core.coordinator.replica import Replica
 from diskless_core.coordinator.shard_store import REOPEN_AFTER
 from diskless_core.coordinator.slices import Pace, Slices
-from diskless_core.coordinator.snapshots import NoSnapshots, Snapshots, SnapshotSource
+from diskless_core.coordinator.snapshots import Beginning, NoSnapshots, Snapshots, SnapshotSource
 from diskless_core.coordinator.state_machine import Command, RecordT, StateMachine
 from diskless_core.coordinator.tables import Key, State, Table, Transaction, Writes
 from diskless_core.coordinator.tail import TAIL_BYTES, Tail
@@ -145,6 +150,7 @@ class CoordinatorShard(Generic[RecordT]):
             skip=self._skip,
             until_due=self._until_due,
         )
+        self._log_end = LogEnd(shard_id, services.log, services.clock)
         self._end_at_start = 0
         self._log_bytes_taken = 0
         self._has_noticed_foreign = False
@@ -164,7 +170,7 @@ class CoordinatorShard(Generic[RecordT]):
         bounds = await log.bounds(self.id)
         await which_log.require_not_moved(log, self.id, bounds)
         name = await which_log.name_of(log, self.id, bounds)
-        self._end_at_start = await self._replica.open(bounds, self._certain_end, name)
+        self._end_at_start = await self._replica.open(bounds, self._log_end, name)
         loops = (
             self._follow_log,
             self._leader.follow_hints,
@@ -174,16 +180,13 @@ class CoordinatorShard(Generic[RecordT]):
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
         self._leader.leadership.changed.set()
 
-    async def _certain_end(self) -> int:
-        return await certain_end(self.id, self._services.log, self._services.clock)
-
     async def marked_end(self) -> int:
         """Where the log ends: everything that was committed before the call is below.
 
         Raises:
             CoordinatorLogError: it cannot be said now.
         """
-        return await marked_end(self.id, self._services.log, self._services.clock)
+        return await self._log_end.marked_end()
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
@@ -198,22 +201,35 @@ class CoordinatorShard(Generic[RecordT]):
         try:
             await loop()
         except Exception as error:
-            where = f"{self.id} stands still from log offset {self.next_offset} on"
-            if isinstance(error, UnknownRecordError):
-                self.failure = f"{where}: {error}. A later version of Diskless wrote it: upgrade this broker"
-                self._log.critical("the shard's work on this node is over: upgrade the broker", reason=self.failure)
-            elif isinstance(error, LogIdentityError):
-                self.failure = f"{where}: {error}"
-                self._log.critical("the shard's work on this node is over: this is not its log", reason=self.failure)
-            else:
-                self.failure = f"{where}: {error!r}"
-                self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
+            self.failure = self._told(error)
             others = [task for task in self._tasks if task is not asyncio.current_task()]
             for task in others:
                 task.cancel()
             self._leader.hold_back(Hold.FAILURE, self.failure)
             await asyncio.wait(others)
             await self._follow_hints_of_others()
+
+    def _told(self, error: Exception) -> str:
+        """Why the shard's work on this node is over; the broker's log is told too."""
+        where = f"{self.id} stands still from log offset {self.next_offset} on"
+        match error:
+            case UnknownRecordError():
+                reason, advice = (
+                    f"{error}. A later version of Diskless wrote it: upgrade this broker",
+                    "upgrade the broker",
+                )
+            case LogIdentityError():
+                reason, advice = str(error), "this is not its log"
+            case DamagedEntryError():
+                reason = f"{error}. Restart the broker; if it comes here again, bring an intact copy of the log back"
+                advice = "its log is damaged"
+            case LogDiffersError():
+                reason, advice = str(error), "the log has lost entries, or this copy of them is wrong"
+            case _:
+                self._log.critical("the shard's work on this node is over: restart the broker", exc_info=True)
+                return f"{where}: {error!r}"
+        self._log.critical(f"the shard's work on this node is over: {advice}", reason=f"{where}: {reason}")
+        return f"{where}: {reason}"
 
     async def _follow_hints_of_others(self) -> None:
         """Be no candidate any more, so that another node is nominated, and know who leads."""
@@ -272,9 +288,24 @@ class CoordinatorShard(Generic[RecordT]):
         hint = self.leader_hint
         await self._leader.leadership.wait_until(lambda: self.leader_hint not in (None, node_id, hint))
 
+    def suspect(self, node_id: int) -> None:
+        """A node that may be nominated to lead has most likely ended: its nominator may name another one sooner.
+
+        It is a hint at hints: whoever is nominated has to claim, and the log decides.
+        """
+        self._services.log.suspect(self.id, node_id)
+
     def withdraw(self) -> None:
         """Lead no more, and be no candidate any more, because this node is about to stop. The replica is kept up."""
         self._leader.hold_back(Hold.LEAVING, "the broker is about to stop", expected=True)
+
+    def stand_back(self) -> None:
+        """Be no candidate until `stand`: another process may have this node's id."""
+        self._leader.hold_back(Hold.NAMESAKE, "another process may have this node id", expected=True)
+
+    def stand(self) -> None:
+        """End what `stand_back` began."""
+        self._leader.may_claim(Hold.NAMESAKE)
 
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
@@ -473,7 +504,7 @@ class CoordinatorShard(Generic[RecordT]):
             for effect in command.effects:
                 effect()
         if done is not None:
-            await (asyncio.shield(done) if command.records or command.common else _proven(done))
+            await (self._outcome(done, standing, command) if command.writes_something else _proven(done))
         self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
         return answer
 
@@ -483,12 +514,32 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def _sent(self, standing: Standing, command: Command[RecordT]) -> Outcome | None:
         """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
-        if not command.records and not command.common:
+        if not command.writes_something:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
         records = await self._while_standing(standing, self._encoded(command))
-        return self._leader.enqueue(records, command.tx.writes, has_effects=bool(command.effects))
+        try:
+            return self._leader.enqueue(records, command.tx.writes, has_effects=bool(command.effects))
+        except EntryTooLargeError:
+            await self.barrier()
+            self._leader.require_same(standing)
+            raise
+
+    async def _outcome(self, done: Outcome, standing: Standing, command: Command[RecordT]) -> None:
+        """Wait for a command that has been put on its way; errors as `submit`.
+
+        That the log refuses its entry is final only if this node leads still: a state that is over may have made it
+        larger than it would be now. After effects beside the state the term ends with the refusal, and proves nothing.
+        """
+        try:
+            await asyncio.shield(done)
+        except EntryTooLargeError:
+            if not command.effects:
+                await self.barrier()
+                if self._leader.require() != standing.term:
+                    raise NotCoordinatorError(f"the term of {self.id} in which the command began is over") from None
+            raise
 
     def _encoded(self, command: Command[RecordT]) -> Slices[list[RecordData]]:
         """The command's records as they stand in the log.
@@ -533,7 +584,7 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._replica.flusher.flush()
 
-    async def take_snapshot(self, snapshots: Snapshots, beginning: LogName | None = None) -> Manifest:
+    async def take_snapshot(self, snapshots: Snapshots, beginning: Beginning | None = None) -> Manifest:
         """Take a snapshot of what the store has; arguments and errors as `Snapshots.take`."""
         with self._replica.store.lent():
             return await self._replica.take_snapshot(snapshots, beginning)
@@ -648,8 +699,8 @@ class CoordinatorShard(Generic[RecordT]):
             self._leader.claimed(entry, batch.offset)
             return True
         if not self._replica.acceptance.accepts(entry):
-            if entry is entries.FOREIGN:
-                self._notice_foreign(batch.offset)
+            if entry in (entries.FOREIGN, entries.MALFORMED):
+                self._notice_foreign(batch.offset, begins_like_ours=entry == entries.MALFORMED)
             return False
         if entry.log_id is not None and self.log_id is not None and entry.log_id != self.log_id:
             raise OtherLogError.between("the log", entry.log_id, "the coordinator store on this node", self.log_id)
@@ -659,8 +710,14 @@ class CoordinatorShard(Generic[RecordT]):
             self._leader.step_down("an entry of this term came back that this node had given up")
         return True
 
-    def _notice_foreign(self, offset: int) -> None:
-        if not self._has_noticed_foreign:
+    def _notice_foreign(self, offset: int, *, begins_like_ours: bool) -> None:
+        if begins_like_ours:
+            self._log.error(
+                "the log has an entry that is malformed, though its checksum is right: no broker has acknowledged it, "
+                "and all of them ignore it",
+                offset=offset,
+            )
+        elif not self._has_noticed_foreign:
             self._has_noticed_foreign = True
             self._log.warning(
                 "the log has messages that no coordinator wrote, which all brokers ignore: keep other producers away",

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -20,7 +21,7 @@ from crc32c import crc32c
 
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.coordinator.entries import ACCEPTANCE
+from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, stored_acceptance
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.feature_level import stored_level
 from diskless_core.coordinator.log_identity import LOG_NAME_KEY, LOG_NAMES, LogName, OtherLogError, stored_name
@@ -31,7 +32,7 @@ from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStore
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
-from diskless_core.snapshot.format import Manifest, Part, SnapshotError, SnapshotTooNewError
+from diskless_core.snapshot.format import Accepted, Manifest, Part, SnapshotError, SnapshotTooNewError
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 
 _log = structlog.get_logger(__name__)
@@ -46,10 +47,26 @@ class Reach(NamedTuple):
     """How far a snapshot reaches, and what log its log took the place of.
 
     At offset 0 it is one with which a shard begins on a log that took the place of another.
+
+    Attributes:
+        acceptance: whose entries count from there on.
     """
 
     applied_offset: int
     moved_from: uuid.UUID | None
+    acceptance: Acceptance
+
+
+class Beginning(NamedTuple):
+    """A shard's state as the one with which it begins on another log.
+
+    Attributes:
+        name: of that log.
+        instead: small tables by name whose rows are these from then on.
+    """
+
+    name: LogName
+    instead: Mapping[str, Sequence[Row]] = MappingProxyType({})
 
 
 class SnapshotSource(Protocol):
@@ -113,14 +130,14 @@ class Snapshots:
         return cls(objects, snapshot_prefix(config), clock, levels)
 
     async def take(
-        self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread, beginning: LogName | None = None
+        self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread, beginning: Beginning | None = None
     ) -> Manifest:
         """Put a snapshot of the store as it is now, at the level that its content is written at, and read it back.
 
         Writes to the store go on meanwhile. What a failed attempt leaves is removed with the next one's predecessors.
 
         Args:
-            beginning: the log with whose offset 0 the shard goes on from this state. None: it goes on on its own log.
+            beginning: how the shard goes on from this state on another log. None: it goes on on its own log.
 
         Raises:
             CoordinatorStoreError, WalObjectStoreError: it could not be read or written.
@@ -130,17 +147,26 @@ class Snapshots:
             taken_at = self._clock.now_ms()
             stored = stack.enter_context(await store.read(lambda opened: opened.snapshot()))
             view = BeginningView(stored, beginning) if beginning is not None else stored
-            offset = await asyncio.to_thread(view.applied_offset)
-            level = await asyncio.to_thread(stored_level, view)
-            name = await asyncio.to_thread(stored_name, view)
-            tables = snapshot_format.tables_at(level, tables)
-            stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
-            parts: list[Part] = []
-            encoded = snapshot_format.encode_parts(view, tables)
-            while (data := await asyncio.to_thread(next, encoded, None)) is not None:
-                key = f"{stem}/{len(parts):05d}"
-                await self._objects.put(key, data)
-                parts.append(Part(key=key, size=len(data), crc=crc32c(data)))
+            return await self.put(shard, tables, view, taken_at)
+
+    async def put(self, shard: ShardId, tables: Sequence[TableSpec], view: StoreView, taken_at: int) -> Manifest:
+        """Put a snapshot of what a view has, which is read on threads. Errors as `take`.
+
+        Args:
+            taken_at: a time at which the shard had this, in milliseconds since the epoch.
+        """
+        offset = await asyncio.to_thread(view.applied_offset)
+        level = await asyncio.to_thread(stored_level, view)
+        name = await asyncio.to_thread(stored_name, view)
+        acceptance = await asyncio.to_thread(stored_acceptance, view)
+        tables = snapshot_format.tables_at(level, tables)
+        stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
+        parts: list[Part] = []
+        encoded = snapshot_format.encode_parts(view, tables)
+        while (data := await asyncio.to_thread(next, encoded, None)) is not None:
+            key = f"{stem}/{len(parts):05d}"
+            await self._objects.put(key, data)
+            parts.append(Part(key=key, size=len(data), crc=crc32c(data)))
         manifest = Manifest(
             applied_offset=offset,
             taken_at=taken_at,
@@ -149,6 +175,7 @@ class Snapshots:
             level=level,
             log_id=name.log_id if name is not None else None,
             moved_from=name.moved_from if name is not None else None,
+            accepted=Accepted(*ACCEPTANCE.encode(acceptance)),
         )
         key = stem + MANIFEST_SUFFIX
         await self._objects.put(key, snapshot_format.encode_manifest(manifest))
@@ -166,6 +193,24 @@ class Snapshots:
             WalObjectStoreError: the object store cannot be read.
         """
         return await reading.newest(self._objects, self._prefix, shard)
+
+    async def rows_of_log(self, shard: ShardId, log_id: uuid.UUID) -> Mapping[str, Sequence[Row]] | None:
+        """All rows of the newest snapshot of one log, by table; None where there is none.
+
+        Raises:
+            WalObjectStoreError, SnapshotError: it cannot be read.
+        """
+        async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
+            async for manifest in manifests:
+                if manifest.log_id == log_id:
+                    rows: dict[str, list[Row]] = {table: [] for table in manifest.tables}
+                    for part in manifest.parts:
+                        for table, found in snapshot_format.decode_part(
+                            part, await reading.read_part(self._objects, part)
+                        ):
+                            rows[table] += found
+                    return rows
+        return None
 
     async def remove_older(self, shard: ShardId, kept: Manifest) -> None:
         """Remove the shard's snapshots, and what is left of attempts, that do not reach as far, manifests first.
@@ -220,7 +265,7 @@ class Snapshots:
             async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
                 async for manifest in manifests:
                     if _is_of(manifest, name, shard):
-                        return Reach(manifest.applied_offset, manifest.moved_from)
+                        return Reach(manifest.applied_offset, manifest.moved_from, Acceptance(*manifest.accepted))
         except (SnapshotTooNewError, WalObjectStoreError) as error:
             raise CoordinatorError(f"the snapshots of {shard} cannot be looked for: {error}") from error
         return None
@@ -251,11 +296,12 @@ class Snapshots:
 class BeginningView(StoreView):
     """A store's rows as those with which a shard begins on another log: nothing of that is applied or accepted."""
 
-    def __init__(self, view: StoreView, name: LogName) -> None:
+    def __init__(self, view: StoreView, beginning: Beginning) -> None:
         self._view = view
         self._instead: dict[str, list[Row]] = {
+            **{table: list(rows) for table, rows in beginning.instead.items()},
             ACCEPTANCE.name: [],
-            LOG_NAMES.name: [(*LOG_NAME_KEY, *LOG_NAMES.encode(name))],
+            LOG_NAMES.name: [(*LOG_NAME_KEY, *LOG_NAMES.encode(beginning.name))],
         }
 
     def applied_offset(self) -> int:

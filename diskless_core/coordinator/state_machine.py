@@ -77,6 +77,11 @@ class Command(Generic[RecordT]):
     common: list[RecordData] = field(default_factory=list)
 
     @property
+    def writes_something(self) -> bool:
+        """Whether there is anything for the log."""
+        return bool(self.records or self.common)
+
+    @property
     def level(self) -> int:
         """The level of `diskless.version` that the shard is written at.
 

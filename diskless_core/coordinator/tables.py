@@ -318,9 +318,12 @@ def _no_rows(table: Table[Any]) -> MutableMapping[Key, Any]:
 
 def _changes(table: Table[Any], layer: Mapping[Key, Any]) -> TableChanges:
     changes = TableChanges()
+    encoded, columns = None, ()
     for key, value in layer.items():
         if value is None:
             changes.delete.append(key)
         else:
-            changes.put.append(table.row(key, value))
+            if value is not encoded:  # many rows that came to be together have one value, such as an empty partition's
+                encoded, columns = value, table.encode(value)
+            changes.put.append(key + columns)
     return changes

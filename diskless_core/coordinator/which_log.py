@@ -14,7 +14,6 @@ from diskless_core.coordinator.log_identity import LogMovedError, LogName, decod
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBatch, LogBounds
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
-from diskless_core.protocol.record_batch import UnsupportedCompressionError
 from diskless_core.protocol.record_frames import RecordFormatError
 
 FIRST_ENTRIES = 64
@@ -98,13 +97,14 @@ async def read_entries(
     try:
         while True:
             try:
-                batches = await asyncio.wait_for(anext(stream), PATIENCE_S)
+                async with asyncio.timeout(PATIENCE_S):
+                    batches = await anext(stream)
             except (TimeoutError, StopAsyncIteration):
                 return
             for batch in batches:
                 if batch.offset >= end:
                     return
-                yield batch, _decoded(batch)
+                yield batch, entries.decode_or_ignore(batch.data)
             if batches[-1].next_offset >= end:
                 return
     finally:
@@ -134,13 +134,6 @@ async def _counts(log: CoordinatorLog, shard: ShardId, bounds: LogBounds, batch:
 async def _entries(log: CoordinatorLog, shard: ShardId, start: int, end: int) -> list[tuple[LogBatch, Claim | Entry]]:
     async with aclosing(read_entries(log, shard, start, end)) as found:
         return [one async for one in found]
-
-
-def _decoded(batch: LogBatch) -> Claim | Entry:
-    try:
-        return entries.decode(batch.data)
-    except (RecordFormatError, UnsupportedCompressionError):
-        return entries.FOREIGN
 
 
 async def _close(stream: AsyncIterator[Any]) -> None:

@@ -5,18 +5,12 @@ The local replica answers while it leads; else the node that the log hints at, o
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from diskless_core.coordinator.calls import PeerCalls
-from diskless_core.coordinator.errors import (
-    CoordinatorError,
-    CoordinatorLoadingError,
-    NotCoordinatorError,
-    OutcomeUnknownError,
-)
+from diskless_core.coordinator.calls import PeerCalls, while_led
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, NotCoordinatorError
 from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.routing import LeaderGuess, whom_to_ask_for_the_leader
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE, DisklessCoordinator
@@ -37,9 +31,6 @@ from diskless_core.protocol.messages import FindCoordinatorRequest
 
 R = TypeVar("R")
 Question = Callable[[DisklessCoordinator], Awaitable[R]]
-
-MOVED_S = 1.0
-"""How long the answer of a node is waited for once the log hints that another one leads."""
 
 FIND_COORDINATOR_VERSION = 4
 
@@ -142,20 +133,7 @@ class CoordinatorClient:
         if node_id == self._clients.node_id:
             return await question(self._local())
         remote = RemoteCoordinator(self._index, node_id, self._clients.calls, self._clients.commits)
-        answer = asyncio.ensure_future(question(remote))
-        moved = asyncio.create_task(self._until_moved(node_id))
-        try:
-            await asyncio.wait((answer, moved), return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            raise OutcomeUnknownError(f"node {node_id} does not answer, and the log says that another one leads")
-        finally:
-            answer.cancel()
-            moved.cancel()
-
-    async def _until_moved(self, node_id: int) -> None:
-        await self._replica.until_led_elsewhere(node_id)
-        await asyncio.sleep(MOVED_S)
+        return await while_led(question(remote), self._replica.until_led_elsewhere(node_id))
 
     def _leader(self) -> int | None:
         if self._replica.leading:

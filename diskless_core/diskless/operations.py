@@ -28,7 +28,7 @@ from diskless_core.diskless.producer_state import NO_PRODUCER, ProducerWindow, W
 from diskless_core.diskless.records import (
     DisklessRecord,
     HorizonRaised,
-    PartitionCreated,
+    PartitionsCreated,
     ProducersExpired,
     RecordsDeleted,
     TopicDeleted,
@@ -71,16 +71,16 @@ class OffsetAssignmentError(Exception):
 
 def create_partitions(command: DisklessCommand, topic_id: bytes, name: str, partitions: Sequence[int]) -> None:
     """Create those of the partitions that are not there yet; repeating it changes nothing."""
-    for partition in partitions:
-        if command.get(PARTITIONS, PartitionKey(topic_id, partition)) is None:
-            command.emit(PartitionCreated(topic_id=topic_id, name=name, partition=partition))
+    missing = [one for one in partitions if command.get(PARTITIONS, (topic_id, one)) is None]
+    if missing:
+        command.emit(PartitionsCreated(topic_id=topic_id, name=name, partitions=missing))
 
 
-def delete_topic(command: DisklessCommand, topic_id: bytes) -> ErrorCode:
+def delete_topic(command: DisklessCommand, topic_id: bytes) -> Slices[ErrorCode]:
     """Delete a topic's partitions of this shard."""
     if command.get(TOPICS, (topic_id,)) is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    command.emit(TopicDeleted(topic_id=topic_id))
+    yield from command.emit_in_slices(TopicDeleted(topic_id=topic_id))
     return ErrorCode.NONE
 
 

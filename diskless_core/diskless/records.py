@@ -15,12 +15,12 @@ from diskless_core.remote_log.tiered import TieredSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionCreated:
-    """A partition exists, empty."""
+class PartitionsCreated:
+    """Partitions of a topic exist, empty."""
 
     topic_id: bytes
     name: str
-    partition: int
+    partitions: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class ProducersExpired:
 
 
 DisklessRecord = (
-    PartitionCreated
+    PartitionsCreated
     | TopicDeleted
     | RecordsDeleted
     | RecordsTiered
@@ -152,11 +152,11 @@ def decode(data: RecordData) -> DisklessRecord:
         return file_committed.unpack(data.value)
     message = record_frames.decode_record(data.value)
     match message:
-        case messages.DisklessPartitionCreatedRecord():
-            return PartitionCreated(
+        case messages.DisklessPartitionsCreatedRecord():
+            return PartitionsCreated(
                 topic_id=record_frames.required_id(message.topic_id).bytes,
                 name=message.name,
-                partition=message.partition_index,
+                partitions=tuple(message.partition_indexes),
             )
         case messages.DisklessTopicDeletedRecord():
             return TopicDeleted(topic_id=record_frames.required_id(message.topic_id).bytes)
@@ -215,10 +215,12 @@ def _encode_value(record: DisklessRecord) -> bytes:
     match record:
         case FileCommitted():
             return file_committed.pack(record)
-        case PartitionCreated():
+        case PartitionsCreated():
             return record_frames.encode_record(
-                messages.DisklessPartitionCreatedRecord(
-                    topic_id=uuid.UUID(bytes=record.topic_id), name=record.name, partition_index=record.partition
+                messages.DisklessPartitionsCreatedRecord(
+                    topic_id=uuid.UUID(bytes=record.topic_id),
+                    name=record.name,
+                    partition_indexes=list(record.partitions),
                 )
             )
         case TopicDeleted():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from typing import TypeVar
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
@@ -48,7 +49,7 @@ from diskless_core.wal.runs import Run
 
 T = TypeVar("T")
 
-PARTITIONS_IN_ONE_ENTRY = 256
+PARTITIONS_IN_ONE_ENTRY = 4096
 """That one entry of the log creates at most: some milliseconds on each replica."""
 
 HeadListener = Callable[[Sequence[PartitionKey]], None]
@@ -92,7 +93,7 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
     def _committed(self, writes: Writes) -> None:
         self._recent.note(writes)
         self._count(writes)
-        moved = [PartitionKey(*key) for key in writes.get(PARTITIONS, ())]
+        moved = list(starmap(PartitionKey, writes.get(PARTITIONS, ())))
         if moved:
             for listener in self._listeners:
                 listener(moved)
@@ -119,7 +120,7 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         """DisklessDeleteTopics: UNKNOWN_TOPIC_ID when this shard has nothing of it."""
         if self._before_deletion is not None:
             await self._before_deletion(topic_id)
-        return await self.submit(lambda command: operations.delete_topic(command, topic_id.bytes))
+        return await self.submit_in_slices(lambda command: operations.delete_topic(command, topic_id.bytes))
 
     async def commit_file(self, request: CommitFile) -> list[BatchResult]:
         """DisklessCommitFile: a result for each batch, in order; INVALID_REQUEST for all when the owners make no sense.
@@ -292,6 +293,11 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
     def heads(self) -> Mapping[PartitionKey, PartitionHead]:
         """All partitions of the shard."""
         return {PartitionKey(*key): head for key, head in self.state.rows(PARTITIONS)}
+
+    def partition_count(self, topic_id: uuid.UUID) -> int:
+        """How many partitions of a topic the shard has, as this node knows."""
+        topic = self.state.committed(TOPICS, (topic_id.bytes,))
+        return len(topic.partitions) if topic is not None else 0
 
     def topics(self) -> Mapping[uuid.UUID, str]:
         """The names of all topics that have partitions in the shard."""

@@ -7,6 +7,7 @@ Resident: topics, partition heads and producer windows. Batch runs and files liv
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from diskless_core.coordinator.slices import Pace, Slices, at_once
@@ -25,7 +26,7 @@ from diskless_core.diskless.records import (
     FileReceived,
     HorizonRaised,
     PartitionAdopted,
-    PartitionCreated,
+    PartitionsCreated,
     ProducersExpired,
     RecordsDeleted,
     RecordsTiered,
@@ -92,10 +93,10 @@ class DisklessMachine(StateMachine[DisklessRecord]):
         match record:
             case FileCommitted():
                 at_once(_file_committed(record, tx))
-            case PartitionCreated():
-                _partition_created(record, tx)
+            case PartitionsCreated():
+                _partitions_created(record, tx)
             case TopicDeleted():
-                _topic_deleted(record, tx)
+                at_once(_topic_deleted(record, tx))
             case RecordsDeleted():
                 _records_deleted(record, tx)
             case RecordsTiered():
@@ -119,24 +120,28 @@ class DisklessMachine(StateMachine[DisklessRecord]):
                     tx.delete(table, (record.object_key,))
 
     def replay_in_slices(self, record: DisklessRecord, tx: Transaction) -> Slices[None]:
-        if isinstance(record, FileCommitted):
-            yield from _file_committed(record, tx)
-        else:
-            self.replay(record, tx)
+        match record:
+            case FileCommitted():
+                yield from _file_committed(record, tx)
+            case TopicDeleted():
+                yield from _topic_deleted(record, tx)
+            case _:
+                self.replay(record, tx)
 
 
 _OF_FILES: Sequence[Table[Any]] = (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES)
 """The tables with a row for an object. One that was forgotten may be live still, where trimming lags behind the log."""
 
 
-def _partition_created(record: PartitionCreated, tx: Transaction) -> None:
+def _partitions_created(record: PartitionsCreated, tx: Transaction) -> None:
     topic = tx.get(TOPICS, (record.topic_id,)) or Topic(record.name, ())
-    tx.put(TOPICS, (record.topic_id,), topic._replace(partitions=(*topic.partitions, record.partition)))
-    tx.put(PARTITIONS, PartitionKey(record.topic_id, record.partition), PartitionHead())
+    tx.put(TOPICS, (record.topic_id,), topic._replace(partitions=(*topic.partitions, *record.partitions)))
+    keys = zip(repeat(record.topic_id), record.partitions)
+    tx.of(PARTITIONS).update(dict.fromkeys(keys, PartitionHead()))
 
 
-def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
-    topic = tx.get(TOPICS, (record.topic_id,))
+def _topic_deleted(record: TopicDeleted, tx: Transaction) -> Slices[None]:
+    topic, pace = tx.get(TOPICS, (record.topic_id,)), Pace()
     if topic is None:
         return
     tx.delete(TOPICS, (record.topic_id,))
@@ -148,6 +153,8 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> None:
         tx.delete(PARTITIONS, key)
         tx.delete(TIERED, key)
         remote_segments.partition_deleted(key, tx)
+        if pace.is_over_after(1):
+            yield
 
 
 def _producers_expired(record: ProducersExpired, tx: Transaction) -> None:

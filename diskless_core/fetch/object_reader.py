@@ -16,9 +16,10 @@ from diskless_core.fetch import planner
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
 from diskless_core.fetch.peer_objects import PeerObjects
 from diskless_core.fetch.planner import ObjectRange
+from diskless_core.fetch.store_reads import StoreReads
 from diskless_core.fetch.widening import Widening
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.wal import batches
 from diskless_core.wal.runs import Run
@@ -46,7 +47,7 @@ class ObjectReader:
     """All reads of WAL objects for Fetch and ListOffsets."""
 
     def __init__(
-        self, store: WalObjectStore, cache: ObjectCache, metrics: Metrics, peers: PeerObjects | None = None
+        self, store: StoreReads, cache: ObjectCache, metrics: Metrics, peers: PeerObjects | None = None
     ) -> None:
         self._store = store
         self._cache = cache

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from diskless_core.background import Background
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.peers import PeerTransport
@@ -24,6 +25,7 @@ from diskless_core.fetch.offsets import OffsetLookup
 from diskless_core.fetch.peer_objects import PeerObjects
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.fetch.segments import SegmentFetcher
+from diskless_core.fetch.store_reads import StoreReads
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.tiering.segment_reader import SegmentReader
@@ -123,14 +125,16 @@ class Fetch:
     def __init__(self, settings: FetchSettings, neighbours: FetchNeighbours) -> None:
         metrics, segments = neighbours.metrics, neighbours.segments
         self._peers = _peers(settings, neighbours)
+        self._reads = StoreReads(neighbours.objects)
         cache = ObjectCache(settings.cache_max_bytes, metrics)
-        reader = self.reader = ObjectReader(neighbours.objects, cache, metrics, self._peers)
+        reader = self.reader = ObjectReader(self._reads, cache, metrics, self._peers)
         self.lender = ObjectLender(
             reader,
             object_prefix=settings.object_prefix,
             max_bytes=settings.cache_max_bytes // _LENDING_PART if self._peers is not None else 0,
             metrics=metrics,
         )
+        self._loops = Background()
         self._read_ahead = ReadAhead(reader, settings.read_ahead_max_bytes)
         self._neighbours = neighbours
         offset_ranges = OffsetRangeCheck(neighbours.coordinator_of)
@@ -161,6 +165,12 @@ class Fetch:
         for shard in self._neighbours.shards.values():
             shard.on_head_moved(self._neighbours.purgatory.wake)
             shard.find_offsets_with(self.lookup.list)
+        self._loops.run(self._reads.probe, "reads of an object store that has failed")
+
+    @property
+    def failing(self) -> str | None:
+        """Why the object store does not answer reads; see `StoreReads.failing`."""
+        return self._reads.failing
 
     def new_object_id(self) -> uuid.UUID:
         """An id for an object that this node is about to write."""
@@ -168,6 +178,7 @@ class Fetch:
 
     async def stop(self) -> None:
         """End the reads under way."""
+        await self._loops.stop()
         await self._read_ahead.stop()
         if self._peers is not None:
             await self._peers.stop()

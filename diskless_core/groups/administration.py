@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
@@ -42,24 +41,20 @@ class GroupAdministration:
 
     # --- looking -------------------------------------------------------------------------------------------------
 
-    async def list(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
+    async def list(self, request: messages.ListGroupsRequest) -> Sequence[ListedGroup] | ErrorCode:
         """All groups in one of the states and of one of the types, written in any case; no filter lets all pass."""
         try:
             await self._registry.require_loaded()
         except CoordinatorError as error:
-            return messages.ListGroupsResponse(throttle_time_ms=0, error_code=error.code, groups=[])
+            return error.code
         states = {state.lower() for state in request.states_filter or ()}
         types = {kind.lower() for kind in request.types_filter or ()}
-        groups = [group for group_id in sorted(self._registry) for group in self._listed(group_id)]
-        return messages.ListGroupsResponse(
-            throttle_time_ms=0,
-            error_code=0,
-            groups=[
-                group
-                for group in groups
-                if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
-            ],
-        )
+        return [
+            group
+            for group_id in self._registry
+            for group in self._listed(group_id)
+            if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
+        ]
 
     def _listed(self, group_id: str) -> Iterator[ListedGroup]:
         consumers, classic = self._committed_consumers(group_id), self._find(group_id)
@@ -81,16 +76,14 @@ class GroupAdministration:
     def _committed_consumers(self, group_id: str) -> ConsumerGroup | None:
         return self._shard.state.committed(CONSUMER_GROUPS, (group_id,))
 
-    async def describe(self, request: messages.DescribeGroupsRequest, version: int) -> messages.DescribeGroupsResponse:
-        """Each group with its members. One that does not exist is a dead one; since version 6 also an error."""
-        operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else None
+    async def describe(self, group_id: str, version: int, with_operations: bool) -> DescribedGroup:
+        """A group with its members. One that does not exist is a dead one; since version 6 also an error."""
+        operations = ALL_GROUP_OPERATIONS if with_operations else None
         try:
             await self._registry.require_loaded()
         except CoordinatorError as error:
-            groups = [_described(group_id, operations, error=error.code) for group_id in request.groups]
-        else:
-            groups = [self._describe(group_id, operations, version) for group_id in request.groups]
-        return messages.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
+            return _described(group_id, operations, error=error.code)
+        return self._describe(group_id, operations, version)
 
     def _describe(self, group_id: str, operations: Collection[int] | None, version: int) -> DescribedGroup:
         group = self._find(group_id)
@@ -113,20 +106,8 @@ class GroupAdministration:
 
     # --- deleting ------------------------------------------------------------------------------------------------
 
-    async def delete(self, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
-        """Delete groups without members, their offsets too. Answered once that is committed to the shard."""
-        group_ids = list(dict.fromkeys(request.groups_names))
-        errors = await asyncio.gather(*(self._delete(group_id) for group_id in group_ids))
-        result_class = messages.DeleteGroupsResponse.DeletableGroupResult
-        return messages.DeleteGroupsResponse(
-            throttle_time_ms=0,
-            results=[
-                result_class(group_id=group_id, error_code=error)
-                for group_id, error in zip(group_ids, errors, strict=True)
-            ],
-        )
-
-    async def _delete(self, group_id: str) -> ErrorCode:
+    async def delete(self, group_id: str) -> ErrorCode:
+        """Delete a group without members, its offsets too. Answered once that is committed to the shard."""
         try:
             await self._registry.require_loaded()
             error = await self._shard.submit(partial(self._delete_group, group_id))

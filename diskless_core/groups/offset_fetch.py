@@ -27,7 +27,6 @@ PartitionT = TypeVar("PartitionT")
 
 NO_OFFSET = -1
 _GROUP_ERROR_SINCE = 2
-_GROUPS_SINCE = 8
 _MEMBER_EPOCH_SINCE = 9
 
 _Found = Sequence[tuple[int, CommittedOffset | None]]
@@ -54,18 +53,20 @@ class OffsetFetcher:
     async def fetch(
         self, request: messages.OffsetFetchRequest, version: int, topics: TopicCatalog
     ) -> messages.OffsetFetchResponse:
-        """Answer with what is known to be committed by a leader that has just proved to be one still.
+        """The answer of versions below 8, which have one group.
 
-        There are no transactions, so every offset is as stable as `require_stable` may ask for.
+        It is what is known to be committed by a leader that has just proved to be one still. There are no
+        transactions, so every offset is as stable as `require_stable` may ask for.
         """
         error = await self._read_barrier()
-        if version >= _GROUPS_SINCE:
-            groups = [self._answer_group(group, version, topics, error) for group in request.groups]
-            return messages.OffsetFetchResponse(groups=groups)
         if error is not ErrorCode.NONE:
             return _refusal(request, version, error)
         found = self._find(request.group_id, request.topics, version, topics)
         return messages.OffsetFetchResponse(topics=[_flat_topic(topic) for topic in found])
+
+    async def fetch_of_group(self, group: AskedGroup, version: int, topics: TopicCatalog) -> AnsweredGroup:
+        """The same for one group of later versions."""
+        return self._answer_group(group, version, topics, await self._read_barrier())
 
     async def _read_barrier(self) -> ErrorCode:
         try:

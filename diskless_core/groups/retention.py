@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.consumer.records import tombstones
+from diskless_core.groups.model import CommittedOffset
 from diskless_core.groups.offsets import expired_offsets
 from diskless_core.groups.records import GroupRecord, GroupsRecord, OffsetRecord
 from diskless_core.groups.registry import GroupRegistry, is_idle
@@ -59,20 +60,31 @@ class OffsetRetention:
             command.emit(GroupRecord(group_id=group_id, value=None))
         return goes
 
-    async def topic_deleted(self, topic_id: uuid.UUID, name: str) -> None:
-        """Delete all offsets that were committed for a topic, but none for a newer one of the same name."""
+    async def topics_deleted(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
+        """Delete all offsets that were committed for these topics, but none for newer ones of the same names."""
+        await self._registry.require_loaded()
         keys = [
             (group_id, topic, partition)
             for group_id in self._registry.offsets
-            for topic, partition in self._registry.offsets.of(group_id)
-            if topic == name
+            for (topic, partition), offset in self._registry.offsets.of(group_id).items()
+            if _is_of(offset, topic, topic_ids, names)
         ]
         for start in range(0, len(keys), _DELETIONS_IN_ONE_ENTRY):
-            await self._shard.submit(partial(_delete, keys[start : start + _DELETIONS_IN_ONE_ENTRY], topic_id))
+            some = keys[start : start + _DELETIONS_IN_ONE_ENTRY]
+            await self._shard.submit(partial(_delete, some, topic_ids, names))
 
 
-def _delete(keys: Sequence[tuple[str, str, int]], topic_id: uuid.UUID, command: Command[GroupsRecord]) -> None:
+def _delete(
+    keys: Sequence[tuple[str, str, int]],
+    topic_ids: Collection[uuid.UUID],
+    names: Collection[str],
+    command: Command[GroupsRecord],
+) -> None:
     for group_id, topic, partition in keys:
         value = command.get(GROUP_OFFSETS, (group_id, topic, partition))
-        if value is not None and value.topic_id in (None, topic_id):
+        if value is not None and _is_of(value, topic, topic_ids, names):
             command.emit(OffsetRecord(group_id=group_id, topic=topic, partition=partition, value=None))
+
+
+def _is_of(offset: CommittedOffset, topic: str, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> bool:
+    return topic in names if offset.topic_id is None else offset.topic_id in topic_ids

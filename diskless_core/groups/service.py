@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, NotCoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.groups.administration import ALL_GROUP_OPERATIONS, GroupAdministration
 from diskless_core.groups.consumer.service import ConsumerGroups
+from diskless_core.groups.consumer.wire import DescribedGroup as DescribedConsumerGroup
 from diskless_core.groups.effects import NO_MEMBER_ID, Identity, Join, JoinAnswer, Sync, SyncAnswer
 from diskless_core.groups.offset_commit import OffsetCommitter
-from diskless_core.groups.offset_fetch import OffsetFetcher
+from diskless_core.groups.offset_fetch import AnsweredGroup, AskedGroup, OffsetFetcher
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.retention import OffsetRetention
 from diskless_core.groups.settings import ConsumerTimesOf, GroupSettings
@@ -228,10 +230,11 @@ class GroupCoordinator:
         return await self._consumers.heartbeat(request, version, client.client_id, client.host, topics)
 
     async def consumer_group_describe(
-        self, request: messages.ConsumerGroupDescribeRequest, topics: TopicCatalog
-    ) -> messages.ConsumerGroupDescribeResponse:
-        """ConsumerGroupDescribe 0 and 1."""
-        return await self._consumers.describe(request, topics, ALL_GROUP_OPERATIONS)
+        self, group_id: str, topics: TopicCatalog, with_operations: bool
+    ) -> DescribedConsumerGroup:
+        """ConsumerGroupDescribe 0 and 1, of one group."""
+        operations = ALL_GROUP_OPERATIONS if with_operations else None
+        return await self._consumers.describe(group_id, topics, operations)
 
     # --- offsets -------------------------------------------------------------------------------------------------
 
@@ -244,8 +247,12 @@ class GroupCoordinator:
     async def offset_fetch(
         self, request: messages.OffsetFetchRequest, version: int, topics: TopicCatalog
     ) -> messages.OffsetFetchResponse:
-        """OffsetFetch 1 to 10. Sees every offset whose commit was answered, by whichever node."""
+        """OffsetFetch 1 to 7. Sees every offset whose commit was answered, by whichever node."""
         return await self._fetcher.fetch(request, version, topics)
+
+    async def offset_fetch_of_group(self, group: AskedGroup, version: int, topics: TopicCatalog) -> AnsweredGroup:
+        """OffsetFetch 8 to 10, of one group."""
+        return await self._fetcher.fetch_of_group(group, version, topics)
 
     async def expire_offsets(self) -> None:
         """Delete offsets and groups that outlived their use; happens by itself from time to time.
@@ -255,18 +262,13 @@ class GroupCoordinator:
         """
         await self._retention.expire()
 
-    async def topic_deleted(self, topic_id: uuid.UUID, name: str) -> None:
-        """Delete all groups' offsets of a topic that is gone. A newer topic of the same name is not touched.
-
-        A node that does not lead the groups leaves them: they are invisible once the name has another id, and expire.
+    async def topics_deleted(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
+        """Delete all groups' offsets of topics that are gone. Newer topics of the same names are not touched.
 
         Raises:
             CoordinatorError: as `expire_offsets`.
         """
-        try:
-            await self._retention.topic_deleted(topic_id, name)
-        except NotCoordinatorError as error:
-            _logger.info("offsets of a deleted topic are left to expire", topic=name, reason=str(error))
+        await self._retention.topics_deleted(topic_ids, names)
 
     async def _sweep(self) -> None:
         while True:

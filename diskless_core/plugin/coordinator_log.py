@@ -46,7 +46,8 @@ class LogBatch:
 
     Attributes:
         offset: the one that the log assigned.
-        next_offset: above `offset`; the entry that follows has this offset or a higher one.
+        next_offset: above `offset`; the entry that follows has this offset or a higher one. Of a batch that `append`
+            took, it is above by as many offsets as the batch has records at most.
         data: the Kafka v2 record batch. Its base offset and leader epoch (bytes 0 to 7 and 12 to 15) are unspecified.
             From byte 16 on every reader of an offset gets the same bytes, on every node and at any time: a log that
             compresses batches, or sets their timestamps, does so once, when it takes them. Replicas compare digests of
@@ -94,12 +95,15 @@ class CoordinatorLog(ABC):
         nominates_all_shards: whether a shared log's hints are followed for every shard, as where the nodes that have
             the log elect leaders of its shards by themselves. Otherwise they are asked for the cluster shard only, and
             its leader nominates those of all other shards.
+        group_coordinators: how many groups shards a new cluster has on this log where the operator does not say. Each
+            has a log of its own, so it is less where every log that is written to costs requests.
         max_entry_bytes: the largest batch that `append` takes. The core refuses a command whose entry is larger before
             the log sees it.
     """
 
     is_shared: ClassVar[bool] = False
     nominates_all_shards: bool = False
+    group_coordinators: ClassVar[int] = 16
     max_entry_bytes: int = 64 << 20
 
     @abstractmethod
@@ -176,6 +180,17 @@ class CoordinatorLog(ABC):
         Raises:
             CoordinatorLogError: it cannot be said now; the core asks again.
         """
+
+    def suspect(self, shard: ShardId, node_id: int) -> None:
+        """The process of a node that this log may nominate has most likely ended: nobody listens where it did.
+
+        A log that would wait for a lease or a session of that node to end may nominate another one at once, if it has
+        not heard of the node since. It may be wrong: then two nodes claim, and the log's content decides.
+
+        Optional: a log that does nothing nominates another node when it finds out by itself. It neither blocks nor
+        raises.
+        """
+        del shard, node_id
 
     @abstractmethod
     async def prune(self, shard: ShardId, before: int) -> None:

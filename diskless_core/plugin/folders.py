@@ -56,6 +56,17 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def write_durably(path: Path, content: bytes) -> None:
+    """Put a file in the place of what is there: it is there whole, or not at all."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 from crc32c import crc32c
@@ -43,6 +43,22 @@ class Part:
     crc: int
 
 
+class Accepted(NamedTuple):
+    """What counts in the log from where a snapshot ends, and the digests of what has counted up to there.
+
+    The fields are those of the coordinator's row that says so.
+    """
+
+    term: int = -1
+    next_sequence: int = 0
+    digest: bytes = b""
+    last_offset: int = -1
+    before: bytes = b""
+
+
+NOTHING_ACCEPTED = Accepted()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """One snapshot.
@@ -53,6 +69,7 @@ class Manifest:
         level: the level of `diskless.version` that it is written at.
         log_id: of the log that `applied_offset` belongs to; None where it had none yet.
         moved_from: the id of the log that this one took the place of, if it did.
+        accepted: by it a log can be told from one that has other entries at the same offsets.
     """
 
     applied_offset: int
@@ -62,6 +79,7 @@ class Manifest:
     level: int = FIRST_LEVEL
     log_id: uuid.UUID | None = None
     moved_from: uuid.UUID | None = None
+    accepted: Accepted = NOTHING_ACCEPTED
 
     @property
     def size_bytes(self) -> int:
@@ -101,6 +119,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
         log_id=manifest.log_id,
         moved_from=manifest.moved_from,
         applied_offset=manifest.applied_offset,
+        term=manifest.accepted.term,
+        next_sequence=manifest.accepted.next_sequence,
+        digest=manifest.accepted.digest,
+        last_offset=manifest.accepted.last_offset,
+        digest_before=manifest.accepted.before,
         taken_at=manifest.taken_at,
         tables=[record.SnapshotTable(name=name, columns=list(columns)) for name, columns in manifest.tables.items()],
         parts=[record.SnapshotPart(key=part.key, size=part.size, crc=part.crc) for part in manifest.parts],
@@ -133,6 +156,9 @@ def decode_manifest(data: bytes | bytearray | memoryview) -> Manifest:
         level=found.level,
         log_id=found.log_id,
         moved_from=found.moved_from,
+        accepted=Accepted(
+            found.term, found.next_sequence, bytes(found.digest), found.last_offset, bytes(found.digest_before)
+        ),
     )
 
 

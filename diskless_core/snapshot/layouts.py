@@ -25,6 +25,7 @@ from diskless_core.shards import CLUSTER_SHARD, DISKLESS
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, Part, SnapshotError
+from diskless_core.snapshot.placements_layout import unpack
 from diskless_core.wal.runs import Run
 
 CLOCK_SKEW_MS = 60_000
@@ -35,7 +36,7 @@ _Key = tuple[bytes, int]
 
 _PARTITION = ("topic_id", "partition")
 _RUN_COLUMNS = tuple(name for name in Run._fields if name != "bytes_before")
-_CLUSTER_COLUMNS = {"topics": ("topic_id", "name"), "placements": (*_PARTITION, "shard")}
+_CLUSTER_COLUMNS = {"topics": ("topic_id", "name"), "placements": ("topic_id", "shards")}
 _DISKLESS_COLUMNS = {
     "partitions": (*_PARTITION, "log_start_offset", "local_start_offset", "next_offset"),
     "batches": (*_PARTITION, *_RUN_COLUMNS),
@@ -136,8 +137,8 @@ class _ClusterReader(_Reader):
             topic_id, name = values
             self.topics[topic_id] = name
         else:
-            topic_id, partition, shard = values
-            self.placements[topic_id, partition] = shard
+            topic_id, shards = values
+            self.placements.update(((topic_id, number), shard) for number, shard in enumerate(unpack(shards)))
 
 
 class _DisklessReader(_Reader):

@@ -15,7 +15,7 @@ from diskless_core.plugin.coordinator_log import (
     LogBounds,
     LogOffsetPrunedError,
 )
-from diskless_core.shards import DISKLESS, GROUPS_SHARD
+from diskless_core.shards import DISKLESS, GROUPS
 from diskless_core.testing.coordinator_log_appender import Acknowledged, KillableLog, append_and_kill
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
@@ -120,8 +120,8 @@ class LogLifeContract:
             await log.append(OTHER_SHARD, batches)
             await self._prune_half(log)
             assert same_content(await read_all(log, OTHER_SHARD), batches)
-            await log.prune(GROUPS_SHARD, 5)
-            assert await log.bounds(GROUPS_SHARD) == LogBounds(0, 0)
+            await log.prune(GROUPS.shard(0), 5)
+            assert await log.bounds(GROUPS.shard(0)) == LogBounds(0, 0)
 
     async def test_what_is_pruned_stays_so_after_a_restart(self, make_log: MakeLog) -> None:
         self._require_outliving()

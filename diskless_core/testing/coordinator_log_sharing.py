@@ -188,6 +188,20 @@ class LogSharingContract:
         assert [hint.node_id for hint in nominated] == [ONE, TWO, ONE]
         assert nominated[0].generation < nominated[1].generation < nominated[2].generation
 
+    async def test_a_suspicion_leaves_one_nominated_and_is_no_error_even_where_it_is_wrong(
+        self, make_shared_log: MakeLog
+    ) -> None:
+        async with _nodes(make_shared_log, ONE, TWO) as logs, _hints(*logs) as (first, second):
+            before = await _until_agreed(first, second, among={ONE, TWO})
+            assert before.node_id is not None
+            for log in logs:
+                log.suspect(CLUSTER_SHARD, THREE)  # no broker at all
+                log.suspect(CLUSTER_SHARD, before.node_id)
+            after = await _until_agreed(first, second, among={ONE, TWO})
+            assert after.generation >= before.generation
+        for log in logs:
+            log.suspect(CLUSTER_SHARD, ONE)
+
 
 @asynccontextmanager
 async def _nodes(make_log: MakeLog, *node_ids: int) -> AsyncIterator[Sequence[CoordinatorLog]]:

@@ -122,7 +122,8 @@ class ExternalJob(SegmentCompaction):
                     self._end(f"its driver has not been heard of for {self.session_timeout_ms} ms")
                     break
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._ended.wait(), rest_s)
+                    async with asyncio.timeout(rest_s):
+                        await self._ended.wait()
             while self._steps:
                 await asyncio.wait(self._steps)
         except asyncio.CancelledError:

@@ -46,6 +46,7 @@ class BucketLog(CoordinatorLog):
     """
 
     is_shared: ClassVar[bool] = True
+    group_coordinators: ClassVar[int] = 4
     max_entry_bytes: int = MAX_ENTRY_BYTES
 
     def __init__(self, context: PluginContext, settings: BucketLogSettings, *, check_rounds: int = ROUNDS) -> None:
@@ -89,6 +90,10 @@ class BucketLog(CoordinatorLog):
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         return self._require_running(shard).keeper(shard).hints(candidate=candidate)
+
+    def suspect(self, shard: ShardId, node_id: int) -> None:
+        if self._running is not None:
+            self._running.keeper(shard).suspect(node_id)
 
     async def prune(self, shard: ShardId, before: int) -> None:
         running = self._require_running(shard)

@@ -15,6 +15,7 @@ from diskless_bucket_log.leases import (
     act,
     after_reading,
     after_reading_garbage,
+    after_suspicion,
     decode_lease,
     encode_lease,
     next_lease,
@@ -70,6 +71,7 @@ class LeaseKeeper:
         self._poll_s = min(poll_s, self._pause_s)
         self._least_pause_s = {Act.RELEASE: release_pause_s, Act.TAKE: LEAST_PAUSE_S, Act.RENEW: 0.0}
         self._candidate = False
+        self._suspected: int | None = None
         self._seen = Seen()
         self._version: str | None = None
         self._own_nonce = ""
@@ -106,6 +108,12 @@ class LeaseKeeper:
         finally:
             self._listeners -= 1
 
+    def suspect(self, node_id: int) -> None:
+        """As `CoordinatorLog.suspect`. The lease is read first: it may be another one's by now."""
+        if node_id != self._node_id:
+            self._suspected = node_id
+            self._wanted.set()
+
     async def stop(self) -> None:
         """End the hints, and release the lease if this node holds it, so that another one is nominated at once."""
         self._stopped = True
@@ -133,8 +141,11 @@ class LeaseKeeper:
     async def _keep(self) -> None:
         while self._listeners:
             self._wanted.clear()
+            suspected, self._suspected = self._suspected, None
             try:
                 await self._read()
+                if suspected is not None:
+                    self._seen = after_suspicion(self._seen, suspected)
                 await self._step()
                 self._error = None
                 self._tell()

@@ -7,7 +7,7 @@ No two clocks are compared. The generation grows with every change of holder.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from diskless_core.plugin.coordinator_log import LeadershipHint
@@ -92,17 +92,21 @@ class Seen:
         since: when that nonce was seen first, by the watcher's monotonic clock in seconds.
         highest_generation: that it ever saw.
         is_forged: whether the lease object can't be right.
+        is_suspect: whether the holder has most likely ended since it wrote the lease.
     """
 
     lease: Lease | None = None
     since: float = 0.0
     highest_generation: int = -1
     is_forged: bool = False
+    is_suspect: bool = False
 
     def is_held(self, now: float) -> bool:
         """Whether the nomination holds."""
         lease = self.lease
-        return lease is not None and lease.holder is not None and now < self.since + lease.duration_ms / 1000
+        if lease is None or lease.holder is None or self.is_suspect:
+            return False
+        return now < self.since + lease.duration_ms / 1000
 
     def hint(self, now: float) -> LeadershipHint:
         """Whom the lease nominates now."""
@@ -119,13 +123,20 @@ def after_reading(seen: Seen, lease: Lease | None, now: float) -> Seen:
         return Seen(since=now, highest_generation=seen.highest_generation)
     if lease.generation < seen.highest_generation:
         return Seen(since=now, highest_generation=seen.highest_generation, is_forged=True)
-    is_same = seen.lease is not None and seen.lease.nonce == lease.nonce
-    return Seen(lease=lease, since=seen.since if is_same else now, highest_generation=lease.generation)
+    if seen.lease is not None and seen.lease.nonce == lease.nonce:
+        return replace(seen, lease=lease, highest_generation=lease.generation, is_forged=False)
+    return Seen(lease=lease, since=now, highest_generation=lease.generation)
 
 
 def after_reading_garbage(seen: Seen, now: float) -> Seen:
     """What a watcher knows after it read something that is no lease."""
     return Seen(since=now, highest_generation=seen.highest_generation, is_forged=True)
+
+
+def after_suspicion(seen: Seen, node_id: int) -> Seen:
+    """What a watcher knows when it was told that a node has most likely ended. The node's next write refutes it."""
+    is_holder = seen.lease is not None and seen.lease.holder == node_id
+    return replace(seen, is_suspect=True) if is_holder else seen
 
 
 class Act(Enum):

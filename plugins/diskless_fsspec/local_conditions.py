@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.folders import sync_folder
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.wal_object_store import (
     ConditionFailedError,
     ObjectData,
@@ -34,8 +35,7 @@ LOCK_NAME = "replace.lock"
 LOCK_TIMEOUT_S = 10.0
 """A process that was stopped while it replaces a file keeps the lock: after so long the others give up, retriably."""
 
-_FIRST_PAUSE_S = 0.001
-_LONGEST_PAUSE_S = 0.02
+_LOCK_HELD = Backoff(first_ms=1, max_ms=20)
 
 _WHOLE = 1 << 62
 
@@ -114,7 +114,8 @@ class ConditionalFiles:
 
     async def _when_locked(self, kind: int, doing: str, work: Callable[[], T]) -> T:
         """Run work on a thread with the lock. To wait for it takes no thread, which others need."""
-        deadline, pause_s = self._clock.monotonic() + LOCK_TIMEOUT_S, _FIRST_PAUSE_S
+        deadline = self._clock.monotonic() + LOCK_TIMEOUT_S
+        tries = 0
         while True:
             try:
                 return await self._folder.when_writing(doing, partial(self._locked, kind, doing, work))
@@ -124,8 +125,8 @@ class ConditionalFiles:
                         f"{doing}: another process has held {self._lock_path} for {LOCK_TIMEOUT_S:.0f} s; look for one "
                         "that is stopped, or a disk that hangs"
                     ) from None
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            tries += 1
+            await asyncio.sleep(_LOCK_HELD.pause_s(tries, self._clock))
 
     def _locked(self, kind: int, doing: str, work: Callable[[], T]) -> T:
         with self._folder.made(self._lock_path.parent, doing=doing):

@@ -52,7 +52,8 @@ class Threads(Executor):
         all_ended.set_running_or_notify_cancel()
         threading.Thread(target=_join, args=(self._threads, all_ended), name=f"{self._name}-end", daemon=True).start()
         try:
-            await asyncio.wait_for(asyncio.wrap_future(all_ended), limit_s)
+            async with asyncio.timeout(limit_s):
+                await asyncio.wrap_future(all_ended)
         except TimeoutError:
             return False
         return True

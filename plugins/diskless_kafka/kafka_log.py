@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
 
 from diskless_core.log.segment import require_whole_batch
 from diskless_core.plugin.context import PluginContext
@@ -31,17 +32,26 @@ from diskless_kafka.topic_ids import TopicIds
 _STOPPED = "the coordinator log is stopped"
 
 
+class NewBackend(Protocol):
+    """Makes the clients of an Apache Kafka, not connected: `LogBackend`, or what stands for it."""
+
+    def __call__(self, node_id: int, settings: KafkaLogSettings, ids: TopicIds, *, writes: bool) -> LogBackend: ...
+
+
 class KafkaCoordinatorLog(CoordinatorLog):
     """The topics of one prefix in one Apache Kafka."""
 
     is_shared = True
 
-    def __init__(self, context: PluginContext, settings: KafkaLogSettings) -> None:
+    def __init__(
+        self, context: PluginContext, settings: KafkaLogSettings, new_backend: NewBackend = LogBackend
+    ) -> None:
         self.max_entry_bytes = settings.max_entry_bytes
         self._node_id = context.node_id
         self._data_dir = context.data_dir
         self._instance = context.clock.new_uuid()
         self._settings = settings
+        self._new_backend = new_backend
         self._backend: LogBackend | None = None
         self._shards: dict[ShardId, LogShard] = {}
         self._places: dict[Place, LogShard] = {}
@@ -54,7 +64,7 @@ class KafkaCoordinatorLog(CoordinatorLog):
         await self._start(writes=False)
 
     async def _start(self, *, writes: bool) -> None:
-        backend = LogBackend(self._node_id, self._settings, TopicIds(self._data_dir), writes=writes)
+        backend = self._new_backend(self._node_id, self._settings, TopicIds(self._data_dir), writes=writes)
         try:
             await backend.open(self._deliver)
         except BaseException:

@@ -12,14 +12,15 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from diskless_core.plugin import kafka_client
-from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, LeadershipHint
 from diskless_core.plugin.kafka_client import KafkaClientError
+from diskless_core.plugin.shard import ShardId
 from diskless_kafka.log_config import KafkaLogSettings
 from diskless_kafka.log_history import LogHistory
 from diskless_kafka.log_producer import DeliveryReport, PooledProducer, ProducerPool
 from diskless_kafka.log_reader import Delivery, LogReader, Place, ReadMessage
-from diskless_kafka.log_topics import LogTopics
-from diskless_kafka.nominations import OnCommit
+from diskless_kafka.log_topics import LogTopics, topic_name
+from diskless_kafka.nominations import Nomination, OnCommit
 from diskless_kafka.topic_ids import TopicIds
 
 _THREADS = 4
@@ -109,7 +110,20 @@ class LogBackend:
         if not self._closing.is_set():
             self.run(self._producers.close, producer)
 
-    def open_member(self, place: Place, on_commit: OnCommit) -> Consumer:
+    def nomination(self, shard: ShardId, node_id: int, tell: Callable[[LeadershipHint], None]) -> Nomination:
+        """The part of this node in nominating the leader of a shard, not started."""
+        place = topic_name(shard, self.settings.topic_prefix), shard.index
+        return Nomination(
+            lambda: self.topics.ensure(shard), lambda told: self._open_member(place, told), place, node_id, tell
+        )
+
+    def _on(self, threads: ThreadPoolExecutor, call: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        try:
+            return asyncio.get_running_loop().run_in_executor(threads, call, *arguments)
+        except RuntimeError as error:
+            raise CoordinatorLogError("the coordinator log is stopped") from error
+
+    def _open_member(self, place: Place, on_commit: OnCommit) -> Consumer:
         """A member of the group that nominates for a shard. Blocks."""
         settings = self.settings
         options = settings.options(
@@ -122,12 +136,6 @@ class LogBackend:
             topic_metadata_refresh_interval_ms=5_000,
         )
         return kafka_client.open_member({**options, "on_commit": on_commit}, "-".join(map(str, place)))
-
-    def _on(self, threads: ThreadPoolExecutor, call: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        try:
-            return asyncio.get_running_loop().run_in_executor(threads, call, *arguments)
-        except RuntimeError as error:
-            raise CoordinatorLogError("the coordinator log is stopped") from error
 
     def _open_admin(self) -> AdminClient:
         settings = self.settings

@@ -15,6 +15,15 @@ ENTRY_OVERHEAD_BYTES = 1024
 """What Kafka's record batch, the key and the message's frame may take beside the entry: less than 150 in truth."""
 
 
+EXACT_TOPIC_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.bytes": str(UNLIMITED),
+    "retention.ms": str(UNLIMITED),
+    "unclean.leader.election.enable": "false",
+}
+"""What every topic of the log has to be like, whoever created it."""
+
+
 class KafkaLogSettings(KafkaClientSettings):
     """How the log connects, what its topics have to be like, and how long it waits."""
 
@@ -84,12 +93,9 @@ class KafkaLogSettings(KafkaClientSettings):
     def topic_configs(self) -> Mapping[str, str]:
         """What topics are created with."""
         return {
-            "cleanup.policy": "delete",
+            **EXACT_TOPIC_CONFIGS,
             "max.message.bytes": str(self.topic_max_message_bytes),
             "min.insync.replicas": str(min_insync_replicas(self.topic_replication_factor)),
-            "retention.bytes": str(UNLIMITED),
-            "retention.ms": str(UNLIMITED),
-            "unclean.leader.election.enable": "false",
         }
 
     def options(self, node_id: int, *kinds: Any, **further: Any) -> dict[str, Any]:

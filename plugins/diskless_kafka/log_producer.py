@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
 from confluent_kafka import KafkaError, Message
 
 from diskless_core.plugin import kafka_client
@@ -24,7 +25,10 @@ from diskless_kafka.log_reader import Place
 
 _NUMBER_BYTES = 8
 _POLL_S = 0.02
+_SPARE_AGAIN_ROUNDS = 100
+"""How often the producers are served until a spare one is tried again that could not be opened."""
 
+_log = structlog.get_logger(__name__)
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 
@@ -93,10 +97,16 @@ class ProducerPool:
         kafka_client.close_producer(producer.client, 0)
 
     def _run(self) -> None:
+        rounds_to_wait = 0
         while not self._stopping.wait(_POLL_S):
+            rounds_to_wait -= 1
             with self._serving:
-                if self._spare is None and not self._stopping.is_set():
-                    self._spare = PooledProducer(self._options)
+                if self._spare is None and rounds_to_wait <= 0 and not self._stopping.is_set():
+                    try:
+                        self._spare = PooledProducer(self._options)
+                    except KafkaClientError as error:
+                        rounds_to_wait = _SPARE_AGAIN_ROUNDS
+                        _log.warning("the coordinator log has no spare producer; it is tried again", error=str(error))
                 for producer in (*self._producers, self._spare):
                     if producer is not None:
                         producer.client.poll(0)

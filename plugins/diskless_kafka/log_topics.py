@@ -21,8 +21,12 @@ from diskless_core.plugin import kafka_client
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds
 from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_core.plugin.shard import ShardId
-from diskless_kafka.config import UNLIMITED
-from diskless_kafka.log_config import SAFE_REPLICATION_FACTOR, KafkaLogSettings, min_insync_replicas
+from diskless_kafka.log_config import (
+    EXACT_TOPIC_CONFIGS,
+    SAFE_REPLICATION_FACTOR,
+    KafkaLogSettings,
+    min_insync_replicas,
+)
 from diskless_kafka.topic_ids import TopicIds
 
 _CREATED_WITHIN_S = 30
@@ -70,13 +74,7 @@ def objections(found: FoundTopic, settings: KafkaLogSettings) -> list[str]:
     found_in_sync, found_largest = int(configs["min.insync.replicas"]), int(configs["max.message.bytes"])
     demand("min.insync.replicas", found_in_sync, f"{in_sync} or more", holds=found_in_sync >= in_sync)
     demand("max.message.bytes", found_largest, f"{largest} or more", holds=found_largest >= largest)
-    exact = {
-        "unclean.leader.election.enable": "false",
-        "cleanup.policy": "delete",
-        "retention.ms": str(UNLIMITED),
-        "retention.bytes": str(UNLIMITED),
-    }
-    for setting, wanted in exact.items():
+    for setting, wanted in EXACT_TOPIC_CONFIGS.items():
         demand(setting, configs[setting], wanted, holds=configs[setting] == wanted)
     return wrong
 
@@ -114,7 +112,7 @@ class LogTopics:
             listed = self._admin.list_topics(timeout=_LIST_S)
         for name in sorted(listed.topics):
             if name.startswith(self._settings.topic_prefix):
-                self._check(name)
+                self._check(name, self._wait_for(name, 1))
 
     def ensure(self, shard: ShardId) -> None:
         """See that the shard's partition is there, and its topic the one that it was and as it has to be.
@@ -131,11 +129,11 @@ class LogTopics:
             if found is None:
                 self._require_creating(name)
                 self._ids.require_unknown(name)
-                self._create(name, shard.index + 1)
+                found = self._create(name, shard.index + 1)
             elif found.partitions <= shard.index:
                 self._require_creating(f"{name}-{shard.index}")
-                self._add_partitions(name, shard.index + 1)
-            self._check(name)
+                found = self._add_partitions(name, shard.index + 1)
+            self._check(name, found)
 
     def verify(self, shard: ShardId) -> None:
         """See that the topic is still the one that it was."""
@@ -169,10 +167,7 @@ class LogTopics:
             deleted: int = kafka_client.answer(asked).low_watermark
         return deleted
 
-    def _check(self, name: str) -> None:
-        found = self._found(name)
-        if found is None:
-            raise CoordinatorLogError(f"the topic {name} is gone: somebody deleted it")
+    def _check(self, name: str, found: FoundTopic) -> None:
         self._ids.require(name, found.topic_id)
         wrong = objections(found, self._settings)
         if wrong:
@@ -187,7 +182,12 @@ class LogTopics:
             if described is None:
                 return None
             asked = self._admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
-            configs: Mapping[str, Any] = kafka_client.answer(asked)
+            try:
+                configs: Mapping[str, Any] = kafka_client.answer(asked)
+            except KafkaClientError as error:
+                if error.is_unknown_partition:  # the broker that was asked now does not know a new topic yet
+                    return None
+                raise
         return FoundTopic(
             name=name,
             topic_id=kafka_client.topic_uuid(described),
@@ -196,7 +196,7 @@ class LogTopics:
             configs={setting: str(entry.value) for setting, entry in configs.items()},
         )
 
-    def _create(self, name: str, partitions: int) -> None:
+    def _create(self, name: str, partitions: int) -> FoundTopic:
         replicas = self._settings.topic_replication_factor
         topic = NewTopic(
             name,
@@ -206,13 +206,13 @@ class LogTopics:
         )
         with _told(f"the topic {name} cannot be created with a replication factor of {replicas}"):
             self._ask(self._admin.create_topics([topic]), KafkaError.TOPIC_ALREADY_EXISTS)
-        self._wait_for(name, partitions)
+        return self._wait_for(name, partitions)
 
-    def _add_partitions(self, name: str, partitions: int) -> None:
+    def _add_partitions(self, name: str, partitions: int) -> FoundTopic:
         with _told(f"partitions cannot be added to the topic {name}"):
             # another broker may have been quicker
             self._ask(self._admin.create_partitions([NewPartitions(name, partitions)]), KafkaError.INVALID_PARTITIONS)
-        self._wait_for(name, partitions)
+        return self._wait_for(name, partitions)
 
     def _ask(self, asked: Mapping[Any, Any], expected: int) -> None:
         try:
@@ -221,20 +221,24 @@ class LogTopics:
             if error.code != expected:
                 raise
 
-    def _wait_for(self, name: str, partitions: int) -> None:
-        def is_there() -> bool:
+    def _wait_for(self, name: str, partitions: int) -> FoundTopic:
+        """The topic, once it is there: brokers of an Apache Kafka learn of a new one at different times."""
+
+        def look() -> FoundTopic | None:
             found = self._found(name)
-            return found is not None and found.partitions >= partitions
+            return found if found is not None and found.partitions >= partitions else None
 
         waiting = Retrying(
-            retry=retry_if_result(lambda there: not there),
+            retry=retry_if_result(lambda found: found is None),
             stop=stop_any(stop_after_delay(_CREATED_WITHIN_S), stop_when_event_set(self._closing)),
             wait=wait_fixed(_POLL_S),
             sleep=sleep_using_event(self._closing),
-            retry_error_callback=lambda _: False,
+            retry_error_callback=lambda _: None,
         )
-        if not waiting(is_there):
-            raise CoordinatorLogError(f"{partitions} partitions of the topic {name} were asked for and are not there")
+        found: FoundTopic | None = waiting(look)
+        if found is None:
+            raise CoordinatorLogError(f"the topic {name} is not there with {partitions} partition(s): was it deleted?")
+        return found
 
     def _require_creating(self, what: str) -> None:
         if not self._creates:

@@ -9,8 +9,6 @@ from contextlib import suppress
 from diskless_core.plugin.coordinator_log import LeadershipHint
 from diskless_core.plugin.shard import ShardId
 from diskless_kafka.log_backend import LogBackend
-from diskless_kafka.log_topics import topic_name
-from diskless_kafka.nominations import Nomination
 
 
 class ShardHints:
@@ -22,14 +20,7 @@ class ShardHints:
         self._hint = LeadershipHint(None, generation=0)
         self._changed = asyncio.Event()
         self._candidacies = 0
-        place = topic_name(shard, backend.settings.topic_prefix), shard.index
-        self._nomination = Nomination(
-            lambda: backend.topics.ensure(shard),
-            lambda told: backend.open_member(place, told),
-            place,
-            node_id,
-            self._tell,
-        )
+        self._nomination = backend.nomination(shard, node_id, self._tell)
         self._nomination.start()
 
     async def stream(self, *, candidate: bool) -> AsyncIterator[LeadershipHint]:

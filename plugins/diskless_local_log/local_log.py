@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from diskless_core.log.segment import require_whole_batch
 from diskless_core.plugin.context import PluginContext
@@ -47,6 +48,8 @@ class _Running:
 
 class LocalCoordinatorLog(CoordinatorLog):
     """All shards below one folder, which one process at a time may use."""
+
+    group_coordinators: ClassVar[int] = 1
 
     def __init__(self, context: PluginContext, settings: LocalLogSettings) -> None:
         self._node_id = context.node_id
@@ -100,8 +103,7 @@ class LocalCoordinatorLog(CoordinatorLog):
         if not batches:
             return []
         counts = [_record_count(batch) for batch in batches]
-        sizes = [len(batch) for batch in batches]
-        taken = next((at for at, size in enumerate(sizes) if size > self.max_entry_bytes), len(batches))
+        taken = next((at for at, batch in enumerate(batches) if len(batch) > self.max_entry_bytes), len(batches))
         offsets: Sequence[int] = []
         if taken:
             answer: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
@@ -110,7 +112,7 @@ class LocalCoordinatorLog(CoordinatorLog):
             offsets = await answer
         if taken < len(batches):
             raise EntryRefusedError(
-                f"an entry of {sizes[taken]} bytes is larger than {self.max_entry_bytes}", position=taken
+                f"an entry of {len(batches[taken])} bytes is larger than {self.max_entry_bytes}", position=taken
             )
         return offsets
 

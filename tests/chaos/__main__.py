@@ -3,79 +3,103 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.chaos.cluster import can_fill_disks, can_set_clocks
+from tests.chaos.logs import BucketLog, KafkaLog, Log
 from tests.chaos.plan import Fault
-from tests.chaos.run import Outcome, run
+from tests.chaos.report import REPORTS, add_row, told
+from tests.chaos.run import run
+from tests.chaos.stores import FolderStore, S3Store, Store
 from tests.support.maven import fetch_jars
 
-LOGS: Mapping[str, Mapping[str, str]] = {"bucket": {"coordinator_log": "bucket"}}
-"""The coordinator logs that a cluster can have here, and what chooses them."""
+STORES: Mapping[str, Callable[[Path], Store]] = {"s3": S3Store, "folder": FolderStore}
+LOGS = ("bucket", "kafka")
+REPORTED_MINUTES = 15.0
+"""A run of at least so long is written down."""
 
-_ONLY_WITH_KAFKA = (Fault.LOG_BROKER_KILLED, Fault.LOG_BROKERS_KILLED)
+_BUCKET_FAULTS = frozenset(
+    {
+        Fault.BUCKET_AWAY,
+        Fault.BUCKET_UNAVAILABLE,
+        Fault.BUCKET_SLOW,
+        Fault.BUCKET_RESETS,
+        Fault.BUCKET_ANSWERS_LOST,
+    }
+)
+_KAFKA_FAULTS = frozenset({Fault.LOG_BROKER_KILLED, Fault.LOG_BROKERS_KILLED, Fault.LOG_CUT, Fault.LOG_HANGS})
 
 
 def main() -> int:
     arguments = _arguments()
-    faults = [fault for fault in Fault if _is_possible(fault)]
-    left_out = [fault.text for fault in Fault if fault not in faults]
-    if left_out:
-        print(f"left out here: {'; '.join(left_out)}")
+    # so that no process of the cluster is left
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
+    jars = fetch_jars("kafka") if arguments.java or arguments.log == "kafka" else None
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as name:
-        folder = arguments.keep or Path(name)
+        folder: Path = arguments.keep or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        store = STORES[arguments.store](folder)
+        log = _log(arguments, folder, jars)
+        faults = [fault for fault in Fault if fits(fault, store, log)]
+        left_out = [fault for fault in faults if not is_possible(fault)]
+        if left_out:
+            print(f"left out here: {'; '.join(fault.text for fault in left_out)}")
         outcome = run(
             folder,
             seed=arguments.seed,
             seconds=arguments.minutes * 60,
             faults=faults,
-            log=LOGS[arguments.log],
-            jars=fetch_jars("kafka"),
+            left_out=left_out,
+            store=store,
+            log=log,
+            jars=jars if arguments.java else None,
         )
-    print(_told(outcome, arguments.log))
-    if arguments.report is not None and not outcome.violations:
-        with arguments.report.open("a") as report:
-            report.write(_row(outcome, arguments.log))
+    print(told(outcome, arguments.log))
+    if arguments.report is not None or arguments.minutes >= REPORTED_MINUTES:
+        add_row(arguments.report or REPORTS, outcome, arguments.log)
     return 1 if outcome.violations else 0
 
 
-def _is_possible(fault: Fault) -> bool:
+def fits(fault: Fault, store: Store, log: Log) -> bool:
+    """Whether there is anything that a fault could hit, with such a store and such a log."""
+    if fault in _BUCKET_FAULTS:
+        return store.port is not None
+    if fault in _KAFKA_FAULTS:
+        return len(log.nodes) >= (3 if fault is Fault.LOG_BROKERS_KILLED else 1)
+    return True
+
+
+def is_possible(fault: Fault) -> bool:
+    """Whether this machine, and who runs this, can do it."""
     match fault:
         case Fault.CLOCK_OFF:
             return can_set_clocks()
         case Fault.DISK_FULL:
             return can_fill_disks()
-    return fault not in _ONLY_WITH_KAFKA
+    return True
 
 
-def _told(outcome: Outcome, log: str) -> str:
-    broken = "".join(f"\n  BROKEN: {one}" for one in outcome.violations) or "\n  every promise was kept"
-    return (
-        f"seed {outcome.seed}, {outcome.seconds / 60:g} minutes, log {log}: {outcome.faults} faults, "
-        f"{outcome.acknowledged} records acknowledged, {outcome.polled} polled, "
-        f"longest time without any acknowledgement {outcome.longest_gap_s:.1f} s{broken}"
-    )
-
-
-def _row(outcome: Outcome, log: str) -> str:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    return (
-        f"| {commit.stdout.strip()} | {log} | {outcome.seed} | {outcome.seconds / 60:g} | {outcome.faults} | "
-        f"{outcome.acknowledged} | {outcome.polled} | {outcome.longest_gap_s:.1f} |\n"
-    )
+def _log(arguments: argparse.Namespace, folder: Path, jars: Path | None) -> Log:
+    if arguments.log == "bucket":
+        return BucketLog()
+    assert jars is not None, "an Apache Kafka needs its jars"
+    return KafkaLog(jars, folder, arguments.kafka_nodes)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--minutes", type=float, default=15.0)
-    parser.add_argument("--log", choices=sorted(LOGS), default="bucket")
+    parser.add_argument("--log", choices=LOGS, default="bucket", help="the coordinator log")
+    parser.add_argument("--kafka-nodes", type=int, default=3, help="how many nodes the log's Kafka has")
+    parser.add_argument("--store", choices=sorted(STORES), default="s3", help="where the objects are")
+    parser.add_argument("--java", action=argparse.BooleanOptionalAction, default=True, help="a Java producer too")
     parser.add_argument("--keep", type=Path, help="a new folder for the brokers' logs, which stays")
-    parser.add_argument("--report", type=Path, help="append a line of a table to this file if every promise was kept")
+    parser.add_argument("--report", type=Path, help=f"where to add a line; from {REPORTED_MINUTES:g} minutes on always")
     return parser.parse_args()
 
 

@@ -6,7 +6,7 @@ consumer never skips a record, never goes back, and never reads what is not ther
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import chain, pairwise
 
@@ -17,8 +17,16 @@ _SHOWN = 10
 
 def violations(history: History, final: Final) -> list[str]:
     """Every broken promise as a sentence, each kind of them cut at some; none when all were kept."""
-    checks = (_complaints(history), _gaps(final), _lost(history, final), _doubled(final), _order(final))
-    return [broken for check in (*checks, _consumers(history, final)) for broken in _some(check)]
+    checks = (
+        _complaints(history),
+        _gaps(final),
+        _lost(history, final),
+        _unanswered(history),
+        _doubled(final),
+        _order(final),
+        _consumers(history, final),
+    )
+    return [broken for check in checks for broken in _some(check)]
 
 
 def _some(found: Iterator[str]) -> list[str]:
@@ -40,14 +48,29 @@ def _gaps(final: Final) -> Iterator[str]:
 
 def _lost(history: History, final: Final) -> Iterator[str]:
     at = {one.place: one.sent for one in chain.from_iterable(final.values())}
+    there = set(at.values())
     told: dict[Place, Sent] = {}
     for one in history.acknowledged:
+        if one.place.offset < 0:  # a client may learn that a record is there already, and not where
+            if one.sent not in there:
+                yield f"{_shown(one.sent)} was acknowledged, and is nowhere"
+            continue
         found = at.get(one.place)
         if found != one.sent:
             yield f"{_shown(one.sent)} was acknowledged at {_at(one.place)}, where {_shown(found)} is"
         before = told.setdefault(one.place, one.sent)
         if before != one.sent:
             yield f"{_at(one.place)} was given to {_shown(before)} and to {_shown(one.sent)}"
+
+
+def _unanswered(history: History) -> Iterator[str]:
+    """Producers give up on nothing: what was sent before a record that was acknowledged has an answer too."""
+    answered: defaultdict[int, set[int]] = defaultdict(set)
+    for one in history.acknowledged:
+        answered[one.sent.producer].add(one.sent.number)
+    for producer, numbers in answered.items():
+        for missing in sorted(set(range(max(numbers))) - numbers):
+            yield f"{_shown(Sent(producer, missing))} was never acknowledged, later ones were"
 
 
 def _doubled(final: Final) -> Iterator[str]:
@@ -70,6 +93,8 @@ def _order(final: Final) -> Iterator[str]:
 def _consumers(history: History, final: Final) -> Iterator[str]:
     for (consumer, partition), records in history.polled.items():
         who = f"consumer {consumer} of partition {partition}"
+        if records and records[0].place.offset != 0:
+            yield f"{who} began at {records[0].place.offset}"
         for before, after in pairwise(records):
             if after.place.offset != before.place.offset + 1:
                 yield f"{who} was at {before.place.offset}, then at {after.place.offset}"

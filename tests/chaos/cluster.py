@@ -11,7 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,58 +19,74 @@ from typing import Any
 import psutil
 
 from diskless_core.shards import parse_shard, short_name
+from tests.chaos.logs import Log
 from tests.chaos.plan import Role
 from tests.chaos.proxy import Proxies, Proxy, Trouble
+from tests.chaos.stores import Store
 from tests.support.apache_kafka import free_ports
 from tests.support.broker import BrokerProcess
-from tests.support.versitygw import VersityGateway
 
 CLIENTS, BROKERS = "PLAINTEXT", "INTERNAL"
-BUCKET = "chaos"
+
+SETTINGS: Mapping[str, str] = {
+    "diskless.metadata.topic.num.partitions": "2",
+    "metadata.log.max.record.bytes.between.snapshots": "65536",
+}
+"""What every broker is told: leaders in several places, and snapshots so often that logs are pruned all the time."""
 
 _ASK_TIMEOUT_S = 1.0
 _DISK_BYTES = 256 << 20
 _AHEAD = "+10m"
+_FILLING = bytes(64 << 10)
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One broker and what stands before it."""
+    """One broker and what stands before it.
+
+    Attributes:
+        bucket: before its object store; None where nothing can come between.
+        is_changing: while somebody starts or stops it.
+    """
 
     node_id: int
     process: BrokerProcess
     admin_port: int
     clients: Proxy
     peers: Proxy
-    bucket: Proxy
+    bucket: Proxy | None
     disk: Path
     is_paused: bool = False
+    is_changing: bool = False
 
     @property
     def runs(self) -> bool:
-        return self.process.is_running and not self.is_paused
+        return self.process.is_running and not self.is_paused and not self.is_changing
 
 
 class ChaosCluster:
     """Brokers by node id, each of which can be hurt. A context manager; nothing is left behind at its end.
 
     Args:
-        properties: what every broker is told of its log.
+        store: where all brokers keep their objects, not started.
+        log: the coordinator log that all brokers share, not started.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], source: random.Random) -> None:
+    def __init__(self, folder: Path, store: Store, log: Log, source: random.Random) -> None:
         self.members: dict[int, Member] = {}
+        self.log = log
         self._folder = folder
-        self._properties = properties
+        self._store = store
         self._stack = ExitStack()
-        self._bucket = VersityGateway(folder, BUCKET)
         self._proxies = Proxies(self._who, source)
 
     def __enter__(self) -> ChaosCluster:
         with ExitStack() as stack:
-            stack.callback(self._bucket.end)
-            self._bucket.start()
+            stack.callback(self._store.end)
+            self._store.start()
             stack.enter_context(self._proxies)
+            stack.callback(self.log.end)
+            self.log.start(self._proxies)
             self._stack = stack.pop_all()
         return self
 
@@ -79,19 +95,21 @@ class ChaosCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{member.clients.port}" for member in self.members.values())
+        return ",".join(f"127.0.0.1:{member.clients.port}" for member in list(self.members.values()))
 
     # --- brokers -------------------------------------------------------------------------------------------------
 
     def add(self, node_id: int) -> Member:
         """A new broker, not started."""
         clients, peers, admin = free_ports(3)
+        port = self._store.port
+        bucket = None if port is None else self._proxies.before(port)
         member = Member(
             node_id=node_id,
             admin_port=admin,
             clients=self._proxies.before(clients),
             peers=self._proxies.before(peers),
-            bucket=self._proxies.before(self._bucket.port),
+            bucket=bucket,
             disk=self._disk(node_id),
             process=BrokerProcess(self._folder / f"broker-{node_id}"),
         )
@@ -107,8 +125,9 @@ class ChaosCluster:
                 "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
                 "inter.broker.listener.name": BROKERS,
                 "admin.listener": f"http://127.0.0.1:{admin}",
-                **self._bucket.properties(f"http://127.0.0.1:{member.bucket.port}"),
-                **self._properties,
+                **SETTINGS,
+                **self._store.properties(None if bucket is None else bucket.port),
+                **self.log.properties(),
             },
         )
         self._stack.callback(member.process.end)
@@ -116,47 +135,45 @@ class ChaosCluster:
         return member
 
     def remove(self, member: Member) -> None:
-        """It stops for good, cleanly."""
-        member.process.stop()
+        """It is stopped, and does not come back."""
         del self.members[member.node_id]
+        if member.process.is_running:
+            member.process.stop()
 
     def pause(self, member: Member) -> None:
         os.kill(member.process.pid, signal.SIGSTOP)
         member.is_paused = True
 
     def wake(self, member: Member) -> None:
-        os.kill(member.process.pid, signal.SIGCONT)
         member.is_paused = False
+        with suppress(AssertionError, ProcessLookupError):  # it is not running any more
+            os.kill(member.process.pid, signal.SIGCONT)
 
-    def start_with_another_clock(self, member: Member) -> None:
-        """Ten minutes ahead; the monotonic clock stays."""
-        os.environ.update(LD_PRELOAD=_faketime(), FAKETIME=_AHEAD, FAKETIME_DONT_FAKE_MONOTONIC="1")
-        try:
-            member.process.start()
-        finally:
-            for name in ("LD_PRELOAD", "FAKETIME", "FAKETIME_DONT_FAKE_MONOTONIC"):
-                del os.environ[name]
+    def set_clock(self, member: Member, *, is_ahead: bool) -> None:
+        """What its next start has: a wall clock ten minutes ahead, or the right one. The monotonic clock stays."""
+        ahead = {"LD_PRELOAD": _faketime(), "FAKETIME": _AHEAD, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        member.process.environment = ahead if is_ahead else {}
 
     def fill_disk(self, member: Member) -> None:
-        """Leave no byte free where its data are."""
-        free = shutil.disk_usage(member.disk).free
-        with (member.disk / "filler").open("wb") as filler:
-            os.posix_fallocate(filler.fileno(), 0, max(1, free - 4096))
+        """Leave next to no byte free where its data are."""
+        with (member.disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):  # it is full
+            while True:
+                filler.write(_FILLING)
 
     def free_disk(self, member: Member) -> None:
         (member.disk / "filler").unlink(missing_ok=True)
 
     def of_role(self, role: Role, pick: float) -> list[Member]:
-        """Whom a fault hits now: running brokers only, and nobody if there is none of that role."""
-        running = [member for member in self.members.values() if member.runs]
+        """Whom a fault hits now: running brokers only. Where none has the role, as after another fault, any of them."""
+        running = [member for member in list(self.members.values()) if member.runs]
         match role:
             case Role.ALL:
                 return running
             case Role.CONTROLLER:
-                running = [member for member in running if self._leads(member, "cluster-0")]
+                running = [member for member in running if self._leads(member, "cluster-0")] or running
             case Role.LEADER:
-                running = [member for member in running if self._leads(member, "diskless-")]
-            case Role.ANY:
+                running = [member for member in running if self._leads(member, "diskless-")] or running
+            case Role.ANY | Role.LOG:
                 pass
         return [running[int(pick * len(running))]] if running else []
 
@@ -189,10 +206,14 @@ class ChaosCluster:
         inwards = [(member.peers, trouble)]
         outwards = [
             (other.peers, Trouble(trouble.kind, source=member.node_id, delay_s=trouble.delay_s))
-            for other in self.members.values()
+            for other in list(self.members.values())
             if other is not member
         ]
         return inwards + outwards
+
+    def log_troubles(self, member: Member, trouble: Trouble) -> list[tuple[Proxy, Trouble]]:
+        """What comes between one broker and the processes of the log."""
+        return [(proxy, Trouble(trouble.kind, source=member.node_id)) for proxy in self.log.proxies]
 
     def _who(self, port: int) -> int | None:
         """The broker that has opened a connection from a local port."""
@@ -208,6 +229,8 @@ class ChaosCluster:
     def _disk(self, node_id: int) -> Path:
         """A small disk of its own, where this process may mount one; else a folder."""
         disk = self._folder / f"disk-{node_id}"
+        if disk.exists():
+            return disk  # a broker of that id was there before
         disk.mkdir(parents=True)
         if can_fill_disks():
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(disk)], check=True)

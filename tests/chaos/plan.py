@@ -15,6 +15,7 @@ class Role(Enum):
     CONTROLLER = "the leader of the cluster shard"
     ANY = "any broker"
     ALL = "everybody"
+    LOG = "the Apache Kafka that has the log"
 
 
 class Fault(Enum):
@@ -33,8 +34,10 @@ class Fault(Enum):
     PEERS_CUT = ("cut from other brokers", (Role.LEADER, Role.CONTROLLER, Role.ANY), (5, 25), 3)
     PEERS_HANG = ("other brokers hear nothing of it", (Role.LEADER, Role.CONTROLLER), (5, 25), 2)
     CLIENTS_CUT = ("cut from clients", (Role.ANY,), (5, 20), 2)
-    LOG_BROKER_KILLED = ("a broker of the log's Kafka is killed", (Role.ANY,), (5, 30), 4)
-    LOG_BROKERS_KILLED = ("two brokers of the log's Kafka are killed", (Role.ANY,), (5, 20), 1)
+    LOG_BROKER_KILLED = ("kill -9 of one node of the log's Kafka", (Role.LOG,), (5, 30), 8)
+    LOG_BROKERS_KILLED = ("kill -9 of two nodes of the log's Kafka", (Role.LOG,), (5, 20), 4)
+    LOG_CUT = ("cut from the log's Kafka", (Role.LEADER, Role.CONTROLLER, Role.ANY), (5, 25), 3)
+    LOG_HANGS = ("the log's Kafka does not answer", (Role.LEADER, Role.CONTROLLER, Role.ANY), (5, 25), 3)
     CLOCK_OFF = ("restarted with a clock ten minutes off", (Role.ANY,), (20, 40), 1)
     DISK_FULL = ("the disk of its data folder is full", (Role.ANY,), (5, 20), 1)
 
@@ -56,9 +59,15 @@ class Planned(NamedTuple):
 
 
 QUIET_AT_START_S = 5.0
-QUIET_BETWEEN_S = (1.0, 12.0)
+QUIET_BETWEEN_S = (1.0, 8.0)
 QUIET_AT_END_S = 10.0
 """Nothing new is done in the last of a run's seconds, and all that goes on has ended by then."""
+
+
+LONGEST_SHARE = 0.25
+"""No fault lasts longer than this share of the whole run, so that a short one has several too."""
+
+_OVERLAPPING_SHARE = 0.35
 
 
 def plan(seed: int, seconds: float, faults: Sequence[Fault]) -> list[Planned]:
@@ -68,9 +77,9 @@ def plan(seed: int, seconds: float, faults: Sequence[Fault]) -> list[Planned]:
     at_s = QUIET_AT_START_S
     while True:
         fault = source.choices(faults, [fault.weight for fault in faults])[0]
-        lasts_s = source.uniform(*fault.lasts_s)
+        lasts_s = min(source.uniform(*fault.lasts_s), seconds * LONGEST_SHARE)
         if at_s + lasts_s > seconds - QUIET_AT_END_S:
             return planned
         planned.append(Planned(at_s, fault, source.choice(fault.roles), source.random(), lasts_s))
-        overlaps = source.random() < 0.25
+        overlaps = source.random() < _OVERLAPPING_SHARE
         at_s += (lasts_s * source.random() if overlaps else lasts_s) + source.uniform(*QUIET_BETWEEN_S)

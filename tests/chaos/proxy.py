@@ -106,6 +106,8 @@ class Proxy:
             await self._pass_on(reader, writer, source)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # one side has gone
+        except asyncio.CancelledError:
+            pass  # the run is over; asyncio's streams of 3.11 would report a task that ends as cancelled
         finally:
             self._open.discard(here)
             writer.transport.abort()

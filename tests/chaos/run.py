@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from heapq import heappop, heappush
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -15,30 +15,21 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.chaos import checker
 from tests.chaos.clients import Clock, JavaProducer, LibrdkafkaConsumer, LibrdkafkaProducer, read_everything
 from tests.chaos.cluster import ChaosCluster, Member
-from tests.chaos.history import History
-from tests.chaos.plan import Fault, Planned, plan
-from tests.chaos.proxy import Kind, Proxy, Trouble
+from tests.chaos.history import Final, History
+from tests.chaos.logs import Log
+from tests.chaos.plan import Fault, plan
+from tests.chaos.saboteur import CHANGE_S, Saboteur
+from tests.chaos.stores import Store
 
 TOPIC, PARTITIONS = "chaos", 6
 BROKERS = 3
-EXTRA_NODE = 4
 DRAIN_S = 180.0
 """How long producers may take for their last answers once nothing is wrong any more."""
 
 _PRODUCERS, _CONSUMERS = 3, 2
 _RATE = 40
 _PROGRESS_S = 120.0
-
-_TROUBLES: Mapping[Fault, Trouble] = {
-    Fault.BUCKET_AWAY: Trouble(Kind.CUT),
-    Fault.BUCKET_UNAVAILABLE: Trouble(Kind.UNAVAILABLE),
-    Fault.BUCKET_SLOW: Trouble(Kind.SLOW, delay_s=0.5),
-    Fault.BUCKET_RESETS: Trouble(Kind.RESETS),
-    Fault.BUCKET_ANSWERS_LOST: Trouble(Kind.ANSWERS_LOST),
-    Fault.PEERS_CUT: Trouble(Kind.CUT),
-    Fault.PEERS_HANG: Trouble(Kind.HANG),
-    Fault.CLIENTS_CUT: Trouble(Kind.CUT),
-}
+_DEFECT = "defect of the broker"
 
 
 @dataclass(slots=True)
@@ -51,176 +42,100 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
     acknowledged: int = 0
     polled: int = 0
-    faults: int = 0
+    faults: Counter[Fault] = field(default_factory=Counter)
     longest_gap_s: float = 0.0
 
 
-class Run:
-    """Does what the plan says to a cluster, and undoes it."""
-
-    def __init__(self, cluster: ChaosCluster, clock: Clock, outcome: Outcome) -> None:
-        self._cluster = cluster
-        self._clock = clock
-        self._outcome = outcome
-        self._undo: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = 0
-
-    def carry_out(self, planned: Sequence[Planned]) -> None:
-        """All of it, in its time; at return nothing goes on any more."""
-        for one in planned:
-            self._undo_until(one.at_s)
-            self._wait_until(one.at_s)
-            self._begin(one)
-        self._undo_until(float("inf"))
-
-    def note(self, what: str) -> None:
-        line = f"{self._clock():8.1f} s  {what}"
-        self._outcome.lines.append(line)
-        print(line, flush=True)
-
-    def _undo_until(self, at_s: float) -> None:
-        while self._undo and self._undo[0][0] <= at_s:
-            due_s, _, undo = heappop(self._undo)
-            self._wait_until(due_s)
-            undo()
-
-    def _wait_until(self, at_s: float) -> None:
-        time.sleep(max(0.0, at_s - self._clock()))
-
-    def _later(self, one: Planned, undo: Callable[[], None]) -> None:
-        self._count += 1
-        heappush(self._undo, (self._clock() + one.lasts_s, self._count, undo))
-
-    def _begin(self, one: Planned) -> None:
-        found = self._cluster.of_role(one.role, one.pick)
-        names = ", ".join(str(member.node_id) for member in found)
-        self.note(f"{one.fault.text}, for {one.lasts_s:.1f} s: broker {names or 'none is there'} ({one.role.value})")
-        if not found:
-            return
-        self._outcome.faults += 1
-        match one.fault:
-            case Fault.KILL:
-                found[0].process.kill()
-                self._later(one, partial(self._start, found[0]))
-            case Fault.PAUSE:
-                self._cluster.pause(found[0])
-                self._later(one, partial(self._wake, found[0]))
-            case Fault.RESTART:
-                found[0].process.stop()
-                self._later(one, partial(self._start, found[0]))
-            case Fault.ROLL:
-                for member in found:
-                    if member.runs:
-                        member.process.restart()
-            case Fault.ADD:
-                self._add(one)
-            case Fault.CLOCK_OFF:
-                found[0].process.stop()
-                self._cluster.start_with_another_clock(found[0])
-                self._later(one, partial(self._restart, found[0]))
-            case Fault.DISK_FULL:
-                self._cluster.fill_disk(found[0])
-                self._later(one, partial(self._free_disk, found[0]))
-            case _:
-                self._trouble(one, found)
-
-    def _trouble(self, one: Planned, found: Sequence[Member]) -> None:
-        trouble = _TROUBLES[one.fault]
-        places: list[tuple[Proxy, Trouble]] = []
-        for member in found:
-            match one.fault:
-                case Fault.PEERS_CUT | Fault.PEERS_HANG:
-                    places += self._cluster.peer_troubles(member, trouble)
-                case Fault.CLIENTS_CUT:
-                    places.append((member.clients, trouble))
-                case _:
-                    places.append((member.bucket, trouble))
-        for proxy, what in places:
-            self._cluster.begin(proxy, what)
-        self._later(one, partial(self._heal, one, places))
-
-    def _heal(self, one: Planned, places: Sequence[tuple[Proxy, Trouble]]) -> None:
-        for proxy, trouble in places:
-            self._cluster.end(proxy, trouble)
-        self.note(f"over: {one.fault.text}")
-
-    def _add(self, one: Planned) -> None:
-        if EXTRA_NODE in self._cluster.members:
-            return
-        member = self._cluster.add(EXTRA_NODE)
-        member.process.start()
-        self._later(one, partial(self._remove, member))
-
-    def _remove(self, member: Member) -> None:
-        if member.is_paused:
-            self._wake(member)
-        if member.process.is_running:
-            self._cluster.remove(member)
-        self.note(f"broker {member.node_id} is removed")
-
-    def _start(self, member: Member) -> None:
-        if not member.process.is_running:
-            member.process.start()
-            self.note(f"broker {member.node_id} runs again")
-
-    def _restart(self, member: Member) -> None:
-        if member.process.is_running:
-            member.process.restart()
-            self.note(f"broker {member.node_id} has the right time again")
-
-    def _wake(self, member: Member) -> None:
-        if member.process.is_running and member.is_paused:
-            self._cluster.wake(member)
-            self.note(f"broker {member.node_id} wakes")
-
-    def _free_disk(self, member: Member) -> None:
-        self._cluster.free_disk(member)
-        self.note(f"the disk of broker {member.node_id} has room again")
-
-
 def run(
-    folder: Path, *, seed: int, seconds: float, faults: Sequence[Fault], log: Mapping[str, str], jars: Path
+    folder: Path,
+    *,
+    seed: int,
+    seconds: float,
+    faults: Sequence[Fault],
+    left_out: Collection[Fault],
+    store: Store,
+    log: Log,
+    jars: Path | None,
 ) -> Outcome:
     """One run of a cluster in `folder`.
 
     Args:
-        log: the properties that choose the coordinator log.
-        jars: Apache Kafka's, for the Java producer.
+        faults: what is drawn from.
+        left_out: what of it is not done, since this machine can't: so a seed means the same everywhere else.
+        store: of objects, not started.
+        log: the coordinator log, not started.
+        jars: Apache Kafka's, for a Java producer; none without them.
     """
     outcome, history = Outcome(seed, seconds), History()
-    with ChaosCluster(folder, log, random.Random(seed)) as cluster:
-        for node_id in range(1, BROKERS + 1):
-            cluster.add(node_id).process.start()
+    with ChaosCluster(folder, store, log, random.Random(seed)) as cluster:
+        _together([cluster.add(node_id) for node_id in range(1, BROKERS + 1)], history)
         bootstrap = cluster.bootstrap
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
             created.result(60)
         clock = Clock()
-        going = Run(cluster, clock, outcome)
+        saboteur = Saboteur(cluster, clock, history)
+        outcome.lines, outcome.faults = saboteur.lines, saboteur.faults
         producers: list[LibrdkafkaProducer | JavaProducer] = [
             LibrdkafkaProducer(bootstrap, TOPIC, PARTITIONS, number, _RATE, history, clock)
             for number in range(1, _PRODUCERS + 1)
         ]
-        producers.append(JavaProducer(jars, folder, bootstrap, TOPIC, 100, _RATE, history, clock))
+        if jars is not None:
+            producers.append(JavaProducer(jars, folder, bootstrap, TOPIC, 100, _RATE, history, clock))
         consumers = [
             LibrdkafkaConsumer(bootstrap, TOPIC, PARTITIONS, number, history) for number in range(1, _CONSUMERS + 1)
         ]
         for client in (*producers, *consumers):
             client.start()
-        going.carry_out(plan(seed, seconds, faults))
-        going.note("all is healed")
+        saboteur.carry_out([one for one in plan(seed, seconds, faults) if one.fault not in left_out])
+        saboteur.note("all is healed")
         _require_progress(history, clock, len(producers))
         outcome.longest_gap_s = checker.longest_gap_s(history, since_s=0, until_s=clock())
         for producer in producers:
             producer.stop(DRAIN_S)
-        final = read_everything(bootstrap, TOPIC, PARTITIONS)
+        final = _read_everything(bootstrap, history)
         _wait_for_consumers(history, {at: len(records) for at, records in final.items()})
         for consumer in consumers:
             consumer.stop()
-        outcome.acknowledged = len(history.acknowledged)
-        outcome.polled = sum(map(len, history.polled.values()))
-        outcome.violations = checker.violations(history, final)
+        _require_health(cluster, history)
+        saboteur.note("all are stopped and started again")
+        _together(list(cluster.members.values()), history)
+        if _read_everything(bootstrap, history) != final:
+            history.complain("the cluster", "does not have the same records after a restart of all brokers")
+    outcome.acknowledged = len(history.acknowledged)
+    outcome.polled = sum(map(len, history.polled.values()))
+    outcome.violations = checker.violations(history, final)
     return outcome
+
+
+def _together(members: Sequence[Member], history: History) -> None:
+    """Stop what runs of these brokers, and start them all at the same time."""
+
+    def start(member: Member) -> None:
+        try:
+            member.process.start()
+        except AssertionError as error:
+            history.complain(f"broker {member.node_id}", str(error))
+
+    for member in members:
+        if member.process.is_running:
+            try:
+                member.process.stop()
+            except AssertionError as error:
+                history.complain(f"broker {member.node_id}", str(error))
+    threads = [threading.Thread(target=start, args=(member,), daemon=True) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(CHANGE_S)
+
+
+def _read_everything(bootstrap: str, history: History) -> Final:
+    try:
+        return read_everything(bootstrap, TOPIC, PARTITIONS)
+    except AssertionError as error:
+        history.complain("the final reader", str(error))
+        return {}
 
 
 def _require_progress(history: History, clock: Clock, producers: int) -> None:
@@ -242,3 +157,18 @@ def _wait_for_consumers(history: History, ends: Mapping[int, int]) -> None:
             return
         time.sleep(0.2)
     history.complain("consumers", f"have not read everything: {behind}")
+
+
+def _require_health(cluster: ChaosCluster, history: History) -> None:
+    """Nothing is wrong any more: no broker has given a shard up, none found a mistake of its own."""
+    for member in cluster.members.values():
+        who = f"broker {member.node_id}"
+        shards = cluster.shards_of(member)
+        if not shards:
+            history.complain(who, f"does not answer\n{member.process.log_tail()}")
+        for shard in shards:
+            if shard["failure"] is not None:
+                history.complain(who, f"has given up {shard['shard']}: {shard['failure']}")
+        for line in member.process.log_text().splitlines():
+            if _DEFECT in line:
+                history.complain(who, line)

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from diskless_core.plugin import kafka_client
 from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds
-from diskless_core.shards import GROUPS_SHARD
+from diskless_core.shards import GROUPS
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
@@ -97,7 +97,7 @@ async def test_a_tool_reads_beside_the_broker_and_creates_nothing(
         try:
             assert same_content(await read_all(tool, SHARD), batches)
             with pytest.raises(CoordinatorLogError, match="there is no"):
-                await tool.bounds(GROUPS_SHARD)
+                await tool.bounds(GROUPS.shard(0))
             with pytest.raises(CoordinatorLogError, match="for reading only"):
                 await tool.append(SHARD, batches)
         finally:

@@ -23,6 +23,8 @@ from kafka.structs import OffsetAndMetadata
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic, metadata_request
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 TIMEOUT_S = 300
 
 
@@ -63,6 +65,7 @@ def test_librdkafka_adds_partitions(librdkafka, wire, topic):
     assert error_of(refused) == "INVALID_PARTITIONS"
 
 
+@pytest.mark.one_broker
 def test_librdkafka_describes_the_cluster(librdkafka, broker, wire):
     described = librdkafka.describe_cluster().result(TIMEOUT_S)
 
@@ -161,6 +164,7 @@ def test_kafka_python_adds_partitions(kafka_python, wire, topic):
         kafka_python.create_partitions({topic: 2})
 
 
+@pytest.mark.one_broker
 def test_kafka_python_describes_the_cluster(kafka_python, wire):
     described = kafka_python.describe_cluster()
 
@@ -180,6 +184,7 @@ def test_kafka_python_describes_and_alters_settings(kafka_python, wire, topic, i
     assert topic in kafka_python.list_config_resources()["topic"]
 
 
+@pytest.mark.one_broker
 def test_kafka_python_describes_the_log_directory(kafka_python, wire, topic):
     create_topic(wire, topic, 2)
     batch = batch_of(b"v")
@@ -194,6 +199,7 @@ def test_kafka_python_describes_the_log_directory(kafka_python, wire, topic):
     assert folder["usable_bytes"] > 0
 
 
+@pytest.mark.one_broker
 def test_kafka_python_looks_after_groups(kafka_python, wire, topic):
     create_topic(wire, topic, 2)
     group = f"group-of-{topic}"

@@ -27,6 +27,8 @@ from tests.support.admin_requests import (
 )
 from tests.support.requests import create_topic
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 INVALID_REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -191,6 +193,7 @@ def test_one_level_that_cannot_be_set_refuses_all(wire, feature, level, upgrade_
 # --- the quorum and the brokers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize("version", range(3))
 def test_this_broker_is_the_quorum(broker, wire, topic, node_id, version):
     before = wire.call(describe_quorum_request(), version).topics[0].partitions[0]

@@ -26,6 +26,8 @@ from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic, produce
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 
 def values(configs):
     return {name: config.value for name, config in configs.items()}
@@ -77,6 +79,7 @@ def test_only_what_is_asked_for_is_described(wire, topic):
     assert all(config.synonyms == [] and config.documentation is None for config in result.configs)
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize(
     ("resource_type", "name", "code"),
     [

@@ -14,6 +14,8 @@ from tests.support.admin_requests import (
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic, fetch, metadata_request, new_producer_id, produce
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 # --- CreatePartitions ------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +140,7 @@ def test_producers_of_an_unknown_topic_cannot_be_described(wire, topic):
 # --- DescribeCluster -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_this_broker(broker, wire, version):
     metadata = wire.call(metadata_request(), 12)

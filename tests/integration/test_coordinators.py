@@ -28,6 +28,7 @@ from tests.support.requests import (
 )
 
 SHARDS = "diskless.metadata.topic.num.partitions"
+GROUPS = "offsets.topic.num.partitions"
 PLACEMENT = "diskless.coordinator.placement"
 PATIENCE_S = 300
 
@@ -41,9 +42,9 @@ def placements(broker, *topic_ids):
     result = diskless(broker, "coordinator", "dump", "cluster-0", "--json")
     assert result.exit_code == 0, result.output
     records = [json.loads(line) for line in result.stdout.splitlines()]
-    placed = [record["data"] for record in records if record["type"] == "PartitionRecord"]
+    placed = [record["data"] for record in records if record["type"] == "PartitionsPlacedRecord"]
     return [
-        [found["coordinator_shard"] for found in placed if found["topic_id"] == uuid_text(topic_id)]
+        [shard for found in placed if found["topic_id"] == uuid_text(topic_id) for shard in found["shards"]]
         for topic_id in topic_ids
     ]
 
@@ -84,6 +85,36 @@ def test_fewer_coordinators_than_there_are_are_refused(new_broker):
     with pytest.raises(AssertionError, match=r"the log has 3 Diskless coordinators.* Set it to 3 or more"):
         broker.start({SHARDS: "2"})
     broker.start({SHARDS: "3"})
+
+
+def groups_shards(broker):
+    log = broker.folder / "data/coordinator_log/local"
+    return sorted(folder.name for folder in log.iterdir() if folder.name.startswith("__consumer_offsets"))
+
+
+def test_a_cluster_keeps_its_number_of_group_coordinators_and_only_another_one_that_is_told_is_refused(new_broker):
+    broker = new_broker({GROUPS: "3"})
+    names = [f"group-{number}" for number in range(9)]
+    with broker.connect() as wire:
+        create_topic(wire, "t")
+        assert {commit_offset(wire, name, "t", 3) for name in names} == {0}
+    assert groups_shards(broker) == [f"__consumer_offsets-{index}" for index in range(3)]
+    broker.kill()
+    shutil.rmtree(broker.folder / "data/coordinator_store")
+    with pytest.raises(AssertionError, match=r"num\.partitions is 4, but this cluster has 3 group coordinators"):
+        broker.start({GROUPS: "4"})
+    with pytest.raises(AssertionError, match=r"there is no coordinator groups-3: offsets\.topic\.num\.partitions is 3"):
+        broker.start({GROUPS: "", PLACEMENT: "groups-3:1"})
+    broker.start({PLACEMENT: ""})
+    with broker.connect() as wire:
+        assert {committed_offset(wire, name, "t") for name in names} == {(0, 3)}
+    broker.stop()
+    result = diskless(broker, "coordinator", "rebuild")
+    assert result.exit_code == 0, result.output
+    assert "groups-2" in result.output or "__consumer_offsets-2" in result.output
+    broker.start()
+    with broker.connect() as wire:
+        assert {committed_offset(wire, name, "t") for name in names} == {(0, 3)}
 
 
 # --- where -----------------------------------------------------------------------------------------------------------

@@ -73,3 +73,16 @@ async def test_a_controller_that_stops_leaves_when_another_broker_is_the_control
     assert "stops before" not in leaver.log_text()
     leaver.start()
     assert fenced(heir) == {1: False, 2: False}
+
+
+async def test_a_second_process_with_the_node_id_of_the_controller_ends_and_the_controller_goes_on(brokers, tmp_path):
+    one = brokers[1].start()
+    await until(lambda: controller(one) == 1)
+    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
+    second = BrokerProcess(tmp_path / "second", one._properties | {"log.dirs": str(tmp_path / "second")})
+    before = len(one.log_text())
+    with pytest.raises(AssertionError, match=f"the node id 1 is that of the broker at {one.bootstrap}, which runs"):
+        second.start({"listeners": listeners})
+    assert "no longer leads" not in one.log_text(before)
+    assert controller(one) == 1
+    assert fenced(one) == {1: False}

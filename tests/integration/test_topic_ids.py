@@ -27,6 +27,8 @@ from tests.support.requests import (
     produce_request,
 )
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 NONE = int(ErrorCode.NONE)
 INVALID_REQUEST = int(ErrorCode.INVALID_REQUEST)
 UNKNOWN_TOPIC_ID = int(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -92,6 +94,7 @@ def test_a_topic_that_is_not_created_has_no_id(wire, topic):
     assert described_id(wire, f"{topic}-absent") is None
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize("topic_id", NOBODYS_IDS)
 def test_an_id_that_no_topic_has_is_unknown_to_every_request(wire, topic, topic_id):
     assert produce_by_id(wire, topic_id).error_code == UNKNOWN_TOPIC_ID
@@ -187,6 +190,7 @@ def test_a_name_that_is_twice_in_an_older_request_is_refused_too(wire, topic, ve
 # --- topics that go while somebody uses them -------------------------------------------------------------------------
 
 
+@pytest.mark.one_broker
 @guarantee(
     "Deletion and retention",
     "A topic that is deleted and one that takes its name at once have nothing in common.",

@@ -23,6 +23,8 @@ from tests.support.requests import (
     produce,
 )
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 INVALID_TOPIC = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
@@ -34,6 +36,7 @@ def metadata_by_id(wire, topic_id):
 # --- Metadata --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_broker
 def test_metadata_names_this_broker_as_leader_of_every_partition(broker, wire, topic):
     topic_id = create_topic(wire, topic, 3)
 
@@ -80,6 +83,7 @@ def test_metadata_lists_all_topics_when_asked_for_none_in_particular(wire, topic
     assert topic in {entry.name for entry in response.topics}
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize("version", [1, 9, 13])
 def test_metadata_of_an_empty_list_is_the_brokers_alone(wire, topic, version):
     create_topic(wire, topic)
@@ -403,6 +407,7 @@ def test_topics_and_their_settings_survive_a_kill(new_broker, topic):
 # --- coordinators and producer ids -----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_broker
 def test_find_coordinator_gives_this_broker_for_groups_and_ends_the_search_for_transactions(broker, wire):
     found = wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b", ""]), 6).coordinators
     refused = wire.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 6).coordinators[0]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,16 @@ class Shards(ShardTrouble):
         for node in self.cluster.nodes.values():
             node.store.failing = node.store.unreadable = False
         await self.cluster.settle()
+        await self.stores_are_well()
         rows = [await self.compare(node) for node in self.cluster.nodes.values()]
         assert all(one == rows[0] for one in rows)
+
+    async def stores_are_well(self) -> None:
+        """One that has failed is opened again some time later, and is not there meanwhile."""
+        while True:
+            if not any(node.shard._replica.flusher._failures for node in self.cluster.nodes.values()):
+                return
+            await asyncio.sleep(0.01)
 
     async def compare(self, node: ReplicaNode) -> dict[str, list[Any]]:
         assert_heads_are(node.shard, self.model)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
+from diskless_core.cluster import operations
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
+from diskless_core.cluster.nominations import Electorate
 from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener, ListenerProtocol
 from diskless_core.coordinator.errors import CoordinatorLoadingError
-from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
@@ -46,7 +49,7 @@ from diskless_tiering.inline import InlineCompaction
 from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
 from tests.simulation.garbling import Garbler
-from tests.simulation.metadata_log import MetadataLog
+from tests.simulation.logs import Host, WorldLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
 from tests.simulation.scenario import WEEK_MS, Scenario
@@ -54,7 +57,10 @@ from tests.simulation.segments import BucketSegments
 from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock
 
+T = TypeVar("T")
+
 ANSWER_S = 4.0
+LEAVE_S = 5.0
 CACHE_BYTES = 2_000
 PORT = 9093
 CLIENTS, BROKERS = "CLIENTS", "BROKERS"
@@ -79,6 +85,7 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
         broker_heartbeat_interval_ms=scenario.session_ms // 3,
         broker_session_timeout_ms=scenario.session_ms,
         diskless_metadata_topic_num_partitions=scenario.shards,
+        offsets_topic_num_partitions=scenario.shards,
         producer_id_expiration_ms=scenario.producer_expiration_ms,
         producer_id_expiration_check_interval_ms=1_000 if scenario.producers_expire else 20_000,
         diskless_append_commit_interval_ms=max(250, scenario.linger_ms),
@@ -109,10 +116,9 @@ class BrokerWorld(Protocol):
 
     loop: ProcessLoop
     scenario: Scenario
-    log: MetadataLog
+    log: WorldLog
     bucket: Bucket
     network: Network
-    node_ids: Sequence[int]
     lagging: set[int]
     garbler: Garbler
 
@@ -162,14 +168,16 @@ class Broker:
         self.clock = VirtualClock(world.loop, source.getrandbits(64))
         self._world = world
         self._config = settings_of(world.scenario).model_copy(update={"node_id": node_id})
-        self._objects = world.bucket.client(self.process.name)
-        self._log = world.log.node(node_id)
+        self._objects = world.bucket.client(self.process.name, node_id)
+        self._log = world.log.plugin(Host(node_id=node_id, clock=self.clock, objects=self._objects))
         self._store = disk.store
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
+        self._refuses_clients = False
+        self.has_left = False
 
     async def start(self) -> None:
-        """Start as a process does; `started` says whether it has. It ends by being frozen: nobody closes the stack."""
+        """Start as a process does; `started` says whether it has. It ends by leaving, or by being frozen."""
         transport = _Transport(self._world, self.node_id)
         around = Surroundings(
             transport=transport,
@@ -181,6 +189,26 @@ class Broker:
             metrics=shared_metrics(),
         )
         self._parts = await start_parts(self._config, self._backends(), around, self._stack)
+
+    async def leave(self) -> None:
+        """Shut down in an orderly way, as `Node.stop` does; `has_left` says when that is done."""
+        parts = self.parts
+        await parts.membership.leave(LEAVE_S)
+        self._refuses_clients = True
+        await parts.settle_requests()
+        self._parts = None
+        await self._stack.aclose()
+        self.has_left = True
+
+    async def answer(self, work: Callable[[Broker], Awaitable[T]]) -> T:
+        """Do what a client asks for.
+
+        Raises:
+            NetworkError: the broker takes no requests any more.
+        """
+        if self._refuses_clients:
+            raise NetworkError(f"connection refused by {self.node_id}")
+        return await work(self)
 
     def _backends(self) -> BrokerBackends:
         remote_storage = BucketSegments(self._objects)
@@ -297,11 +325,14 @@ class Broker:
     async def group_heartbeat(self, request: Any) -> Any:
         """One ConsumerGroupHeartbeat request."""
         client = Client("simulation", "localhost")
-        return await self.parts.groups.consumer_group_heartbeat(request, 1, client, self.parts.cluster.topics)
+        return await self.parts.groups.of(request.group_id).consumer_group_heartbeat(
+            request, 1, client, self.parts.cluster.topics
+        )
 
     async def commit_offsets(self, request: Any) -> Any:
         """One OffsetCommit request, which names topics by id."""
-        return await self.parts.groups.offset_commit(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
+        coordinator = self.parts.groups.of(request.group_id)
+        return await coordinator.offset_commit(request, TOPIC_IDS_SINCE, self.parts.cluster.topics)
 
     async def committed_offset(self, request: Any) -> Any:
         """One OffsetFetch request, which names topics by id."""
@@ -326,6 +357,17 @@ class Broker:
         info = topics.by_id(topic_id)
         if info is not None:
             await topics.delete(info)
+
+    async def depose(self, shard_id: ShardId) -> None:
+        """Nominate another leader of a shard, as the controller that it is."""
+        cluster = self.parts.coordinators.cluster
+        held = cluster.state.get(NOMINATIONS, nomination_key(shard_id))
+        electorate = Electorate(
+            shards=[shard_id],
+            brokers=self.parts.membership.registrar.live(),
+            may_lead=lambda _, node_id: held is None or node_id != held.leader,
+        )
+        await cluster.submit(lambda command: operations.nominate(command, electorate))
 
     async def compact(self) -> None:
         """Begin to make segments of all that it leads."""
@@ -372,7 +414,7 @@ class _Transport:
     async def _send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         target = self._world.broker(node_id)
         if target is None or not target.started:
-            raise PeerUnavailableError(f"connection refused by {node_id}")
+            raise PeerGoneError(f"connection refused by {node_id}")
         parts = target.parts
         try:
             return await self._world.network.ask(

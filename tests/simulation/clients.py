@@ -52,7 +52,9 @@ async def ask(town: Town, broker: Broker | None, work: Callable[[Broker], Awaita
     """
     if broker is None:
         raise NetworkError("no broker is up")
-    return await town.network.ask(Network.CLIENT, broker.node_id, broker.process, lambda: work(broker), REQUEST_S)
+    return await town.network.ask(
+        Network.CLIENT, broker.node_id, broker.process, lambda: broker.answer(work), REQUEST_S
+    )
 
 
 class Producer:

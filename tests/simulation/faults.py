@@ -18,7 +18,7 @@ from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket
 from tests.simulation.garbling import Garbler
 from tests.simulation.history import History
-from tests.simulation.metadata_log import MetadataLog
+from tests.simulation.logs import WorldLog
 from tests.simulation.network import Network
 from tests.simulation.scenario import Scenario
 
@@ -26,6 +26,11 @@ PAUSE_TO_MOVE_S = 1.0
 """How long after a broker stopped others are hinted to lead in its place, at least."""
 
 KILLED_WITHIN_S = 0.5
+
+MOST_GUESTS = 2
+"""Brokers beside those of the beginning, at any time."""
+
+LEAVES_WITHIN_S = 15.0
 
 _BACKEND_ERRORS = (CoordinatorError, CoordinatorLogError, CoordinatorStoreError, SnapshotError, WalObjectStoreError)
 
@@ -36,7 +41,7 @@ class Afflicted(Protocol):
     scenario: Scenario
     history: History
     network: Network
-    log: MetadataLog
+    log: WorldLog
     bucket: Bucket
     shard_ids: Sequence[ShardId]
     brokers: dict[int, Broker]
@@ -54,6 +59,7 @@ class Troubles:
     def __init__(self, world: Afflicted, source: random.Random) -> None:
         self._world = world
         self._random = source
+        self._guests = 0
 
     def all(self) -> list[Coroutine[Any, Any, None]]:
         scenario = self._world.scenario
@@ -62,6 +68,7 @@ class Troubles:
             (scenario.pause_every_s, self._pause),
             (scenario.cut_every_s, self._cut),
             (scenario.lag_every_s, self._lag),
+            (scenario.come_and_go_every_s, self._come_and_go),
             (scenario.move_leader_every_s, self._move_leader),
             (scenario.bucket_outage_every_s, self._bucket_outage),
             (scenario.snapshot_every_s, self._snapshot),
@@ -83,7 +90,7 @@ class Troubles:
 
     async def _kill(self) -> None:
         """End a process, and start the next one with its store, with an older one, or with none."""
-        broker = self._any_running()
+        broker = self._victim()
         if broker is None:
             return
         disk = self._world.disks[broker.node_id]
@@ -100,13 +107,15 @@ class Troubles:
         asyncio.get_running_loop().call_later(
             self._random.uniform(PAUSE_TO_MOVE_S, 3), self._lead_elsewhere, broker.node_id
         )
+        if self._is_guest(broker.node_id) and self._random.random() < 0.5:
+            self._note(f"{broker.node_id} never comes back")
+            del self._world.disks[broker.node_id]
         await asyncio.sleep(self._random.choice([0.05, 2.0, 5.0]))
-        if broker.node_id not in self._world.brokers:
-            self._world.start_broker(broker.node_id)
+        self._start_again(broker.node_id)
 
     async def _pause(self) -> None:
         """Stop a process for a while. It comes back believing what it believed."""
-        broker = self._any_running()
+        broker = self._victim()
         if broker is None:
             return
         seconds = self._random.choice([0.3, 3.0, 9.0, 9.0, 30.0])
@@ -119,6 +128,51 @@ class Troubles:
         broker.process.thaw()
         self._note(f"{broker.process.name} goes on")
 
+    async def _come_and_go(self) -> None:
+        """A broker joins, or one leaves as it should; those of the beginning come back after a while."""
+        guests = len(self._world.disks) - self._world.scenario.brokers
+        if guests < MOST_GUESTS and self._random.random() < 0.4:
+            self._guests += 1
+            node_id = self._world.scenario.brokers + self._guests
+            self._note(f"{node_id} joins")
+            self._world.disks[node_id] = Disk()
+            self._world.start_broker(node_id)
+            return
+        broker = self._victim()
+        if broker is not None and broker.started:
+            await self._leave(broker)
+
+    async def _leave(self, broker: Broker) -> None:
+        node_id = broker.node_id
+        self._note(f"{broker.process.name} is to leave")
+        broker.process.start(broker.leave())
+        end_s = asyncio.get_running_loop().time() + LEAVES_WITHIN_S
+        while not broker.has_left and asyncio.get_running_loop().time() < end_s:
+            await asyncio.sleep(0.1)
+            if self._world.brokers.get(node_id) is not broker:
+                return
+        self._note(f"{broker.process.name} {'has left' if broker.has_left else 'is ended while it leaves'}")
+        broker.process.freeze()
+        del self._world.brokers[node_id]
+        if self._is_guest(node_id):
+            del self._world.disks[node_id]
+            return
+        await asyncio.sleep(self._random.choice([0.05, 2.0, 8.0]))
+        self._start_again(node_id)
+
+    def _is_guest(self, node_id: int) -> bool:
+        return node_id > self._world.scenario.brokers
+
+    def _start_again(self, node_id: int) -> None:
+        if node_id not in self._world.brokers and node_id in self._world.disks:
+            self._world.start_broker(node_id)
+
+    def _victim(self) -> Broker | None:
+        """One that runs: as often as not the controller. None if nobody else would run."""
+        any_running = self._any_running()
+        controller = self._leader(CLUSTER_SHARD) if self._random.random() < 0.5 else None
+        return any_running and (controller or any_running)
+
     def _any_running(self) -> Broker | None:
         running = [one for one in self._world.brokers.values() if not one.process.is_frozen]
         return self._random.choice(running) if len(running) > 1 else None
@@ -127,27 +181,38 @@ class Troubles:
 
     def _lead_elsewhere(self, node_id: int) -> None:
         """Hint at others for what a node that does not answer led."""
-        if not self._world.active:
+        if not self._world.active or self._world.log.notices_the_dead:
             return
-        for shard in self._world.shard_ids:
-            if self._world.log.hint(shard, node_id).node_id == node_id:
+        for shard in self._nominated_by_the_log():
+            if self._world.log.nominates(shard, node_id):
                 self._hint(shard, self._up(but=node_id))
 
     async def _move_leader(self) -> None:
-        """Hint at another leader; at times only some hear of it."""
-        self._hint(self._random.choice(self._world.shard_ids), self._up())
+        """Nominate another leader; at times only some hear of it."""
+        shard = self._random.choice(self._world.shard_ids)
+        if shard in self._nominated_by_the_log():
+            self._hint(shard, self._up())
+        else:
+            await self._depose(shard)
+
+    async def _depose(self, shard: ShardId) -> None:
+        controller = self._leader(CLUSTER_SHARD)
+        if controller is not None:
+            await self._maintain(controller, f"another leader of {short_name(shard)}", controller.depose(shard))
+
+    def _nominated_by_the_log(self) -> Sequence[ShardId]:
+        return self._world.shard_ids if self._world.log.nominates_all_shards else [CLUSTER_SHARD]
 
     def _hint(self, shard: ShardId, candidates: Sequence[int]) -> None:
         if not candidates:
             return
         leader = self._random.choice(candidates)
-        node_ids = range(1, self._world.scenario.brokers + 1)
-        some = [node_id for node_id in node_ids if self._random.random() < 0.6]
+        some = [node_id for node_id in self._node_ids() if self._random.random() < 0.6]
         seen_by = some if self._random.random() < 0.3 else None
         self._note(
             f"{short_name(shard)} is said to be led by {leader}" + (f", to {some}" if seen_by is not None else "")
         )
-        self._world.log.set_leader(shard, leader, seen_by=seen_by)
+        self._world.log.nominate(shard, leader, seen_by=seen_by)
 
     def _up(self, but: int | None = None) -> list[int]:
         return [
@@ -159,42 +224,53 @@ class Troubles:
     # --- what is between them ------------------------------------------------------------------------------------
 
     async def _cut(self) -> None:
-        node_ids = range(1, self._world.scenario.brokers + 1)
-        one, other = self._random.sample([Network.CLIENT, *node_ids], 2)
-        self._note(f"cut {one} off from {other}")
-        self._world.network.cut(one, other)
+        one, other = self._random.sample([Network.CLIENT, *self._node_ids()], 2)
+        others = [other]
+        controller = self._leader(CLUSTER_SHARD)
+        if controller is not None and self._random.random() < 0.5:
+            one = controller.node_id
+            others = [node_id for node_id in self._node_ids() if node_id != one]
+        self._note(f"cut {one} off from {', '.join(map(str, others))}")
+        for other in others:
+            self._world.network.cut(one, other)
         await asyncio.sleep(self._random.uniform(0.5, 8))
         self._world.network.heal()
         self._note("all reach each other")
 
     async def _lag(self) -> None:
         """A replica gets nothing new for a while, from the log or from anybody."""
-        node_id = self._random.randint(1, self._world.scenario.brokers)
+        node_id = self._random.choice(self._node_ids())
         is_deaf = self._random.random() < 0.7
         self._note(f"{node_id} lags" if is_deaf else f"{node_id} gets nothing new from the log")
         self._world.log.pause_reads(node_id)
         if is_deaf:
             self._world.lagging.add(node_id)
-        deposed = self._depose_unheard(node_id) if self._random.random() < 0.8 else {}
+        deposed = await self._depose_unheard(node_id) if self._random.random() < 0.8 else {}
         await asyncio.sleep(self._random.uniform(0.2, 6))
         self._world.log.resume_reads(node_id)
         self._world.lagging.discard(node_id)
         for shard, leader in deposed.items():
             if self._world.active:
-                self._world.log.set_leader(shard, leader)
+                self._world.log.nominate(shard, leader)
 
-    def _depose_unheard(self, node_id: int) -> dict[ShardId, int]:
-        """Hint at others for what a node leads, of which it does not hear. Who leads then, by shard."""
+    async def _depose_unheard(self, node_id: int) -> dict[ShardId, int]:
+        """Nominate others for what a node leads, of which it does not hear. Who leads then, where the log says so."""
         others = self._up(but=node_id)
-        led = [shard for shard in self._world.shard_ids if self._world.log.hint(shard, node_id).node_id == node_id]
+        shards = self._nominated_by_the_log()
+        led = [shard for shard in shards if self._world.log.nominates(shard, node_id)]
+        broker = self._world.brokers.get(node_id)
+        if broker is not None and broker.started:
+            for shard in self._world.shard_ids:
+                if shard not in shards and broker.shard(shard).leading:
+                    await self._depose(shard)
         deposed = {shard: self._random.choice(others) for shard in led} if others else {}
         for shard, leader in deposed.items():
             self._note(f"{short_name(shard)} is said to be led by {leader}, to all but {node_id}")
-            self._world.log.set_leader(shard, leader, seen_by=[one for one in self._node_ids() if one != node_id])
+            self._world.log.nominate(shard, leader, seen_by=[one for one in self._node_ids() if one != node_id])
         return deposed
 
-    def _node_ids(self) -> range:
-        return range(1, self._world.scenario.brokers + 1)
+    def _node_ids(self) -> list[int]:
+        return sorted(self._world.disks)
 
     async def _bucket_outage(self) -> None:
         self._note("the object store is down")
@@ -244,7 +320,7 @@ class Troubles:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def make_peace(self) -> None:
-        """Nothing fails from now on, all are up and agree on who leads."""
+        """Nothing fails from now on, and all are up."""
         world = self._world
         self._note("peace")
         world.network.heal()
@@ -252,12 +328,13 @@ class Troubles:
         world.log.error_rate = world.log.slow_rate = 0.0
         world.bucket.down = False
         world.bucket.calm()
-        for node_id in range(1, world.scenario.brokers + 1):
+        for node_id in self._node_ids():
             world.log.resume_reads(node_id)
             world.lagging.discard(node_id)
             if node_id in world.brokers:
                 world.brokers[node_id].process.thaw()
             else:
                 world.start_broker(node_id)
-        for shard in world.shard_ids:
-            world.log.set_leader(shard, 1 + shard.index % world.scenario.brokers)
+        if not world.log.notices_the_dead:
+            for shard in world.shard_ids:
+                world.log.nominate(shard, 1 + shard.index % world.scenario.brokers)

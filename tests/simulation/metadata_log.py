@@ -1,16 +1,14 @@
-"""The metadata log of a simulated world: one `SharedLog`, with appends that outlive who asked for them."""
+"""The most lenient log of a simulated world: one `SharedLog`, with appends that outlive who asked for them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
-from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.shard import ShardId
 from diskless_core.testing.fakes.log import AppendFault, FakeCoordinatorLog, SharedLog, SharedShard
+from tests.simulation.logs import Host, Watcher
 from tests.simulation.processes import later_outside, outside
-
-Watcher = Callable[[ShardId, LogBatch], None]
 
 
 class _WatchedShard(SharedShard):
@@ -31,18 +29,29 @@ class _Client(FakeCoordinatorLog):
 
 
 class MetadataLog(SharedLog):
-    """Every entry is shown to `watcher` when it is appended. `error_rate` (0 to 1) is how often an append fails."""
+    """A `WorldLog` that nominates whomever it is told to, several at once too."""
 
-    def __init__(self, source: random.Random, watcher: Watcher) -> None:
-        super().__init__(append_delay_s=self._delay_s)
+    notices_the_dead = False
+
+    def __init__(self, source: random.Random, watcher: Watcher, *, nominates_all_shards: bool) -> None:
+        super().__init__(append_delay_s=self._delay_s, nominates_all_shards=nominates_all_shards)
         self.append_error = self._fate
         self.error_rate = 0.0
         self.slow_rate = 0.0
         self._random = source
         self._watcher = watcher
 
-    def node(self, node_id: int) -> FakeCoordinatorLog:
-        return _Client(self, node_id)
+    def plugin(self, host: Host) -> FakeCoordinatorLog:
+        return _Client(self, host.node_id)
+
+    def end(self, shard: ShardId) -> int:
+        return self.state(shard).end
+
+    def nominates(self, shard: ShardId, node_id: int) -> bool:
+        return self.hint(shard, node_id).node_id == node_id
+
+    def nominate(self, shard: ShardId, leader: int, seen_by: Iterable[int] | None = None) -> None:
+        self.set_leader(shard, leader, seen_by=seen_by)
 
     def state(self, shard: ShardId) -> SharedShard:
         found = self._shards.get(shard)
@@ -51,7 +60,6 @@ class MetadataLog(SharedLog):
         return found
 
     def land_all(self) -> None:
-        """Append all that was to come later."""
         for shard in list(self._shards):
             self.land_late_appends(shard)
 

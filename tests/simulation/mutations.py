@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from diskless_bucket_log import decisions, pruning, view, writer
+from diskless_bucket_log.decisions import Confirming, Deleting, Putting
+from diskless_bucket_log.writer import ShardWriter
+from diskless_core.cluster import nominations
+from diskless_core.cluster.membership.sessions import Sessions
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance
 from diskless_core.coordinator.errors import CoordinatorError
@@ -40,7 +45,9 @@ from diskless_core.tiering import removal_rules
 from diskless_core.tiering.copies import Copies
 from diskless_core.tiering.planning import NEVER
 from diskless_core.tiering.removal import SegmentRemover
-from tests.simulation.scenario import Scenario
+from diskless_kafka import log_shard
+from diskless_kafka.nominations import Nomination
+from tests.simulation.scenario import LogKind, Scenario
 
 WEAK_GRACE_MS = 10_000
 
@@ -104,7 +111,7 @@ def leaders_send_too_soon(patch: pytest.MonkeyPatch) -> None:
         for pending in shard._leader.pipeline._handed_over:
             count = record_batch.read_header(pending.entry).record_count
             batch = LogBatch(offset, offset + count, pending.entry)
-            acceptance = acceptance.advanced(entries.chained(acceptance.digest, batch))
+            acceptance = acceptance.advanced(offset, entries.chained(acceptance.digest, batch))
             sent.append(pack_entry(batch.offset, batch.next_offset, acceptance.digest, batch.data))
             offset = batch.next_offset
         return FollowShardAnswer(next_offset=offset, digest=acceptance.digest, entries=sent)
@@ -316,6 +323,91 @@ def leaves_segments(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SegmentRemover, "_remove_below_log_starts", nothing)
 
 
+def any_nonce_is_ours(patch: pytest.MonkeyPatch) -> None:
+    """Bucket log: whatever is found at a number after a failed create is taken for one's own object."""
+    patch.setattr(
+        writer, "after_read_back", lambda state, found: Confirming(state.header) if found else Putting(state.header)
+    )
+
+
+def nothing_there_is_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Bucket log: a missing object is taken for the end of the log, wherever the log starts."""
+    judge_read = decisions.judge_read
+    for module in (view, decisions):
+        patch.setattr(
+            module,
+            "judge_read",
+            lambda position, found, start_number: judge_read(position, found, start_number if found else 0),
+        )
+    patch.setattr(view, "counts", lambda number, start_number: True)
+
+
+def deletes_before_the_start_moves(patch: pytest.MonkeyPatch) -> None:
+    """Bucket log: what is pruned goes first, and the log start moves afterwards."""
+    after_reading_start = pruning.after_reading_start
+    patch.setattr(
+        pruning,
+        "after_reading_start",
+        lambda state, start, version: (
+            Deleting(state.wanted.number)
+            if start.number < state.wanted.number
+            else after_reading_start(state, start, version)
+        ),
+    )
+
+
+def puts_a_copy_at_the_next_number(patch: pytest.MonkeyPatch) -> None:
+    """Bucket log: after a create that failed its condition the object is put at the next number, unread."""
+    entry_created = ShardWriter._settle
+
+    async def settle(self: Any, state: Any, data: bytes) -> Any:
+        answer = await self._objects.create(state.header.number, data)
+        return Confirming(state.header) if answer is not None else await entry_created(self, state, data)
+
+    patch.setattr(ShardWriter, "_settle", settle)
+
+
+def control_batches_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Kafka log: what is no message is not told to readers, who wait for it at the end."""
+    as_entries = log_shard.as_entries
+    patch.setattr(
+        log_shard,
+        "as_entries",
+        lambda read, offset: as_entries([one for one in read if one.value is not None], offset),
+    )
+
+
+def entries_have_other_offsets(patch: pytest.MonkeyPatch) -> None:
+    """Kafka log: an entry has the offset that follows the one before, whatever its message had."""
+    as_entries = log_shard.as_entries
+
+    def in_a_row(read: Any, offset: int) -> list[LogBatch]:
+        found = as_entries(read, offset)
+        return [LogBatch(offset + place, one.next_offset, one.data) for place, one in enumerate(found)]
+
+    patch.setattr(log_shard, "as_entries", in_a_row)
+
+
+def generations_begin_anew(patch: pytest.MonkeyPatch) -> None:
+    """Kafka log: each nomination is the first one."""
+    patch.setattr(Nomination, "_next_generation", lambda *_: 1)
+
+
+def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Brokers that are silent keep what they lead."""
+    patch.setattr(Sessions, "ended", lambda *_: set())
+
+
+def leaders_stay_nominated(patch: pytest.MonkeyPatch) -> None:
+    """The controller nominates leaders where there was none, and never another one."""
+    replace_leaders = nominations._Planner.replace_leaders
+
+    def first_ones(self: Any) -> Any:
+        return (one for one in replace_leaders(self) if one.shard not in self.present)
+
+    patch.setattr(nominations._Planner, "replace_leaders", first_ones)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A broken rule, and in which worlds it can show: others need not be looked at."""
@@ -336,9 +428,22 @@ def _is_compacted(scenario: Scenario) -> object:
     return scenario.compaction_interval_ms or scenario.compact_every_s
 
 
+def _is_bucket_log(scenario: Scenario) -> bool:
+    return scenario.log is LogKind.BUCKET
+
+
+def _is_kafka_log(scenario: Scenario) -> bool:
+    return scenario.log is LogKind.KAFKA
+
+
+def _guests_die(scenario: Scenario) -> object:
+    """Whether a broker may never come back whose shards the controller nominates leaders for."""
+    return scenario.log is not LogKind.LENIENT and scenario.come_and_go_every_s and scenario.kill_every_s
+
+
 def _members_take_turns(scenario: Scenario) -> object:
     """Whether a member that does nothing for a while is likely to be replaced."""
-    return scenario.members > 1 and not (scenario.kill_every_s or scenario.pause_every_s or scenario.cut_every_s)
+    return scenario.members > 1 and not scenario.processes_end
 
 
 MUTATIONS: Sequence[Mutation] = (
@@ -369,4 +474,13 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(forgets_batches_before_the_copy, _is_compacted),
     Mutation(removes_segments_in_use, _is_compacted),
     Mutation(leaves_segments, _is_compacted),
+    Mutation(any_nonce_is_ours, lambda scenario: _is_bucket_log(scenario) and _leaders_change(scenario)),
+    Mutation(nothing_there_is_the_end, lambda scenario: _is_bucket_log(scenario) and scenario.snapshot_every_s),
+    Mutation(deletes_before_the_start_moves, lambda scenario: _is_bucket_log(scenario) and scenario.snapshot_every_s),
+    Mutation(puts_a_copy_at_the_next_number, lambda scenario: _is_bucket_log(scenario) and scenario.log_error_rate),
+    Mutation(control_batches_are_forgotten, _is_kafka_log),
+    Mutation(entries_have_other_offsets, _is_kafka_log),
+    Mutation(generations_begin_anew, lambda scenario: _is_kafka_log(scenario) and scenario.processes_end),
+    Mutation(nobody_is_fenced, _guests_die),
+    Mutation(leaders_stay_nominated, _guests_die),
 )

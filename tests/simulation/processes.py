@@ -142,6 +142,12 @@ class ProcessLoop(VirtualTimeLoop):
         gated.handle = handle
         return handle
 
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """There is one thread: nothing has to be woken."""
+        return self.call_soon(callback, *args, context=context)
+
     def call_again(self, one: _Gated) -> None:
         """Run a callback that was held back; its handle stays the one that its owner may cancel."""
         super().call_soon(one, context=one.context)
@@ -167,11 +173,18 @@ def later_outside(delay_s: float, callback: Callable[..., object], *args: Any) -
 
 async def outside(work: Coroutine[Any, Any, T]) -> T:
     """Let the world do something for the process that calls. It is done even if the process ends meanwhile."""
-    task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
-    task.add_done_callback(_retrieved)
-    return await asyncio.shield(task)
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
 
+    def hand_on(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            answer.cancel()
+        elif (error := task.exception()) is not None:
+            if not answer.done():
+                answer.set_exception(error)
+        elif not answer.done():
+            answer.set_result(task.result())
 
-def _retrieved(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
+    context = contextvars.Context()
+    loop.create_task(work, context=context).add_done_callback(hand_on, context=context)
+    return await answer

@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from enum import StrEnum
 
 WEEK_MS = 7 * 86_400_000
+
+
+class LogKind(StrEnum):
+    """Which log a world has: one that nominates whomever it likes, for every shard or for the cluster shard only, the
+    bucket log, or that in a Kafka."""
+
+    LENIENT = "lenient"
+    LENIENT_CLUSTER = "lenient cluster"
+    BUCKET = "bucket"
+    KAFKA = "kafka"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Times in seconds or milliseconds, as named; rates are 0 to 1, troubles are times between them in seconds, 0 for
     none. `members` is how many consumers share the first topic as a group; `compaction_interval_ms` makes all topics
-    tiered where it is not 0.
+    tiered where it is not 0; `come_and_go_every_s` is for brokers that join and leave.
     """
 
+    log: LogKind
     brokers: int
     shards: int
     partitions: int
@@ -54,6 +66,12 @@ class Scenario:
     copy_grace_ms: int
     producer_expiration_ms: int
     garble_rate: float
+    come_and_go_every_s: float
+
+    @property
+    def processes_end(self) -> bool:
+        """Whether processes end, or seem to."""
+        return bool(self.kill_every_s or self.pause_every_s or self.cut_every_s or self.come_and_go_every_s)
 
     @property
     def producers_expire(self) -> bool:
@@ -63,7 +81,7 @@ class Scenario:
     @property
     def session_ms(self) -> int:
         """How long brokers may be silent: short only where they come and go, for heartbeats take time to simulate."""
-        return 6_000 if self.kill_every_s or self.pause_every_s or self.cut_every_s else 30_000
+        return 6_000 if self.processes_end else 30_000
 
 
 def draw(seed: int, steps: float = 1.0) -> Scenario:
@@ -74,7 +92,9 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         return source.choice(choices) if source.random() < 0.4 else 0.0
 
     skew_ms = int(maybe(500, 2_000))
+    log = random.Random(f"log {seed}").choice(list(LogKind))
     return Scenario(
+        log=log,
         brokers=source.choice([2, 3, 3]),
         shards=source.choice([1, 2, 3]),
         partitions=source.choice([2, 3]),
@@ -111,4 +131,5 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         copy_grace_ms=source.choice([2_000, 60_000]),
         producer_expiration_ms=source.choice([1_000, 4_000, 30_000, WEEK_MS, WEEK_MS, WEEK_MS]),
         garble_rate=maybe(0.02, 0.2),
+        come_and_go_every_s=maybe(3, 6),
     )

@@ -173,11 +173,14 @@ class Settlement:
             lambda: f"segments are left: {self._left_of_segments()}",
             step_s=CLEAN_STEP_S,
         )
-        await asyncio.sleep(FORGOTTEN_WITHIN_S)
-        await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
-        await asyncio.sleep(FORGOTTEN_WITHIN_S)
+        end_s = self._world.loop.time() + 2 * FORGOTTEN_WITHIN_S
+        while left := await self._kept():
+            if self._world.loop.time() > end_s:
+                self._world.history.violated(left)
+                self._world.stop_at_violation()
+            await asyncio.sleep(CLEAN_STEP_S)
+            await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
         await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
-        await self._require_forgotten()
 
     async def _rows(self, broker: Broker, shard_id: ShardId, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
         """What a broker's store has of a shard."""
@@ -189,8 +192,8 @@ class Settlement:
         """All replicas have the same rows, once nothing has happened for a while."""
         for shard in self._world.shard_ids:
             end = None
-            while self._world.log.state(shard).end != end:
-                end = self._world.log.state(shard).end
+            while self._world.log.end(shard) != end:
+                end = self._world.log.end(shard)
                 await asyncio.sleep(QUIET_S)
                 rows = {
                     broker.process.name: await self._rows(broker, shard, COMPARED_TABLES[kind_of(shard)])
@@ -201,8 +204,8 @@ class Settlement:
                 if found != expected:
                     self._world.history.violated(f"the store of {name} is not like that of a fresh broker")
 
-    async def _require_forgotten(self) -> None:
-        """Nothing is left in any store of what came and went."""
+    async def _kept(self) -> str | None:
+        """What is left in a store of what came and went; None: nothing in any."""
         for broker in self._world.brokers.values():
             for shard in broker.shards.values():
                 found = await self._rows(broker, shard.id, (*PASSING_TABLES, PRODUCERS))
@@ -210,8 +213,8 @@ class Settlement:
                     if name == PRODUCERS.name and not self._world.scenario.producers_expire:
                         rows = [row for row in rows if self._world.is_deleted(PartitionKey(*row[:2]))]
                     if rows:
-                        keeps = f"{name} of {short_name(shard.id)}: {rows[:3]}"
-                        self._world.history.violated(f"{broker.process.name} keeps {keeps}")
+                        return f"{broker.process.name} keeps {name} of {short_name(shard.id)}: {rows[:3]}"
+        return None
 
     def _left_of_segments(self) -> list[str]:
         """A broker whose copy is given up too early does not hear of it, and may leave what it puts then."""
@@ -227,7 +230,7 @@ class Settlement:
         if len(up) < len(self._world.brokers):
             return False
         for shard_id in self._world.shard_ids:
-            end = self._world.log.state(shard_id).end
+            end = self._world.log.end(shard_id)
             if any(broker.shard(shard_id).next_offset != end for broker in up):
                 return False
         for index, shard in up[0].shards.items():

@@ -117,7 +117,7 @@ class Duel:
                 acceptance = acceptance.claimed(one.offset, NO_DIGEST)
             elif acceptance.accepts(entry):
                 accepted[entry.term, entry.sequence] += 1
-                acceptance = acceptance.advanced(NO_DIGEST)
+                acceptance = acceptance.advanced(one.offset, NO_DIGEST)
         assert set(accepted.values()) == {1}
 
 

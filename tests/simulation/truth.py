@@ -15,7 +15,7 @@ from diskless_core.coordinator.entries import Claim
 from diskless_core.diskless import records
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.records import (
-    PartitionCreated,
+    PartitionsCreated,
     ProducersExpired,
     RecordsDeleted,
     RecordsTiered,
@@ -173,7 +173,7 @@ class Truth:
 
     def _replay_diskless(self, shard: ShardId, record: object, written_ms: int) -> None:
         match record:
-            case PartitionCreated():
+            case PartitionsCreated():
                 self._created(shard, record)
             case TopicDeleted():
                 for key, partition in self.partitions.items():
@@ -205,11 +205,12 @@ class Truth:
                     self._violated(f"producer {producer_id} of {name_of(key)} is forgotten after {silent_ms} ms")
                 self.forgotten.add((key, producer_id))
 
-    def _created(self, shard: ShardId, record: PartitionCreated) -> None:
-        key = PartitionKey(record.topic_id, record.partition)
-        if key in self.partitions:
-            self._violated(f"{name_of(key)} is created twice")
-        self.partitions[key] = Partition(shard)
+    def _created(self, shard: ShardId, record: PartitionsCreated) -> None:
+        for number in record.partitions:
+            key = PartitionKey(record.topic_id, number)
+            if key in self.partitions:
+                self._violated(f"{name_of(key)} is created twice")
+            self.partitions[key] = Partition(shard)
 
     def _drop(self, partition: Partition, before: int) -> None:
         while partition.live and partition.live[0].last_offset < before:

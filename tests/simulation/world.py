@@ -14,20 +14,24 @@ from diskless_core.broker.coordinators import shard_ids
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import BatchResult, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.shards import DISKLESS
+from diskless_core.shards import DISKLESS, GROUPS
 from tests.simulation import scenario as scenarios
 from tests.simulation.broker import Broker, Disk
 from tests.simulation.bucket import Bucket, BucketFaults
+from tests.simulation.bucket_log import LogInBucket
 from tests.simulation.checker import Allowances, Checker
 from tests.simulation.clients import MAX_IN_FLIGHT, Consumer, Producer, RecordDeleter, ask
 from tests.simulation.faults import Troubles
 from tests.simulation.garbling import Garbler
 from tests.simulation.history import History
+from tests.simulation.kafka_log import LogInKafka
+from tests.simulation.logs import WorldLog
 from tests.simulation.members import Member
 from tests.simulation.metadata_log import MetadataLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import ProcessLoop
-from tests.simulation.settlement import READER, Settlement
+from tests.simulation.scenario import LogKind
+from tests.simulation.settlement import Settlement
 from tests.support.virtual_time import START_MS
 
 STEP_S = 0.5
@@ -65,11 +69,10 @@ class World:
         self.history = History(loop.time)
         self.checker = Checker(self.history, loop.time, self.now_ms, self.scenario.producer_expiration_ms)
         self.network = Network(self._source("network"))
-        self.log = MetadataLog(self._source("log"), self.checker.truth.take)
         self.bucket = Bucket(self._source("bucket"), self.history, self.checker, self.now_ms)
         self.checker.bucket = self.bucket
-        self.shard_ids = shard_ids({DISKLESS: self.scenario.shards})
-        self.node_ids = [*range(1, self.scenario.brokers + 1), READER]
+        self.shard_ids = shard_ids({DISKLESS: self.scenario.shards, GROUPS: self.scenario.shards})
+        self.log = self._make_log()
         self.brokers: dict[int, Broker] = {}
         self.disks = {node_id: Disk() for node_id in range(1, self.scenario.brokers + 1)}
         self.active = True
@@ -81,6 +84,16 @@ class World:
         self._topics: list[bytes] = []
         self._deleted_topics: set[bytes] = set()
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_log(self) -> WorldLog:
+        kind, source, watcher = self.scenario.log, self._source("log"), self.checker.truth.take
+        match kind:
+            case LogKind.BUCKET:
+                return LogInBucket(self.bucket, self.shard_ids, source, watcher, self.history.violated)
+            case LogKind.KAFKA:
+                return LogInKafka(self.shard_ids, source, watcher)
+            case LogKind.LENIENT | LogKind.LENIENT_CLUSTER:
+                return MetadataLog(source, watcher, nominates_all_shards=kind is LogKind.LENIENT)
 
     def _source(self, name: str) -> random.Random:
         source = random.Random(f"{name} {self.seed}")
@@ -144,7 +157,7 @@ class World:
         Raises:
             Violation: a promise was broken.
         """
-        for node_id in self.disks:
+        for node_id in list(self.disks):
             self.start_broker(node_id)
         troubles = Troubles(self, self._source("troubles"))
         troubles.make_peace()

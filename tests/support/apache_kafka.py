@@ -21,7 +21,7 @@ _LOG_TAIL_LINES = 25
 _PORTS = range(20_000, 32_000)
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 # The kernel ends the JVM with the process that started it, however that one ends.
-_GUARD = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+GUARD = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 
 
 def classpath(jars: Path) -> str:
@@ -37,7 +37,7 @@ def java(
 ) -> list[str]:
     """The command line of a JVM that runs a main class of Kafka and logs to standard error."""
     logging = (f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}", "-Dorg.slf4j.simpleLogger.showDateTime=true")
-    return [*_GUARD, "java", *options, *logging, "-cp", classpath(jars), main, *arguments]
+    return [*GUARD, "java", *options, *logging, "-cp", classpath(jars), main, *arguments]
 
 
 def free_ports(count: int) -> list[int]:
@@ -77,28 +77,46 @@ class ApacheKafka:
         self.folder = folder
         self.log = folder / "kafka.log"
         self._options = options
-        self.bootstrap, self._controller = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.bootstrap, self.controller = (f"127.0.0.1:{port}" for port in free_ports(2))
         self._settings = folder / "server.properties"
         self._settings.write_text(
             "".join(f"{name}={value}\n" for name, value in {**self._defaults(), **(properties or {})}.items())
         )
         self._process: subprocess.Popen[bytes] | None = None
 
+    def configure(self, properties: Mapping[str, str]) -> None:
+        """Set more, over what is set. To be called before the start."""
+        with self._settings.open("a") as settings:
+            settings.writelines(f"{name}={value}\n" for name, value in properties.items())
+
     def advertise(self, address: str) -> None:
         """Tell clients to connect to another address, such as a relay's. To be called before the start."""
-        with self._settings.open("a") as settings:
-            settings.write(f"advertised.listeners=PLAINTEXT://{address}\n")
+        self.configure({"advertised.listeners": f"PLAINTEXT://{address}"})
 
     def start(self) -> ApacheKafka:
         """Format the folder if it is new, start the broker and wait until it serves clients."""
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Format the folder if it is new and start the process: one of several nodes is not ready alone."""
         self.format()
-        deadline = time.monotonic() + START_TIMEOUT_S
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 java(self.jars, "kafka.Kafka", str(self._settings), options=self._options, log_level="info"),
                 stdout=log,
                 stderr=log,
             )
+
+    def wait_until_ready(self) -> None:
+        """Wait until a process that was launched serves clients.
+
+        Raises:
+            AssertionError: it ended, or takes too long and was ended.
+        """
+        assert self._process is not None, "Apache Kafka is not running"
+        deadline = time.monotonic() + START_TIMEOUT_S
         while "Kafka Server started" not in self.log_text():
             try:
                 code = self._process.wait(_POLL_S)
@@ -108,7 +126,6 @@ class ApacheKafka:
                 self.end()
                 raise AssertionError(f"Apache Kafka was not ready in time\n{self.log_tail()}") from None
             raise AssertionError(f"Apache Kafka ended with code {code} instead of starting\n{self.log_tail()}")
-        return self
 
     def stop(self) -> None:
         """SIGTERM: it ends by itself and leaves its log folder in order."""
@@ -136,8 +153,8 @@ class ApacheKafka:
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@{self._controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self._controller}",
+            "controller.quorum.voters": f"1@{self.controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.folder / "data"),
             "group.initial.rebalance.delay.ms": "0",

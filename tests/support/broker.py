@@ -27,6 +27,9 @@ class BrokerProcess:
         folder: holds `data`, the log in `broker.log`, and whatever `properties` put there.
         properties: what every start sets, besides the folder and the listener.
         python: the interpreter beside whose `diskless` command is run.
+
+    Attributes:
+        environment: what the next start has of variables, besides those of this process.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class BrokerProcess:
             "group.initial.rebalance.delay.ms": "0",
             **(properties or {}),
         }
+        self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -80,7 +84,8 @@ class BrokerProcess:
                 [str(self._command), "serve", *options, "--ready-file", str(self._ready_file)],
                 stdout=log,
                 stderr=log,
-                env={name: value for name, value in os.environ.items() if not name.startswith("DISKLESS_CONFIG_")},
+                env={name: value for name, value in os.environ.items() if not name.startswith("DISKLESS_CONFIG_")}
+                | self.environment,
             )
         addresses = self._wait_until_ready()
         if "advertised.listeners" not in self._properties:  # then the ports that were free are kept

@@ -6,20 +6,22 @@ A process that is killed answers nobody, and its connections are reset; one that
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from diskless_core.cluster.membership.model import BrokerListener, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.cluster.shard import ClusterShard
-from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
-from diskless_core.shards import CLUSTER_SHARD, GROUPS_SHARD
+from diskless_core.protocol.feature_levels import LevelRange
+from diskless_core.shards import CLUSTER_SHARD, GROUPS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.virtual_time import VirtualClock, run
@@ -62,6 +64,7 @@ class MemberProcess:
         seed: int,
         objection: Objection = no_objection,
         log_node_id: int | None = None,
+        allocation_id: uuid.UUID | None = None,
     ) -> None:
         self.node_id = node_id
         self.port = port
@@ -79,11 +82,11 @@ class MemberProcess:
         )
         self._clock = clock
         self.shard = ClusterShard(CLUSTER_SHARD, services)
-        self.groups = GroupsShard(GROUPS_SHARD, services)
+        self.groups = GroupsShard(GROUPS.shard(0), services)
         self.peers = RegisteredPeers(node_id, BROKERS)
         self.peers.follow(self.shard)
         self.membership = Membership(
-            MembershipSettings(node_id=node_id, rack=f"rack-{node_id}", times=TIMES),
+            MembershipSettings(times=TIMES, allocation_id=allocation_id),
             MembershipNeighbours(
                 cluster_id=CLUSTER_ID,
                 shard=self.shard,
@@ -91,8 +94,13 @@ class MemberProcess:
                 is_shared=True,
                 hands_over=True,
                 transport=self,
-                listeners=[BrokerListener("CLIENTS", "h", port + 1000), BrokerListener(BROKERS, "h", port)],
-                features={"diskless.version": SupportedLevels(1, 1)},
+                spec=BrokerSpec(
+                    node_id=node_id,
+                    incarnation_id=clock.new_uuid(),
+                    listeners=(BrokerListener("CLIENTS", "h", port + 1000), BrokerListener(BROKERS, "h", port)),
+                    rack=f"rack-{node_id}",
+                    features={"diskless.version": LevelRange(1, 1)},
+                ),
                 log_is_ok=lambda: self.log_is_ok,
                 clock=clock,
                 metrics=self.metrics,
@@ -137,7 +145,7 @@ class MemberProcess:
         address = self.peers.address_of(node_id)
         target = self._world.at(address.port) if address is not None else None
         if target is None:
-            raise PeerUnavailableError(f"nobody listens for {node_id}")
+            raise PeerGoneError(f"nobody listens for {node_id}")
         _, link = self.links.setdefault(target.port, (target, FakeLink()))
         if link.is_lost:
             link = FakeLink()
@@ -186,7 +194,7 @@ class MemberWorld:
 
     def coordinate_groups(self, node_id: int) -> None:
         """From now on this node is to lead the groups' shard."""
-        self.shared.set_leader(GROUPS_SHARD, node_id)
+        self.shared.set_leader(GROUPS.shard(0), node_id)
 
     def process(self, node_id: int, *, port: int | None = None, **arguments: Any) -> MemberProcess:
         """A new process, which has not been started."""

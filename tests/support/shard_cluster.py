@@ -31,6 +31,9 @@ T = TypeVar("T")
 RESTART_S = 0.2
 """From the death of a process to the start of the next one, and between starts that fail."""
 
+FAILED_STARTS = 5
+"""After so many in a row somebody makes room on a full disk: a node that has to restore a snapshot needs it."""
+
 QUIET_S = 3
 """Longer than any append takes."""
 
@@ -101,6 +104,7 @@ class ReplicaNode(ShardNode):
         self.starts_again = True
         self.dies_at: int | None = None
         self.disk_is_lost_at_death = False
+        self._failed_starts = 0
         self._taken_snapshots = snapshots
         self._loop = loop
         self._up = asyncio.Event()
@@ -120,8 +124,12 @@ class ReplicaNode(ShardNode):
             await self.start(lead=False)
         except BACKENDS_FAIL:
             await asyncio.sleep(RESTART_S)
+            self._failed_starts += 1
+            if self._failed_starts == FAILED_STARTS:
+                self.store.failing = False
             self.process.kill()
         else:
+            self._failed_starts = 0
             self.shard._recent._limit = RECENT_RUNS
             self.witness = Witness(self.shard)
             self._up.set()

@@ -12,7 +12,7 @@ from hypothesis.stateful import rule
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.diskless.records import PartitionCreated, encode
+from diskless_core.diskless.records import PartitionsCreated, encode
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from diskless_core.testing.fakes.log import AppendFault
@@ -163,7 +163,7 @@ class ShardTrouble(ShardCommands):
         if content and not isinstance(entries.decode(entry := content[which % len(content)].data), Claim):
             self.cluster.log.append(entry)
 
-    @rule(back=st.integers(-1, 50), sequence=st.integers(0, 3))
+    @rule(back=st.integers(0, 50), sequence=st.integers(0, 3))
     def somebody_writes_under_a_term_that_is_over(self, back: int, sequence: int) -> None:
         async def term(shard: DisklessShard) -> int:
             await shard.barrier()
@@ -171,7 +171,7 @@ class ShardTrouble(ShardCommands):
             return shard.term
 
         over = self.ask(term).value - 1 - back
-        record = encode(PartitionCreated(topic_id=b"?" * 16, name="never", partition=0))
+        record = encode(PartitionsCreated(topic_id=b"?" * 16, name="never", partitions=[0]))
         self.cluster.log.append(entries.encode_entry(over, sequence, [record], 0))
 
     @rule(wanted=some_batches, lands=st.booleans())

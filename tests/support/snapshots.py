@@ -29,17 +29,13 @@ async def put_cluster_snapshot(
     """Put a snapshot of the cluster shard with these topics, of which each partition is in the shard of that index."""
     tables = [table.spec for table in ClusterMachine().tables]
     store = MemoryCoordinatorStore().open(CLUSTER_SHARD, tables)
-    placed = {
-        (topic_id.bytes, partition): shard
-        for (topic_id, _), shards in topics.items()
-        for partition, shard in enumerate(shards)
-    }
+    placed = [PLACEMENTS.row((topic_id.bytes,), tuple(shards)) for (topic_id, _), shards in topics.items()]
     rows = [
         TOPICS.row((topic_id.bytes,), ClusterTopic(name, len(shards))) for (topic_id, name), shards in topics.items()
     ]
     changes = {
         TOPICS.name: TableChanges(put=rows),
-        PLACEMENTS.name: TableChanges(put=[PLACEMENTS.row(key, shard) for key, shard in placed.items()]),
+        PLACEMENTS.name: TableChanges(put=placed),
     }
     store.write(changes, applied_offset)
     stem = f"{reading.folder(prefix, CLUSTER_SHARD)}{applied_offset:020d}-test"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 import urllib.error
@@ -11,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.apache_kafka import free_ports
+from tests.support.apache_kafka import GUARD, free_ports
 from tests.support.downloads import filled_once
 
 MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -20,7 +19,6 @@ REGION = "us-east-1"
 START_TIMEOUT_S = 60.0
 
 _POLL_S = 0.05
-_GUARD = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 
 
 def versitygw_binary() -> Path:
@@ -68,7 +66,7 @@ class VersityGateway:
         with (self._folder / "versitygw.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *_GUARD,
+                    *GUARD,
                     *command,
                     "--quiet",
                     "--keep-alive",

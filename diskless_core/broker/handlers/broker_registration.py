@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from diskless_core.broker.authorization import AclOperation
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster.membership import wire
 from diskless_core.cluster.operations import Refusal
@@ -14,6 +13,8 @@ from diskless_core.protocol.messages import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    DisklessAllocateNodeIdRequest,
+    DisklessAllocateNodeIdResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
@@ -46,9 +47,17 @@ async def allocate_producer_ids(
     return await context.services.membership.service.allocate_producer_ids(request)
 
 
+async def allocate_node_id(
+    context: RequestContext, request: DisklessAllocateNodeIdRequest
+) -> DisklessAllocateNodeIdResponse:
+    """Handle DisklessAllocateNodeId."""
+    if not context.is_authorized:
+        return wire.node_id_response(
+            Refusal(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message="only a broker may ask for a node id")
+        )
+    return await context.services.membership.service.allocate_node_id(request)
+
+
 async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """Handle UnregisterBroker: a client's is passed on to the controller, another broker's has been."""
-    membership = context.services.membership
-    if context.may(AclOperation.CLUSTER_ACTION):
-        return await membership.service.unregister(request)
-    return await membership.unregister(request)
+    """Handle UnregisterBroker."""
+    return await context.services.membership.service.unregister(request)

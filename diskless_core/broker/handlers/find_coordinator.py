@@ -20,7 +20,7 @@ _SUCCESS_IN_WORDS = "NONE"
 
 
 async def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """FindCoordinator: who leads the groups shard; Diskless coordinators are told to other brokers only."""
+    """FindCoordinator: who leads the shard of each group; Diskless coordinators are told to other brokers only."""
     if context.api_version < _SEVERAL_KEYS_SINCE:
         leader = _leader(context, request.key_type, request.key)
         return FindCoordinatorResponse(
@@ -49,7 +49,7 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
 def _leader(context: RequestContext, key_type: int, key: str) -> Leader:
     services = context.services
     if key_type == _GROUP_KEY:
-        return _leader_of_groups(context)
+        return _leader_of_group(context, key)
     if key_type == _TRANSACTION_KEY:
         # The one error that makes a client give up: everything else has it look for a coordinator for ever.
         message = "This broker does not support transactions yet."
@@ -60,12 +60,12 @@ def _leader(context: RequestContext, key_type: int, key: str) -> Leader:
     return Leader(error=ErrorCode.INVALID_REQUEST, message=message)
 
 
-def _leader_of_groups(context: RequestContext) -> Leader:
+def _leader_of_group(context: RequestContext, group_id: str) -> Leader:
     services = context.services
-    shard = services.groups_shard
+    shard = services.groups.shard_of(group_id)
     node_id = services.config.node_id if shard.leading else shard.leader_hint
     endpoint = services.reached(node_id, context.listener) if node_id is not None else None
     if endpoint is None:
-        message = "The coordinator of groups is not known."
+        message = "The coordinator of the group is not known."
         return Leader(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
     return Leader(*endpoint)

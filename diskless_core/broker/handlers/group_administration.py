@@ -19,12 +19,12 @@ from diskless_core.protocol.messages import (
 
 async def list_groups(context: GroupContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """ListGroups."""
-    return await context.services.groups.administration.list(request)
+    return await context.services.groups.list(request)
 
 
 async def describe_groups(context: GroupContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """DescribeGroups."""
-    return await context.services.groups.administration.describe(request, context.api_version)
+    return await context.services.groups.describe(request, context.api_version)
 
 
 async def consumer_group_describe(
@@ -37,10 +37,11 @@ async def consumer_group_describe(
 
 async def delete_groups(context: GroupContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """DeleteGroups."""
-    return await context.services.groups.administration.delete(request)
+    return await context.services.groups.delete(request)
 
 
 async def offset_delete(context: GroupContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """OffsetDelete."""
     services = context.services
-    return await services.groups.administration.delete_offsets(request, services.topics)
+    coordinator = services.groups.of(request.group_id)
+    return await coordinator.administration.delete_offsets(request, services.topics)

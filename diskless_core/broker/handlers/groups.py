@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from diskless_core.groups.service import Client, GroupCoordinator
+from diskless_core.groups.coordinators import GroupCoordinators
+from diskless_core.groups.service import Client
 from diskless_core.groups.topics import TopicCatalog
 from diskless_core.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -28,7 +29,7 @@ class GroupServices(Protocol):
     """What these handlers need of the broker."""
 
     @property
-    def groups(self) -> GroupCoordinator: ...
+    def groups(self) -> GroupCoordinators: ...
 
     @property
     def topics(self) -> TopicCatalog: ...
@@ -53,22 +54,22 @@ class GroupContext(Protocol):
 async def join_group(context: GroupContext, request: JoinGroupRequest) -> JoinGroupResponse:
     """JoinGroup."""
     client = Client(context.client_id, context.client_host)
-    return await context.services.groups.join_group(request, context.api_version, client)
+    return await context.services.groups.of(request.group_id).join_group(request, context.api_version, client)
 
 
 async def sync_group(context: GroupContext, request: SyncGroupRequest) -> SyncGroupResponse:
     """SyncGroup."""
-    return await context.services.groups.sync_group(request, context.api_version)
+    return await context.services.groups.of(request.group_id).sync_group(request, context.api_version)
 
 
 async def heartbeat(context: GroupContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Heartbeat."""
-    return await context.services.groups.heartbeat(request)
+    return await context.services.groups.of(request.group_id).heartbeat(request)
 
 
 async def leave_group(context: GroupContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """LeaveGroup."""
-    return await context.services.groups.leave_group(request, context.api_version)
+    return await context.services.groups.of(request.group_id).leave_group(request, context.api_version)
 
 
 async def consumer_group_heartbeat(
@@ -77,13 +78,14 @@ async def consumer_group_heartbeat(
     """ConsumerGroupHeartbeat."""
     client = Client(context.client_id, context.client_host)
     services = context.services
-    return await services.groups.consumer_group_heartbeat(request, context.api_version, client, services.topics)
+    coordinator = services.groups.of(request.group_id)
+    return await coordinator.consumer_group_heartbeat(request, context.api_version, client, services.topics)
 
 
 async def offset_commit(context: GroupContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """OffsetCommit."""
     services = context.services
-    return await services.groups.offset_commit(request, context.api_version, services.topics)
+    return await services.groups.of(request.group_id).offset_commit(request, context.api_version, services.topics)
 
 
 async def offset_fetch(context: GroupContext, request: OffsetFetchRequest) -> OffsetFetchResponse:

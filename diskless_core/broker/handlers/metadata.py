@@ -100,10 +100,11 @@ async def _find_by_name(context: RequestContext, name: str | None, allow_creatio
     if not (context.services.config.auto_create_topics_enable and allow_creation):
         return _Found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None, None)
     if not context.services.config.diskless_auto_create_topics_wait:
-        topics.create_soon(name, context.services.config.num_partitions)
+        context.services.auto_creation.begin(name, context.services.config.num_partitions, context.caller)
         return _Found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None, None)
     try:
-        created = await topics.ensure(name, context.services.config.num_partitions)
+        count = context.services.config.num_partitions
+        created = await context.services.auto_creation.ensure(name, count, context.caller)
     except CoordinatorError:
         return _Found(ErrorCode.LEADER_NOT_AVAILABLE, name, None, None)
     if isinstance(created, TopicInfo):

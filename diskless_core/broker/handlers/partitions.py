@@ -58,7 +58,7 @@ async def _create(context: RequestContext, topic: AskedTopic, *, validate_only: 
     services = context.services
     try:
         return await services.topics.add_partitions(
-            topic.name, topic.count, assignments, services.config.node_id, validate_only=validate_only
+            topic.name, topic.count, assignments, services.registered_brokers(), validate_only=validate_only
         )
     except CoordinatorError as error:
         return Refusal(code=error.code, message=str(error))

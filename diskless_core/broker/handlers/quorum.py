@@ -1,11 +1,17 @@
-"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: the cluster shard stands for KRaft's log, with one voter."""
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: the cluster shard stands for KRaft's log, every broker for a voter.
+
+Any broker answers: it asks all others how far their copies are.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Sequence
 
 from diskless_core.broker.dispatch import RequestContext
+from diskless_core.broker.shard_copies import Copy, ShardCopies
 from diskless_core.cluster.operations import Refusal
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     AddRaftVoterRequest,
@@ -15,54 +21,83 @@ from diskless_core.protocol.messages import (
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
 )
-from diskless_core.shards import CLUSTER_SHARD
+from diskless_core.shards import CLUSTER, CLUSTER_SHARD, SHARD_KINDS
 
 _HIGHEST_EPOCH = 2**31 - 1
+_UNKNOWN = -1
 
 Topic = DescribeQuorumResponse.TopicData
 Partition = Topic.PartitionData
 Node = DescribeQuorumResponse.Node
 
 
-def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Handle DescribeQuorum of `__cluster_metadata-0`, and of nothing else beside it."""
-    asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
-    if asked != [(CLUSTER_SHARD.topic, CLUSTER_SHARD.index)]:
+async def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Handle DescribeQuorum of `__cluster_metadata-0`; or, beside Apache Kafka, of any other shards.
+
+    Topics whose partitions are such shards can be asked for without naming partitions: then all are meant.
+    """
+    asked = [ShardId(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    of_others = {kind.topic for kind in SHARD_KINDS if kind is not CLUSTER}
+    if asked != [CLUSTER_SHARD] and not all(topic.topic_name in of_others for topic in request.topics):
         return _unknown(request)
-    topic = Topic(topic_name=CLUSTER_SHARD.topic, partitions=[_quorum(context)])
+    found = {one.shard: one for one in await context.services.shard_copies.all()}
+    topics = [
+        Topic(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(shard.index, found.get(shard), context.services.clock.now_ms())
+                for shard in _asked_shards(topic, found)
+            ],
+        )
+        for topic in request.topics
+    ]
     return DescribeQuorumResponse(
-        error_code=int(ErrorCode.NONE), error_message="", topics=[topic], nodes=[_this_node(context)]
+        error_code=int(ErrorCode.NONE), error_message="", topics=topics, nodes=_nodes(context)
     )
 
 
-def _quorum(context: RequestContext) -> Partition:
-    shard = context.services.cluster_shard
-    if shard.term is None:
-        return _refused(CLUSTER_SHARD.index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    now_ms = context.services.clock.now_ms()
-    voter = Partition.ReplicaState(
-        replica_id=context.services.config.node_id,
-        replica_directory_id=None,
-        log_end_offset=shard.next_offset,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
-    )
+def _asked_shards(topic: DescribeQuorumRequest.TopicData, known: Iterable[ShardId]) -> Sequence[ShardId]:
+    if not topic.partitions:
+        return sorted(shard for shard in known if shard.topic == topic.topic_name)
+    return [ShardId(topic.topic_name, one.partition_index) for one in topic.partitions]
+
+
+def _quorum(index: int, found: ShardCopies | None, now_ms: int) -> Partition:
+    if found is None:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if found.leader is None:
+        return _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return Partition(
-        partition_index=CLUSTER_SHARD.index,
+        partition_index=index,
         error_code=int(ErrorCode.NONE),
         error_message="",
-        leader_id=context.services.config.node_id,
-        leader_epoch=min(shard.term, _HIGHEST_EPOCH),
-        high_watermark=shard.next_offset,
-        current_voters=[voter],
+        leader_id=found.leader,
+        leader_epoch=min(found.term, _HIGHEST_EPOCH),
+        high_watermark=found.high_watermark,
+        current_voters=[_replica(node_id, copy, found, now_ms) for node_id, copy in found.copies.items()],
         observers=[],
     )
 
 
-def _this_node(context: RequestContext) -> Node:
-    endpoint = context.services.advertised(context.listener)
-    listener = Node.Listener(name=context.listener, host=endpoint.host, port=endpoint.port)
-    return Node(node_id=endpoint.node_id, listeners=[listener])
+def _replica(node_id: int, copy: Copy | None, of: ShardCopies, now_ms: int) -> Partition.ReplicaState:
+    """A broker's copy as it is now. When one that does not answer was heard of last is not known."""
+    return Partition.ReplicaState(
+        replica_id=node_id,
+        replica_directory_id=None,
+        log_end_offset=copy.next_offset if copy is not None else _UNKNOWN,
+        last_fetch_timestamp=now_ms if copy is not None else _UNKNOWN,
+        last_caught_up_timestamp=now_ms if of.lag(node_id) == 0 else _UNKNOWN,
+    )
+
+
+def _nodes(context: RequestContext) -> list[Node]:
+    return [
+        Node(
+            node_id=one.endpoint.node_id,
+            listeners=[Node.Listener(name=context.listener, host=one.endpoint.host, port=one.endpoint.port)],
+        )
+        for one in context.services.known_brokers(context.listener, with_fenced=True)
+    ]
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:

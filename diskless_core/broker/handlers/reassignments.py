@@ -1,12 +1,9 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: every partition is on this broker and stays there."""
+"""AlterPartitionReassignments and ListPartitionReassignments: every broker has all partitions."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.cluster.operations import Refusal
+from diskless_core.cluster.operations import Refusal, refuse_replicas
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     AlterPartitionReassignmentsRequest,
@@ -22,7 +19,7 @@ AnsweredPartition = AnsweredTopic.ReassignablePartitionResponse
 def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Handle AlterPartitionReassignments: what asks for the replica that there is has happened already."""
+    """Handle AlterPartitionReassignments: what asks for one broker has happened already."""
     return AlterPartitionReassignmentsResponse(
         throttle_time_ms=0,
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -55,25 +52,7 @@ def _refusal(
     if asked.replicas is None:
         message = "No partition reassignment is in progress."
         return Refusal(code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message=message)
-    return refuse_replicas(asked.replicas, context.services.config.node_id)
-
-
-def refuse_replicas(replicas: Sequence[int], node_id: int) -> Refusal | None:
-    """Why a partition of a cluster that has this node only cannot have these replicas; None when it can."""
-    if not replicas:
-        return _invalid("The manual partition assignment includes an empty replica list.")
-    for replica, times in sorted(Counter(replicas).items()):
-        if replica != node_id:
-            return _invalid(
-                f"The manual partition assignment includes broker {replica}, but no such broker is registered."
-            )
-        if times > 1:
-            return _invalid(f"The manual partition assignment includes the broker {replica} more than once.")
-    return None
-
-
-def _invalid(message: str) -> Refusal:
-    return Refusal(code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=message)
+    return refuse_replicas(asked.replicas, context.services.registered_brokers())
 
 
 def _answered(partition: int, refusal: Refusal | None) -> AnsweredPartition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
@@ -93,7 +93,7 @@ def _partition_count(topic: AskedTopic, context: RequestContext) -> int:
 
 def _check_counts(topic: AskedTopic, context: RequestContext) -> Refusal | None:
     if topic.assignments:
-        return _check_assignments(topic, context.services.config.node_id)
+        return _check_assignments(topic, context.services.registered_brokers())
     if topic.num_partitions == 0 or topic.num_partitions < _UNSET:
         return Refusal(
             code=ErrorCode.INVALID_PARTITIONS, message="Number of partitions was set to an invalid non-positive value."
@@ -107,12 +107,12 @@ def _check_counts(topic: AskedTopic, context: RequestContext) -> Refusal | None:
         return Refusal(
             code=ErrorCode.INVALID_REPLICATION_FACTOR,
             message=f"Unable to replicate the partition {topic.replication_factor} time(s): "
-            "only 1 broker(s) are registered. The object store replicates; use 1 or -1.",
+            "the object store replicates it, and no broker has a copy. Use 1 or -1.",
         )
     return None
 
 
-def _check_assignments(topic: AskedTopic, node_id: int) -> Refusal | None:
+def _check_assignments(topic: AskedTopic, node_ids: Collection[int]) -> Refusal | None:
     if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
         return Refusal(
             code=ErrorCode.INVALID_REQUEST,
@@ -124,12 +124,8 @@ def _check_assignments(topic: AskedTopic, node_id: int) -> Refusal | None:
             code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             message="partitions should be a consecutive 0-based integer sequence",
         )
-    if any(list(assignment.broker_ids) != [node_id] for assignment in topic.assignments):
-        return Refusal(
-            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            message=f"The manual partition assignment includes brokers other than {node_id}, the only one registered.",
-        )
-    return None
+    refusals = (operations.refuse_replicas(assignment.broker_ids, node_ids) for assignment in topic.assignments)
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
 def _created(topic: AskedTopic, outcome: TopicInfo | Refusal, configs: Configs) -> CreatedTopic:

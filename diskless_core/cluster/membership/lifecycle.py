@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from diskless_core.cluster.membership.node_ids import RETIRED
 from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.protocol.errors import ErrorCode
 
@@ -63,6 +64,7 @@ class Lifecycle:
         due_s: when the next question is due.
         epoch: the number of its registration; None without one.
         verdict: why it can't be a member, for good; None as long as it may.
+        is_retired: whether that is because its node id is not its own any more.
     """
 
     def __init__(self, times: SessionTimes, now_s: float) -> None:
@@ -70,6 +72,7 @@ class Lifecycle:
         self.due_s = now_s
         self.epoch: int | None = None
         self.verdict: str | None = None
+        self.is_retired = False
         self._times = times
         self._is_ready = False
         self._wants_shut_down = False
@@ -121,12 +124,16 @@ class Lifecycle:
         """It may not register, for now or for good.
 
         A node id that another process has may become free: that process may be dead. It is given up when that has sent
-        a heartbeat since the first refusal. A broker that was a member before never gives up.
+        a heartbeat since the first refusal. A broker that was a member before never gives up, unless its node id is
+        retired.
 
         Args:
             sent_s: when the request was sent.
         """
         self.due_s = now_s + self._times.heartbeat_s / 2
+        if refusal.code is RETIRED:
+            self.is_retired, self.verdict = True, refusal.message
+            return
         if refusal.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             if self._refused_at_s is None:
                 self._refused_at_s = now_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -14,9 +15,10 @@ from diskless_core.cluster.membership.lifecycle import BrokerState, Heartbeat, L
 from diskless_core.cluster.membership.model import BrokerSpec
 from diskless_core.cluster.membership.service import MembershipService
 from diskless_core.cluster.membership.sessions import Health, SessionTimes
+from diskless_core.cluster.membership.suspicion import Suspicion
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.calls import PeerCalls
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.errors import CoordinatorError, NodeGoneError, NotCoordinatorError, OutcomeUnknownError
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 
@@ -35,6 +37,10 @@ class MembershipRefusedError(CoordinatorError):
     """The broker cannot be a member of the cluster; the message says why."""
 
 
+class NodeIdRetiredError(MembershipRefusedError):
+    """The node id that the cluster gave to this broker is not its own any more. It may take another one."""
+
+
 class Member:
     """One broker process as a member.
 
@@ -48,6 +54,7 @@ class Member:
     Attributes:
         last_controller: the other node that was the controller last, as far as is known.
         unreachable: the controller that could not be connected to when it was asked last.
+        answered_s: when the last controller answered last, by the monotonic clock; None if it never did.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class Member:
         clock: Clock,
         *,
         cluster_id: str,
+        allocation_id: uuid.UUID | None = None,
         health: Callable[[], Health],
         leads: Callable[[], Sequence[str]],
     ) -> None:
@@ -69,14 +77,17 @@ class Member:
         self._calls = calls
         self._clock = clock
         self._cluster_id = cluster_id
+        self._allocation_id = allocation_id
         self._health = health
         self._leads = leads
         self._lifecycle = Lifecycle(times, clock.monotonic())
+        self._suspicion = Suspicion()
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
         self._said: str | None = None
         self.last_controller: int | None = None
         self.unreachable: int | None = None
+        self.answered_s: float | None = None
         self._obstacle = "nobody is known to lead the cluster shard"
 
     @property
@@ -116,14 +127,14 @@ class Member:
     def connection_lost(self, node_id: int) -> None:
         """The connection by which heartbeats go to a node broke: the controller must not take this broker for dead."""
         if node_id == self._controller():
+            self._suspicion.broke(node_id)
             self._lifecycle.hurry(self._clock.monotonic())
             self._nudged.set()
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         said_s = self._clock.monotonic()
         while not condition():
-            if self._lifecycle.verdict is not None:
-                raise MembershipRefusedError(self._lifecycle.verdict)
+            self._require_membership()
             self._changed.clear()
             left_s = said_s + PATIENCE_S - self._clock.monotonic()
             try:
@@ -132,6 +143,18 @@ class Member:
             except TimeoutError:
                 said_s = self._clock.monotonic()
                 _log.warning(f"the broker waits {what}", reason=self._obstacle)
+
+    def _require_membership(self) -> None:
+        if self._lifecycle.is_retired:
+            raise NodeIdRetiredError(self._lifecycle.verdict or "")
+        if self._lifecycle.verdict is not None:
+            raise MembershipRefusedError(self._lifecycle.verdict)
+
+    async def until_retired(self) -> None:
+        """Wait until the broker's node id is not its own any more, if that ever happens."""
+        while not self._lifecycle.is_retired:
+            self._changed.clear()
+            await self._changed.wait()
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -143,8 +166,8 @@ class Member:
             if controller != asked and controller is not None:
                 self._lifecycle.hurry(self._clock.monotonic())
             asked = controller
-            if controller not in (None, self._spec.node_id):
-                self.last_controller = controller
+            if controller not in (None, self._spec.node_id, self.last_controller):
+                self.last_controller, self.answered_s = controller, None
             await self._until_due(controller)
             if self._controller() == controller and self._clock.monotonic() >= self._lifecycle.due_s:
                 await self._ask(controller)
@@ -183,16 +206,26 @@ class Member:
             else:
                 await self._heartbeat(controller, question)
             self.unreachable = None
+            self._suspicion.answered()
+            if controller == self.last_controller:
+                self.answered_s = self._clock.monotonic()
         except (NotCoordinatorError, OutcomeUnknownError) as error:
             self._obstacle = str(error)
             self._lifecycle.no_answer(self._clock.monotonic())
         except CoordinatorError as error:
             self._obstacle, self.unreachable = str(error), controller
             self._lifecycle.no_answer(self._clock.monotonic())
+            if isinstance(error, NodeGoneError) and controller is not None:
+                self._refused_by(controller)
+
+    def _refused_by(self, controller: int) -> None:
+        if self._suspicion.refused(controller, self._clock.monotonic()):
+            _log.info("the controller has most likely ended: nobody listens where it did", controller=controller)
+            self._shard.suspect(controller)
 
     async def _register(self, controller: int | None) -> None:
         sent_s = self._clock.monotonic()
-        request = wire.registration_request(self._spec, self._cluster_id)
+        request = wire.registration_request(self._spec, self._cluster_id, self._allocation_id)
         if controller == self._spec.node_id:
             response = await self._service.register(request)
         else:

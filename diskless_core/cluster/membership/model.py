@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.feature_levels import LevelRange
 
 
 class BrokerListener(NamedTuple):
@@ -17,13 +18,6 @@ class BrokerListener(NamedTuple):
     host: str
     port: int
     security_protocol: int = 0
-
-
-class SupportedLevels(NamedTuple):
-    """The levels of a feature that a broker's version has, both ends inclusive."""
-
-    oldest: int
-    newest: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +33,7 @@ class BrokerSpec:
     incarnation_id: uuid.UUID
     listeners: tuple[BrokerListener, ...]
     rack: str | None
-    features: Mapping[str, SupportedLevels]
+    features: Mapping[str, LevelRange]
 
     def listener(self, name: str) -> BrokerListener | None:
         """The listener of this name; None where the broker has none."""
@@ -60,12 +54,14 @@ class Registration:
             one, and requests with an old one are refused.
         is_fenced: it is registered, and nobody is sent to it.
         is_shutting_down: it has asked to be shut down, and gets nothing new to do.
+        fenced_at_ms: when it was fenced last by the controller's clock, in milliseconds since the epoch.
     """
 
     spec: BrokerSpec
     epoch: int
     is_fenced: bool
     is_shutting_down: bool = False
+    fenced_at_ms: int = 0
 
     @property
     def is_live(self) -> bool:

@@ -5,9 +5,11 @@ What a leader knows of heartbeats is told to these functions; they only know reg
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from diskless_core.cluster.membership import node_ids
 from diskless_core.cluster.membership.model import BrokerSpec, Registration
 from diskless_core.cluster.membership.records import BrokerChanged, BrokerRegistered, BrokerUnregistered
 from diskless_core.cluster.membership.tables import BROKERS, LAST_BROKER_EPOCH, ONLY_ROW
@@ -38,6 +40,7 @@ def register(
     *,
     is_live: Callable[[Registration], bool],
     objection: Objection = no_objection,
+    allocation_id: uuid.UUID | None = None,
 ) -> Registration | Refusal:
     """Make a broker a member, fenced at first; the registration that it has now.
 
@@ -45,21 +48,27 @@ def register(
 
     Args:
         is_live: whether the process that has registered with this node id before is still heard of.
+        allocation_id: what the node id was asked for with; None where it was configured.
     """
     known = command.get(BROKERS, (spec.node_id,))
     if known is not None and known.spec == spec:
         return known
+    refusal = node_ids.refuse(command, spec.node_id, allocation_id)
+    if refusal is not None:
+        return refusal
     if known is not None and known.spec.incarnation_id != spec.incarnation_id and is_live(known):
         return Refusal(
             code=ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             message=f"the node id {spec.node_id} is that of the broker at {known.spec.address}, which runs",
         )
     refusal = objection(command, spec)
+    if refusal is None and known is None and allocation_id is None:
+        refusal = node_ids.refuse_one_more(command)
     if refusal is not None:
         return refusal
     epoch = (command.get(LAST_BROKER_EPOCH, ONLY_ROW) or 0) + 1
-    command.emit(BrokerRegistered(spec=spec, epoch=epoch))
-    return Registration(spec=spec, epoch=epoch, is_fenced=True)
+    command.emit(BrokerRegistered(spec=spec, epoch=epoch, at_ms=command.now_ms))
+    return Registration(spec=spec, epoch=epoch, is_fenced=True, fenced_at_ms=command.now_ms)
 
 
 def check_epoch(state: Reader, node_id: int, epoch: int) -> Registration | ErrorCode:
@@ -82,7 +91,13 @@ def change(
     if not (fences or begins):
         return False
     command.emit(
-        BrokerChanged(node_id=node_id, epoch=epoch, is_fenced=is_fenced if fences else None, shuts_down=begins)
+        BrokerChanged(
+            node_id=node_id,
+            epoch=epoch,
+            at_ms=command.now_ms,
+            is_fenced=is_fenced if fences else None,
+            shuts_down=begins,
+        )
     )
     return True
 

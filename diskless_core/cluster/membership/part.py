@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from diskless_core.background import Background
 from diskless_core.clock import Clock
 from diskless_core.cluster.membership.brokers import Brokers
 from diskless_core.cluster.membership.member import Member
-from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerSpec
 from diskless_core.cluster.membership.operations import Objection, no_objection
 from diskless_core.cluster.membership.registrar import Registrar
 from diskless_core.cluster.membership.service import MembershipService
@@ -24,26 +25,28 @@ from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
-from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSettings:
-    """What an operator says of it."""
+    """What an operator says of it.
 
-    node_id: int
-    rack: str | None
+    Attributes:
+        allocation_id: what the node id was asked for with; None where it was configured.
+    """
+
     times: SessionTimes
+    allocation_id: uuid.UUID | None = None
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> MembershipSettings:
+    def of(cls, config: BrokerConfig, allocation_id: uuid.UUID | None) -> MembershipSettings:
         """Those of a broker."""
         times = SessionTimes(
             session_s=config.broker_session_timeout_ms / 1000, heartbeat_s=config.broker_heartbeat_interval_ms / 1000
         )
-        return cls(node_id=config.node_id, rack=config.broker_rack, times=times)
+        return cls(times=times, allocation_id=allocation_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +59,7 @@ class MembershipNeighbours:
         hands_over: whether the controller nominates leaders: a broker that stops waits until others lead its shards.
         is_shared: whether other brokers can have the same log.
         transport: to other brokers, for nothing but membership.
-        listeners: where this broker is reached.
-        features: the levels that this version has.
+        spec: what this process says of itself.
         log_is_ok: whether the coordinator log answers.
         objection: why a broker may not register, while this node leads the cluster shard.
     """
@@ -68,8 +70,7 @@ class MembershipNeighbours:
     is_shared: bool
     hands_over: bool
     transport: PeerTransport
-    listeners: Sequence[BrokerListener]
-    features: Mapping[str, SupportedLevels]
+    spec: BrokerSpec
     log_is_ok: Callable[[], bool]
     clock: Clock
     metrics: Metrics
@@ -82,46 +83,44 @@ class Membership:
     Attributes:
         brokers: the brokers of the cluster.
         registrar: what this node does while it leads the cluster shard.
-        bucket_is_ok: whether the WAL object store takes what this broker writes; to be set when that is known.
+        bucket_is_ok: whether the WAL object store takes what this broker writes, and answers what it reads; to be set
+            when that is known.
     """
 
     def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
         shard, self._times, self._clock = neighbours.shard, settings.times, neighbours.clock
-        self._node_id = settings.node_id
+        spec = neighbours.spec
+        self._node_id = spec.node_id
         self._shard = shard
         self._shards = neighbours.shards
         self._is_shared = neighbours.is_shared
         self._handed_over = [one for one in neighbours.shards if neighbours.hands_over and one is not shard]
         self._log_is_ok = neighbours.log_is_ok
         self.bucket_is_ok: Callable[[], bool] = lambda: True
-        self.brokers = Brokers(shard, settings.node_id)
+        self.brokers = Brokers(shard, spec.node_id)
+        self._incarnation_id = spec.incarnation_id
         self.registrar = Registrar(
             shard,
             settings.times,
             neighbours.clock,
-            node_id=settings.node_id,
+            node_id=spec.node_id,
+            incarnation_id=spec.incarnation_id,
             leads=self._leads,
             predecessor=self._predecessor,
             objection=neighbours.objection,
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
-        self.service = MembershipService(self.registrar, calls, cluster_id=neighbours.cluster_id)
-        self._incarnation_id = neighbours.clock.new_uuid()
+        self.service = MembershipService(self.registrar, cluster_id=neighbours.cluster_id)
         self._member = Member(
-            BrokerSpec(
-                node_id=settings.node_id,
-                incarnation_id=self._incarnation_id,
-                listeners=tuple(neighbours.listeners),
-                rack=settings.rack,
-                features=neighbours.features,
-            ),
+            spec,
             shard,
             self.service,
             calls,
             settings.times,
             neighbours.clock,
             cluster_id=neighbours.cluster_id,
+            allocation_id=settings.allocation_id,
             health=self._health,
             leads=self._led_here,
         )
@@ -177,6 +176,10 @@ class Membership:
         """Whether it is this process that is registered with the node id."""
         return self.epoch is not None
 
+    async def until_retired(self) -> None:
+        """Wait until the cluster has retired this broker's node id, if it ever does."""
+        await self._member.until_retired()
+
     @property
     def epoch(self) -> int | None:
         """The number of this process's registration; None while it is not known to be registered."""
@@ -193,11 +196,6 @@ class Membership:
         """The connection of `transport` to a node broke."""
         self._member.connection_lost(node_id)
 
-    async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """UnregisterBroker of an administrator, carried out by whoever leads the cluster shard."""
-        controller = self.brokers.controller
-        return await self.service.unregister(request, controller if controller != self._node_id else None)
-
     def _leads(self, node_id: int) -> bool:
         """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
         return any(node_id in (shard.leader_hint, shard.claimed_by) for shard in self._handed_over)
@@ -208,10 +206,14 @@ class Membership:
 
     def _predecessor(self) -> Predecessor | None:
         """By the log, if this process has read the claim before its own there; else as it knew before."""
-        node_id = self._shard.predecessor
+        node_id, member = self._shard.predecessor, self._member
         if node_id is None:
-            node_id = self._member.last_controller
-        return None if node_id is None else Predecessor(node_id=node_id, is_gone=self._member.unreachable == node_id)
+            node_id = member.last_controller
+        if node_id is None:
+            return None
+        is_known = node_id == member.last_controller and member.answered_s is not None
+        silent_s = self._clock.monotonic() - (member.answered_s or 0.0) if is_known else 0.0
+        return Predecessor(node_id=node_id, is_gone=member.unreachable == node_id, silent_s=silent_s)
 
     def _health(self) -> Health:
         barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
-from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.protocol import messages, record_frames
+from diskless_core.protocol.feature_levels import LevelRange
 
 VERSION = 1
 """Of the records of registrations that are written."""
@@ -15,31 +17,59 @@ _FENCED, _UNFENCED, _UNCHANGED = 1, -1, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistered:
-    """A broker is a member, fenced at first. It takes the place of the node's registration before."""
+    """A broker is a member, fenced at first. It takes the place of the node's registration before.
+
+    Attributes:
+        at_ms: when, by the controller's clock, in milliseconds since the epoch.
+    """
 
     spec: BrokerSpec
     epoch: int
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChanged:
-    """A registration changes. `is_fenced` is None where that stays as it is; a shutdown is never taken back."""
+    """A registration changes. `is_fenced` is None where that stays as it is; a shutdown is never taken back.
+
+    Attributes:
+        at_ms: when, by the controller's clock, in milliseconds since the epoch.
+    """
 
     node_id: int
     epoch: int
+    at_ms: int
     is_fenced: bool | None = None
     shuts_down: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUnregistered:
-    """A broker is no member any more."""
+    """A broker is no member any more. A node id that the cluster gave it is nobody's from then on.
+
+    Attributes:
+        epoch: of its registration; -1 where it never had one.
+    """
 
     node_id: int
     epoch: int
 
 
-BrokerRecord = BrokerRegistered | BrokerChanged | BrokerUnregistered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeIdAllocated:
+    """A broker has a node id that no broker had before.
+
+    Attributes:
+        allocation_id: drawn by the broker, which shows it when it registers.
+        allocated_at_ms: by the controller's clock, in milliseconds since the epoch.
+    """
+
+    node_id: int
+    allocation_id: uuid.UUID
+    allocated_at_ms: int
+
+
+BrokerRecord = BrokerRegistered | BrokerChanged | BrokerUnregistered | NodeIdAllocated
 
 
 def registered(message: messages.RegisterBrokerRecord) -> BrokerRegistered:
@@ -53,11 +83,11 @@ def registered(message: messages.RegisterBrokerRecord) -> BrokerRegistered:
             ),
             rack=message.rack,
             features={
-                one.name: SupportedLevels(one.min_supported_version, one.max_supported_version)
-                for one in message.features
+                one.name: LevelRange(one.min_supported_version, one.max_supported_version) for one in message.features
             },
         ),
         epoch=message.broker_epoch,
+        at_ms=message.fenced_at_ms,
     )
 
 
@@ -66,6 +96,7 @@ def changed(message: messages.BrokerRegistrationChangeRecord) -> BrokerChanged:
     return BrokerChanged(
         node_id=message.broker_id,
         epoch=message.broker_epoch,
+        at_ms=message.fenced_at_ms,
         is_fenced=None if message.fenced == _UNCHANGED else message.fenced == _FENCED,
         shuts_down=message.in_controlled_shutdown != 0,
     )
@@ -74,6 +105,15 @@ def changed(message: messages.BrokerRegistrationChangeRecord) -> BrokerChanged:
 def unregistered(message: messages.UnregisterBrokerRecord) -> BrokerUnregistered:
     """The record that a message is."""
     return BrokerUnregistered(node_id=message.broker_id, epoch=message.broker_epoch)
+
+
+def allocated(message: messages.NodeIdAllocatedRecord) -> NodeIdAllocated:
+    """The record that a message is."""
+    return NodeIdAllocated(
+        node_id=message.node_id,
+        allocation_id=record_frames.required_id(message.allocation_id),
+        allocated_at_ms=message.allocated_at_ms,
+    )
 
 
 def encode(record: BrokerRecord) -> bytes:
@@ -86,6 +126,14 @@ def encode(record: BrokerRecord) -> bytes:
         case BrokerUnregistered():
             message = messages.UnregisterBrokerRecord(broker_id=record.node_id, broker_epoch=record.epoch)
             return record_frames.encode_record(message)
+        case NodeIdAllocated():
+            return record_frames.encode_record(
+                messages.NodeIdAllocatedRecord(
+                    node_id=record.node_id,
+                    allocation_id=record.allocation_id,
+                    allocated_at_ms=record.allocated_at_ms,
+                )
+            )
 
 
 def _registration(record: BrokerRegistered) -> messages.RegisterBrokerRecord:
@@ -105,6 +153,7 @@ def _registration(record: BrokerRegistered) -> messages.RegisterBrokerRecord:
         rack=spec.rack,
         fenced=True,
         in_controlled_shutdown=False,
+        fenced_at_ms=record.at_ms,
     )
 
 
@@ -115,4 +164,5 @@ def _change(record: BrokerChanged) -> messages.BrokerRegistrationChangeRecord:
         broker_epoch=record.epoch,
         fenced=fenced,
         in_controlled_shutdown=int(record.shuts_down),
+        fenced_at_ms=record.at_ms,
     )

@@ -7,13 +7,15 @@ heartbeats".) Heartbeats are remembered by the leader alone; only what changes a
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.cluster.membership import operations
+from diskless_core.cluster.membership import node_ids, operations
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
 from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
@@ -49,6 +51,7 @@ class Registrar:
 
     Args:
         leads: whether a broker leads a shard that another one can be nominated for.
+        incarnation_id: of this node's own process.
         predecessor: the controller before this node, as far as is known.
         objection: why a broker may not register beside what is looked at here, such as the levels of its features.
     """
@@ -60,6 +63,7 @@ class Registrar:
         clock: Clock,
         *,
         node_id: int,
+        incarnation_id: uuid.UUID,
         leads: Callable[[int], bool],
         predecessor: Callable[[], Predecessor | None],
         objection: Objection = no_objection,
@@ -68,6 +72,7 @@ class Registrar:
         self._times = times
         self._clock = clock
         self._node_id = node_id
+        self._incarnation_id = incarnation_id
         self._leads = leads
         self._predecessor = predecessor
         self._objection = objection
@@ -76,6 +81,7 @@ class Registrar:
         self._registered_offsets: dict[int, int] = {}
         self._refused: dict[int, str] = {}
         self._links: dict[int, Link] = {}
+        self._watched: set[Link] = set()
         self._listeners: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
         shard.on_commit(self._committed)
@@ -106,8 +112,13 @@ class Registrar:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    async def register(self, spec: BrokerSpec, link: Link | None = None) -> Registration | Refusal | Duplicate:
+    async def register(
+        self, spec: BrokerSpec, link: Link | None = None, allocation_id: uuid.UUID | None = None
+    ) -> Registration | Refusal | Duplicate:
         """Make a broker a member.
+
+        Args:
+            allocation_id: what its node id was asked for with; None where it was configured.
 
         Raises:
             NotControllerError: another node leads the cluster shard.
@@ -117,14 +128,18 @@ class Registrar:
 
         def is_live(known: Registration) -> bool:
             node_id = known.spec.node_id
+            if node_id == self._node_id:  # this very process lives, and no other one with its id
+                return known.spec.incarnation_id == self._incarnation_id
             # A process that was let go or fenced, or that had the very listeners that another one has now, has ended,
             # unless this controller has heard of it.
             is_granted = known.is_live and not known.is_shutting_down and known.spec.listeners != spec.listeners
             now_s = self._clock.monotonic()
-            return node_id != self._node_id and sessions.is_live(node_id, now_s, is_granted=is_granted)
+            return sessions.is_live(node_id, now_s, is_granted=is_granted)
 
         answer = await self._shard.submit(
-            lambda command: operations.register(command, spec, is_live=is_live, objection=self._objection)
+            lambda command: operations.register(
+                command, spec, is_live=is_live, objection=self._objection, allocation_id=allocation_id
+            )
         )
         now_s = self._clock.monotonic()
         if isinstance(answer, Refusal):
@@ -133,11 +148,27 @@ class Registrar:
                 _log.warning("a broker may not register", broker=spec.node_id, reason=answer.message)
             if answer.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 return answer
-            return Duplicate(refusal=answer, silent_s=sessions.silent_s(spec.node_id, now_s))
+            silent_s = 0.0 if spec.node_id == self._node_id else sessions.silent_s(spec.node_id, now_s)
+            return Duplicate(refusal=answer, silent_s=silent_s)
         self._refused.pop(spec.node_id, None)
         self._registered_offsets[spec.node_id] = self._shard.next_offset
         self._hear(sessions, spec.node_id, link, now_s, UNKNOWN_HEALTH)
         _log.info("a broker has registered", broker=spec.node_id, epoch=answer.epoch, address=spec.address)
+        return answer
+
+    async def allocate_node_id(self, allocation_id: uuid.UUID) -> int | Refusal:
+        """A node id for a broker that has none: the same one for the same allocation id.
+
+        Raises:
+            NotControllerError: another node leads the cluster shard.
+            CoordinatorError: no answer; it may be asked again.
+        """
+        self._begun()
+        answer = await self._shard.submit(lambda command: node_ids.allocate(command, allocation_id))
+        if isinstance(answer, Refusal):
+            _log.warning("a broker gets no node id", reason=answer.message)
+        else:
+            _log.info("a broker has a node id of the cluster", broker=answer, allocation=str(allocation_id))
         return answer
 
     async def heartbeat(self, beat: Beat, link: Link | None = None) -> Decision | ErrorCode:
@@ -178,8 +209,7 @@ class Registrar:
         sessions = self._begun()
         refusal = await self._shard.submit(lambda command: operations.unregister(command, node_id))
         if refusal is None:
-            sessions.forget(node_id)
-            self._registered_offsets.pop(node_id, None)
+            self._forget(sessions, node_id)
             _log.info("a broker is unregistered", broker=node_id)
         return refusal
 
@@ -219,6 +249,7 @@ class Registrar:
         now_s = self._clock.monotonic()
         live = {node_id: one for node_id, one in operations.registrations(self._shard.state).items() if one.is_live}
         silent = sessions.ended(now_s) - {self._node_id}
+        await self._retire_idle(sessions, now_s)
         ill = sessions.ill(now_s, live)
         for node_id, known in live.items():
             if node_id in silent:
@@ -235,6 +266,23 @@ class Registrar:
                 await self._wake.wait()
         except TimeoutError:
             pass
+
+    async def _retire_idle(self, sessions: Sessions, now_s: float) -> None:
+        """Unregister the brokers whose ids the cluster gave them, and that have been away for long."""
+        now_ms = self._clock.now_ms()
+        heard = {
+            node_id
+            for node_id in operations.registrations(self._shard.state)
+            if node_id == self._node_id or sessions.is_live(node_id, now_s, is_granted=True)
+        }
+        for due in node_ids.idle(self._shard.state, now_ms, heard):
+            if await self._shard.submit(partial(node_ids.retire, due=due)):
+                self._forget(sessions, due.node_id)
+                _log.warning("a broker was away for so long that its node id is retired", broker=due.node_id)
+
+    def _forget(self, sessions: Sessions, node_id: int) -> None:
+        sessions.forget(node_id)
+        self._registered_offsets.pop(node_id, None)
 
     def _begun(self) -> Sessions:
         """The sessions of the present term, which begin with the first question or the first look.
@@ -259,14 +307,18 @@ class Registrar:
         sessions.heard(node_id, now_s, health)
         if link is None:
             self._links.pop(node_id, None)
-        elif self._links.get(node_id) is not link:
-            self._links[node_id] = link
-            link.on_lost(lambda: self._lost(sessions, node_id, link))
+            return
+        self._links[node_id] = link
+        if link not in self._watched:  # a connection keeps what listens to it
+            self._watched.add(link)
+            link.on_lost(lambda: self._lost(link))
 
-    def _lost(self, sessions: Sessions, node_id: int, link: Link) -> None:
-        if self._links.get(node_id) is link:
+    def _lost(self, link: Link) -> None:
+        """Nobody is heard by this connection any more."""
+        self._watched.discard(link)
+        for node_id in [node_id for node_id, one in self._links.items() if one is link]:
             del self._links[node_id]
-            sessions.broke(node_id, self._clock.monotonic())
+            self._sessions.broke(node_id, self._clock.monotonic())
             self._wake.set()
 
     # --- changes -----------------------------------------------------------------------------------------------------

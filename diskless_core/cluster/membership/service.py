@@ -8,11 +8,10 @@ from __future__ import annotations
 from diskless_core.cluster.membership import wire
 from diskless_core.cluster.membership.registrar import Link, Registrar
 from diskless_core.cluster.operations import Refusal
-from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.peers import PeerRequest
 from diskless_core.protocol.codec import ApiMessage
-from diskless_core.protocol.errors import ErrorCode, code_of
+from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import Response, decode_request, encode_body
 from diskless_core.protocol.messages import (
     AllocateProducerIdsRequest,
@@ -21,29 +20,29 @@ from diskless_core.protocol.messages import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    DisklessAllocateNodeIdRequest,
+    DisklessAllocateNodeIdResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
 
 MEMBERSHIP_REQUESTS: dict[int, type[ApiMessage]] = {
     request.API_KEY: request
-    for request in (BrokerRegistrationRequest, BrokerHeartbeatRequest, AllocateProducerIdsRequest)
+    for request in (
+        BrokerRegistrationRequest,
+        BrokerHeartbeatRequest,
+        AllocateProducerIdsRequest,
+        DisklessAllocateNodeIdRequest,
+    )
 }
 """What brokers send to the controller and clients do not, by api key."""
 
-_ANSWERED = {**MEMBERSHIP_REQUESTS, UnregisterBrokerRequest.API_KEY: UnregisterBrokerRequest}
-
 
 class MembershipService:
-    """What one node answers. All but its leader refuse with NOT_CONTROLLER.
+    """What one node answers. All but its leader refuse with NOT_CONTROLLER."""
 
-    Args:
-        calls: by which a request of an administrator is passed on to the leader.
-    """
-
-    def __init__(self, registrar: Registrar, calls: PeerCalls, *, cluster_id: str) -> None:
+    def __init__(self, registrar: Registrar, *, cluster_id: str) -> None:
         self._registrar = registrar
-        self._calls = calls
         self._cluster_id = cluster_id
 
     async def answer(self, request: PeerRequest, link: Link | None = None) -> bytes:
@@ -53,7 +52,7 @@ class MembershipService:
             FrameError: the request is malformed.
             KeyError: the api key is none of membership's.
         """
-        message = decode_request(_ANSWERED[request.api_key], request.api_version, memoryview(request.body), 0)
+        message = decode_request(MEMBERSHIP_REQUESTS[request.api_key], request.api_version, memoryview(request.body), 0)
         response: Response
         match message:
             case BrokerRegistrationRequest():
@@ -62,8 +61,8 @@ class MembershipService:
                 response = await self.heartbeat(message, link)
             case AllocateProducerIdsRequest():
                 response = await self.allocate_producer_ids(message)
-            case UnregisterBrokerRequest():
-                response = await self.unregister(message)
+            case DisklessAllocateNodeIdRequest():
+                response = await self.allocate_node_id(message)
             case _:
                 raise KeyError(request.api_key)
         return b"".join(encode_body(response, request.api_version))
@@ -76,7 +75,7 @@ class MembershipService:
         if isinstance(spec, Refusal):
             return wire.registration_response(spec)
         try:
-            return wire.registration_response(await self._registrar.register(spec, link))
+            return wire.registration_response(await self._registrar.register(spec, link, request.allocation_id))
         except CoordinatorError as error:
             return wire.registration_response(Refusal(code=error.code, message=str(error)))
 
@@ -97,16 +96,22 @@ class MembershipService:
             taken = error.code
         return wire.producer_ids_response(taken)
 
-    async def unregister(self, request: UnregisterBrokerRequest, leader: int | None = None) -> UnregisterBrokerResponse:
-        """UnregisterBroker.
-
-        Args:
-            leader: another node that it is passed on to, because that leads the cluster shard.
-        """
+    async def allocate_node_id(self, request: DisklessAllocateNodeIdRequest) -> DisklessAllocateNodeIdResponse:
+        """DisklessAllocateNodeId."""
+        if request.cluster_id != self._cluster_id:
+            message = f"this is the cluster {self._cluster_id}, not {request.cluster_id}"
+            return wire.node_id_response(Refusal(code=ErrorCode.INCONSISTENT_CLUSTER_ID, message=message))
+        if request.allocation_id is None:
+            message = "a node id is asked for with an allocation id"
+            return wire.node_id_response(Refusal(code=ErrorCode.INVALID_REQUEST, message=message))
         try:
-            if leader is not None:
-                response = await self._calls.call(leader, UnregisterBrokerRequest(broker_id=request.broker_id))
-                return _unregistered(code_of(response.error_code), response.error_message)
+            return wire.node_id_response(await self._registrar.allocate_node_id(request.allocation_id))
+        except CoordinatorError as error:
+            return wire.node_id_response(Refusal(code=error.code, message=str(error)))
+
+    async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """UnregisterBroker."""
+        try:
             refusal = await self._registrar.unregister(request.broker_id)
         except CoordinatorError as error:
             return _unregistered(error.code, str(error))

@@ -51,10 +51,12 @@ class Predecessor:
 
     Attributes:
         is_gone: whether it cannot be connected to: then its process has most likely ended.
+        silent_s: how long it has not answered this leader; 0 where that is not known.
     """
 
     node_id: int
     is_gone: bool = False
+    silent_s: float = 0.0
 
 
 UNKNOWN_HEALTH = Health()
@@ -165,4 +167,6 @@ class Sessions:
 def _granted_s(node_id: int, times: SessionTimes, predecessor: Predecessor | None) -> float:
     if predecessor is None or node_id != predecessor.node_id:
         return times.session_s
-    return RESET_S if predecessor.is_gone else times.short_s
+    if predecessor.is_gone:
+        return RESET_S
+    return max(RESET_S, min(times.short_s, times.session_s - predecessor.silent_s))

@@ -1,22 +1,36 @@
-"""The tables of brokers in the cluster shard, and what records do to them. Both are resident. Pure."""
+"""The tables of brokers in the cluster shard, and what records do to them. All are resident. Pure."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration
 from diskless_core.cluster.membership.records import (
     BrokerChanged,
     BrokerRecord,
     BrokerRegistered,
     BrokerUnregistered,
+    NodeIdAllocated,
 )
 from diskless_core.coordinator.tables import Row, Table, Transaction
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
+from diskless_core.protocol.feature_levels import LevelRange
 
 ONLY_ROW = (0,)
+
+MAX_ALLOCATED_ID = 2**30 - 1
+"""The highest node id that is ever given to a broker. Configured ones may be higher, and leave the next one alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """A node id that a broker has asked for; see `NodeIdAllocated`."""
+
+    allocation_id: uuid.UUID
+    allocated_at_ms: int
 
 
 def _columns(registration: Registration) -> tuple[object, ...]:
@@ -28,20 +42,27 @@ def _columns(registration: Registration) -> tuple[object, ...]:
         json.dumps(said, sort_keys=True),
         int(registration.is_fenced),
         int(registration.is_shutting_down),
+        registration.fenced_at_ms,
     )
 
 
 def _registration(row: Row) -> Registration:
-    node_id, epoch, incarnation_id, text, is_fenced, is_shutting_down = row
+    node_id, epoch, incarnation_id, text, is_fenced, is_shutting_down, fenced_at_ms = row
     said = json.loads(text)
     spec = BrokerSpec(
         node_id=node_id,
         incarnation_id=uuid.UUID(bytes=incarnation_id),
         listeners=tuple(BrokerListener(*one) for one in said["listeners"]),
         rack=said["rack"],
-        features={name: SupportedLevels(*levels) for name, levels in said["features"].items()},
+        features={name: LevelRange(*levels) for name, levels in said["features"].items()},
     )
-    return Registration(spec=spec, epoch=epoch, is_fenced=bool(is_fenced), is_shutting_down=bool(is_shutting_down))
+    return Registration(
+        spec=spec,
+        epoch=epoch,
+        is_fenced=bool(is_fenced),
+        is_shutting_down=bool(is_shutting_down),
+        fenced_at_ms=fenced_at_ms,
+    )
 
 
 BROKERS: Table[Registration] = Table(
@@ -54,6 +75,7 @@ BROKERS: Table[Registration] = Table(
             Column("said", ColumnType.TEXT),
             Column("is_fenced", ColumnType.INTEGER),
             Column("is_shutting_down", ColumnType.INTEGER),
+            Column("fenced_at_ms", ColumnType.INTEGER),
         ),
     ),
     encode=_columns,
@@ -68,19 +90,60 @@ LAST_BROKER_EPOCH: Table[int] = Table(
     encode=lambda value: (value,),
     decode=lambda row: row[1],
 )
+NODE_IDS: Table[Allocation] = Table(
+    spec=TableSpec(
+        name="node_ids",
+        key=(Column("node_id", ColumnType.INTEGER),),
+        values=(Column("allocation_id", ColumnType.BLOB), Column("allocated_at_ms", ColumnType.INTEGER)),
+    ),
+    encode=lambda value: (value.allocation_id.bytes, value.allocated_at_ms),
+    decode=lambda row: Allocation(allocation_id=uuid.UUID(bytes=row[1]), allocated_at_ms=row[2]),
+)
+"""Ids that the cluster has given to brokers that are not unregistered."""
+
+NODE_ID_RUNS: Table[int] = Table(
+    spec=TableSpec(
+        name="node_id_runs",
+        key=(Column("first", ColumnType.INTEGER),),
+        values=(Column("last", ColumnType.INTEGER),),
+    ),
+    encode=lambda value: (value,),
+    decode=lambda row: row[1],
+)
+"""All ids that the cluster has ever given to a broker, as runs of neighbours with both ends inclusive."""
+
+NEXT_NODE_ID: Table[int] = Table(
+    spec=TableSpec(
+        name="next_node_id",
+        key=(Column("id", ColumnType.INTEGER),),
+        values=(Column("node_id", ColumnType.INTEGER),),
+    ),
+    encode=lambda value: (value,),
+    decode=lambda row: row[1],
+)
+"""One more than any id that a broker has had, but for those above `MAX_ALLOCATED_ID`."""
+
+TABLES: tuple[Table[Any], ...] = (BROKERS, LAST_BROKER_EPOCH, NODE_IDS, NODE_ID_RUNS, NEXT_NODE_ID)
 
 
 def replay(record: BrokerRecord, tx: Transaction) -> None:
     """Change the tables as the record says."""
     match record:
         case BrokerRegistered():
-            registration = Registration(spec=record.spec, epoch=record.epoch, is_fenced=True)
+            registration = Registration(spec=record.spec, epoch=record.epoch, is_fenced=True, fenced_at_ms=record.at_ms)
             tx.put(BROKERS, (record.spec.node_id,), registration)
             tx.put(LAST_BROKER_EPOCH, ONLY_ROW, record.epoch)
+            _used(record.spec.node_id, tx)
         case BrokerChanged():
             _change(record, tx)
         case BrokerUnregistered():
             tx.delete(BROKERS, (record.node_id,))
+            tx.delete(NODE_IDS, (record.node_id,))
+        case NodeIdAllocated():
+            allocation = Allocation(allocation_id=record.allocation_id, allocated_at_ms=record.allocated_at_ms)
+            tx.put(NODE_IDS, (record.node_id,), allocation)
+            _extend_runs(record.node_id, tx)
+            _used(record.node_id, tx)
 
 
 def _change(record: BrokerChanged, tx: Transaction) -> None:
@@ -91,5 +154,17 @@ def _change(record: BrokerChanged, tx: Transaction) -> None:
         known,
         is_fenced=known.is_fenced if record.is_fenced is None else record.is_fenced,
         is_shutting_down=known.is_shutting_down or record.shuts_down,
+        fenced_at_ms=record.at_ms if record.is_fenced else known.fenced_at_ms,
     )
     tx.put(BROKERS, (record.node_id,), changed)
+
+
+def _used(node_id: int, tx: Transaction) -> None:
+    if node_id <= MAX_ALLOCATED_ID and node_id >= (tx.get(NEXT_NODE_ID, ONLY_ROW) or 0):
+        tx.put(NEXT_NODE_ID, ONLY_ROW, node_id + 1)
+
+
+def _extend_runs(node_id: int, tx: Transaction) -> None:
+    begins = max((first for (first,) in tx.keys(NODE_ID_RUNS, ())), default=None)
+    is_next = begins is not None and tx.get(NODE_ID_RUNS, (begins,)) == node_id - 1
+    tx.put(NODE_ID_RUNS, (begins if is_next else node_id,), node_id)

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import uuid
+
 from diskless_core.cluster.membership.heartbeats import Beat, Decision
 from diskless_core.cluster.membership.lifecycle import RefusedRegistration
-from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration
 from diskless_core.cluster.membership.operations import Duplicate
 from diskless_core.cluster.membership.sessions import Health
 from diskless_core.cluster.operations import Refusal
 from diskless_core.plugin.shard import parse_shard_id
 from diskless_core.protocol.errors import ErrorCode, code_of
+from diskless_core.protocol.feature_levels import LevelRange
 from diskless_core.protocol.messages import (
     AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    DisklessAllocateNodeIdResponse,
 )
+
+MAX_LISTENERS = 32
+MAX_FEATURES = 64
+MAX_TEXT = 255
+"""Characters of a name, a host or a rack: as many as a DNS name may have. All of a registration is kept in memory by
+every broker, and a log entry has to hold it."""
 
 _UNKNOWN_MS = -1
 
 
-def registration_request(spec: BrokerSpec, cluster_id: str) -> BrokerRegistrationRequest:
+def registration_request(
+    spec: BrokerSpec, cluster_id: str, allocation_id: uuid.UUID | None
+) -> BrokerRegistrationRequest:
     """What a broker sends to register."""
     return BrokerRegistrationRequest(
         broker_id=spec.node_id,
@@ -40,6 +52,7 @@ def registration_request(spec: BrokerSpec, cluster_id: str) -> BrokerRegistratio
             for name, levels in spec.features.items()
         ],
         rack=spec.rack,
+        allocation_id=allocation_id,
     )
 
 
@@ -52,6 +65,9 @@ def spec_of(request: BrokerRegistrationRequest, cluster_id: str) -> BrokerSpec |
     if request.broker_id < 0 or request.incarnation_id is None or not names or len(set(names)) < len(names):
         message = "a broker has a node id, an incarnation id, and listeners of different names"
         return Refusal(code=ErrorCode.INVALID_REQUEST, message=message)
+    excess = _excess(request)
+    if excess is not None:
+        return Refusal(code=ErrorCode.INVALID_REGISTRATION, message=excess)
     return BrokerSpec(
         node_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -60,9 +76,28 @@ def spec_of(request: BrokerRegistrationRequest, cluster_id: str) -> BrokerSpec |
         ),
         rack=request.rack,
         features={
-            one.name: SupportedLevels(one.min_supported_version, one.max_supported_version) for one in request.features
+            one.name: LevelRange(one.min_supported_version, one.max_supported_version) for one in request.features
         },
     )
+
+
+def _excess(request: BrokerRegistrationRequest) -> str | None:
+    """What there is too much of in a registration; None where all of it is within bounds."""
+    if len(request.listeners) > MAX_LISTENERS:
+        return f"a broker may have {MAX_LISTENERS} listeners at most, not {len(request.listeners)}"
+    if len(request.features) > MAX_FEATURES:
+        return f"a broker may name {MAX_FEATURES} features at most, not {len(request.features)}"
+    texts = {
+        "the rack": [request.rack or ""],
+        "a listener's name": [one.name for one in request.listeners],
+        "a listener's host": [one.host for one in request.listeners],
+        "a feature's name": [one.name for one in request.features],
+    }
+    for what, values in texts.items():
+        longest = max(map(len, values), default=0)
+        if longest > MAX_TEXT:
+            return f"{what} may have {MAX_TEXT} characters at most, not {longest}"
+    return None
 
 
 def registration_response(answer: Registration | Refusal | Duplicate) -> BrokerRegistrationResponse:
@@ -136,6 +171,13 @@ def heartbeat_response(answer: Decision | ErrorCode, *, is_fenced: bool) -> Brok
         is_fenced=is_fenced,
         should_shut_down=answer.may_stop,
     )
+
+
+def node_id_response(answer: int | Refusal) -> DisklessAllocateNodeIdResponse:
+    """The response to a broker that asks for a node id."""
+    if isinstance(answer, Refusal):
+        return DisklessAllocateNodeIdResponse(error_code=int(answer.code), error_message=answer.message)
+    return DisklessAllocateNodeIdResponse(error_code=int(ErrorCode.NONE), error_message=None, node_id=answer)
 
 
 def producer_ids_response(answer: range | ErrorCode) -> AllocateProducerIdsResponse:

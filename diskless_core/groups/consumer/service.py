@@ -152,17 +152,14 @@ class ConsumerGroups:
         command.then(partial(timers.follow, self._timers, changes.group_id, changes.group, changes.records))
 
     async def describe(
-        self, message: messages.ConsumerGroupDescribeRequest, topics: TopicCatalog, operations: Collection[int]
-    ) -> messages.ConsumerGroupDescribeResponse:
-        """ConsumerGroupDescribe 0 and 1: what is committed of groups of this protocol."""
-        allowed = operations if message.include_authorized_operations else None
+        self, group_id: str, topics: TopicCatalog, operations: Collection[int] | None
+    ) -> wire.DescribedGroup:
+        """What is committed of a group of this protocol: its part of ConsumerGroupDescribe 0 and 1."""
         try:
             await self._registry.require_loaded()
         except CoordinatorError as error:
-            groups = [wire.not_described(group_id, error.code) for group_id in message.group_ids]
-        else:
-            groups = [self._describe(group_id, topics, allowed) for group_id in message.group_ids]
-        return messages.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+            return wire.not_described(group_id, error.code)
+        return self._describe(group_id, topics, operations)
 
     def _describe(self, group_id: str, topics: TopicCatalog, operations: Collection[int] | None) -> wire.DescribedGroup:
         if not group_id:

@@ -94,3 +94,19 @@ class DisklessReadObjectRequest(ApiMessage, load_json=__package__):
 
 class DisklessReadObjectResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-1164: a cache that the brokers of a rack share."""
+
+
+class DisklessAllocateNodeIdRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-631: a node id for a broker that is configured without one."""
+
+
+class DisklessAllocateNodeIdResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-631: a node id for a broker that is configured without one."""
+
+
+class DisklessDescribeShardsRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Monitoring"."""
+
+
+class DisklessDescribeShardsResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164, "Monitoring"."""

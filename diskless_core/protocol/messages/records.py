@@ -24,10 +24,6 @@ class TopicRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a topic exists."""
 
 
-class PartitionRecord(CompiledRecord, ApiData, load_json=__package__):
-    """KRaft: a partition exists, or is described anew."""
-
-
 class ConfigRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a setting of a topic or broker has a new value."""
 
@@ -48,8 +44,8 @@ class ProducerIdsRecord(CompiledRecord, ApiData, load_json=__package__):
     """KRaft: a block of producer ids is handed out."""
 
 
-class DisklessPartitionCreatedRecord(CompiledRecord, ApiData, load_json=__package__):
-    """KIP-1164: a partition exists."""
+class DisklessPartitionsCreatedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: partitions of a topic exist."""
 
 
 class DisklessTopicDeletedRecord(CompiledRecord, ApiData, load_json=__package__):
@@ -124,12 +120,24 @@ class LogMovedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: the end of a shard's log, which goes on elsewhere."""
 
 
+class PartitionsPlacedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: partitions of a topic belong to these coordinators."""
+
+
 class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: the cluster's id."""
 
 
+class NodeIdAllocatedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: a broker that is configured without a node id has one."""
+
+
 class CoordinatorNominationRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: who should lead a coordinator."""
+
+
+class CoordinatorsCountedRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: how many coordinators of a kind there are."""
 
 
 class OffsetCommitKey(CompiledRecord, ApiData, load_json=__package__):

@@ -76,9 +76,9 @@ class SharedShard:
         self.notify()
         return base_offset
 
-    def committed_from(self, offset: int) -> list[LogBatch]:
+    def entries_between(self, offset: int, end: int) -> list[LogBatch]:
         first = bisect_right(self.entries, offset, key=lambda entry: entry.next_offset)
-        last = bisect_right(self.entries, self.high_watermark, key=lambda entry: entry.next_offset)
+        last = bisect_right(self.entries, end, key=lambda entry: entry.next_offset)
         return self.entries[first:last]
 
     def nominated(self, node_id: int | None) -> LeadershipHint:
@@ -104,6 +104,8 @@ class SharedLog:
             that it returns happens.
         entries_read: how many entries the readers of each node were given, by its id.
         append_timeout_s: how long an append waits for the high watermark.
+        suspicions: what its nodes were told by `suspect`: of which shard, who, and by whom. Nothing follows from it
+            until the test lets it.
         max_entry_bytes: the largest batch that the log takes.
         announced_max_entry_bytes: what it says of that; another number while the log does not know better.
     """
@@ -115,10 +117,11 @@ class SharedLog:
         self.max_entry_bytes = self.announced_max_entry_bytes = CoordinatorLog.max_entry_bytes
         self.append_error: Callable[[ShardId, int], AppendFault | None] | None = None
         self.entries_read: Counter[int] = Counter()
+        self.suspicions: list[tuple[ShardId, int, int]] = []
         self._shards: dict[ShardId, SharedShard] = {}
         self._faults: list[_PlannedFault] = []
         self._read_faults: set[int] = set()
-        self._paused: set[int] = set()
+        self._paused: dict[int, dict[ShardId, int]] = {}
         self._started: list[int] = []
 
     def node(self, node_id: int) -> FakeCoordinatorLog:
@@ -176,12 +179,15 @@ class SharedLog:
         self.state(shard).reported_end = end
 
     def pause_reads(self, node_id: int) -> None:
-        """A node lags: its readers get nothing more until `resume_reads`. Its appends and bounds go on."""
-        self._paused.add(node_id)
+        """A node lags: its readers get what is committed now, and nothing more until `resume_reads`.
+
+        Its appends and bounds go on.
+        """
+        self._paused[node_id] = {shard: state.high_watermark for shard, state in self._shards.items()}
 
     def resume_reads(self, node_id: int) -> None:
         """Let the node catch up."""
-        self._paused.discard(node_id)
+        self._paused.pop(node_id, None)
         self._notify_all()
 
     def set_leader(self, shard: ShardId, leader: int | None, *, seen_by: Iterable[int] | None = None) -> None:
@@ -201,8 +207,10 @@ class SharedLog:
     def state(self, shard: ShardId) -> SharedShard:
         return self._shards.setdefault(shard, SharedShard())
 
-    def reads_are_paused(self, node_id: int) -> bool:
-        return node_id in self._paused
+    def readable_end(self, shard: ShardId, node_id: int) -> int:
+        """How far the readers of a node get."""
+        high_watermark = self.state(shard).high_watermark
+        return min(high_watermark, self._paused[node_id].get(shard, 0)) if node_id in self._paused else high_watermark
 
     def hint(self, shard: ShardId, node_id: int) -> LeadershipHint:
         state = self.state(shard)
@@ -316,6 +324,10 @@ class FakeCoordinatorLog(CoordinatorLog):
         self._shared.take_part(shard, self._node_id, candidate=candidate)
         return self._hints(shard)
 
+    def suspect(self, shard: ShardId, node_id: int) -> None:
+        if self._running:
+            self._shared.suspicions.append((shard, node_id, self._node_id))
+
     async def prune(self, shard: ShardId, before: int) -> None:
         self._require_running()
         state = self._shared.state(shard)
@@ -329,12 +341,9 @@ class FakeCoordinatorLog(CoordinatorLog):
         while self._running:
             if self._shared.take_read_fault(self._node_id):
                 raise CoordinatorLogError("injected: reading failed")
-            if self._shared.reads_are_paused(self._node_id):
-                await state.changed.wait()
-                continue
             if offset < state.start:
                 raise LogOffsetPrunedError(f"offset {offset} of {shard} is below the log's start {state.start}")
-            batches = state.committed_from(offset)
+            batches = state.entries_between(offset, self._shared.readable_end(shard, self._node_id))
             if batches:
                 offset = batches[-1].next_offset
                 self._shared.entries_read[self._node_id] += len(batches)

@@ -12,10 +12,10 @@ from diskless_core.broker.authorization import AclOperation, Principal, is_autho
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.find_coordinator import find_coordinator
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
+from diskless_core.diskless.service import DISKLESS_REQUESTS
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import RequestHeader
 from diskless_core.protocol.messages import (
-    DISKLESS_APIS,
     DisklessRaiseHorizonRequest,
     DisklessReadObjectRequest,
     FindCoordinatorRequest,
@@ -71,7 +71,7 @@ def context(came_by: str, api_key: int, api_version: int = 0) -> Any:
     return RequestContext(services, connection, frame, header, INTER_BROKER_APIS)
 
 
-@pytest.mark.parametrize("api_key", set(DISKLESS_APIS) - {DisklessReadObjectRequest.API_KEY})
+@pytest.mark.parametrize("api_key", [request.API_KEY for request in DISKLESS_REQUESTS])
 async def test_the_diskless_apis_are_for_brokers(api_key: int) -> None:
     handler = INTER_BROKER_APIS[api_key].handler
     for came_by in (BROKERS, "CLIENTS"):

@@ -7,9 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from diskless_core.broker import auto_creation
+from diskless_core.broker.authorization import Caller
+from diskless_core.broker.auto_creation import AutoCreation
+from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.handlers.metadata import metadata
-from diskless_core.cluster import topics
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.peers import PeerUnavailableError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import MetadataRequest
 from diskless_core.testing.fakes.log import AppendFault, SharedLog
@@ -19,10 +23,34 @@ from tests.unit.cluster.test_topics import CLUSTER, ClusterNode
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+CALLER = Caller("ANONYMOUS", "127.0.0.1", "PLAINTEXT")
+
+
+class NoPeers:
+    """A transport that reaches nobody."""
+
+    async def send(self, node_id, request, timeout_s):
+        raise PeerUnavailableError("there is no other node")
+
+
+class CreatingNode(ClusterNode):
+    """A node that creates topics for clients that ask for them."""
+
+    def __init__(self, shared):
+        super().__init__(shared)
+        forwarding = Forwarding(1, self.cluster, NoPeers(), self.clock, max_bytes=1 << 20)
+        self.auto_creation = AutoCreation(self.topics, forwarding)
+
+    async def stop(self):
+        await self.auto_creation.stop()
+        await super().stop()
+
+
 async def ask(node, *, allowed=True, **properties):
     """The error of topic `t`, its number of partitions, and whether it has an id."""
     services = SimpleNamespace(
         topics=node.topics,
+        auto_creation=node.auto_creation,
         config=BrokerConfig.model_validate(properties),
         cluster_id="c",
         known_brokers=lambda _: [],
@@ -31,13 +59,14 @@ async def ask(node, *, allowed=True, **properties):
     )
     asked = MetadataRequest.MetadataRequestTopic(name="t")
     request = MetadataRequest(topics=[asked], allow_auto_topic_creation=allowed)
-    [topic] = (await metadata(SimpleNamespace(services=services, api_version=12, listener="PLAINTEXT"), request)).topics
+    context = SimpleNamespace(services=services, api_version=12, listener="PLAINTEXT", caller=CALLER)
+    [topic] = (await metadata(context, request)).topics
     return topic.error_code, len(topic.partitions), topic.topic_id is not None
 
 
 def on_a_node(scene):
     async def play():
-        node = ClusterNode(SharedLog())
+        node = CreatingNode(SharedLog())
         await node.start()
         try:
             return await scene(node)
@@ -89,15 +118,24 @@ def test_nothing_is_created_where_the_client_or_the_broker_forbids_it(wait, refu
     on_a_node(scene)
 
 
+def test_however_many_ask_for_a_missing_topic_at_once_it_is_created_once():
+    async def scene(node):
+        found = await asyncio.gather(*(node.auto_creation.ensure("t", 1, CALLER) for _ in range(10)))
+        assert len({info.topic_id for info in found}) == 1
+        assert len(list(node.topics.all())) == 1
+
+    on_a_node(scene)
+
+
 def test_on_demand_only_so_many_topics_are_being_created_at_once(monkeypatch):
-    monkeypatch.setattr(topics, "MAX_CREATIONS", 3)
+    monkeypatch.setattr(auto_creation, "MAX_CREATIONS", 3)
 
     async def scene(node):
         for number in range(10):
-            node.topics.create_soon(f"t{number}", 1)
+            node.auto_creation.begin(f"t{number}", 1, CALLER)
         await node.settled()
         assert sorted(info.name for info in node.topics.all()) == ["t0", "t1", "t2"]
-        node.topics.create_soon("t9", 1)
+        node.auto_creation.begin("t9", 1, CALLER)
         await node.settled()
         assert node.topics.by_name("t9") is not None
 

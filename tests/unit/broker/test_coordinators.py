@@ -13,7 +13,7 @@ from diskless_core.broker.errors import StartError
 from diskless_core.config.placement import may_lead, parse_placement
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
-from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS_SHARD, short_name
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, short_name
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import Sequential
@@ -44,7 +44,9 @@ class Broker:
             may_lead=lambda shard: may_lead(placements, shard, node_id),  # type: ignore[arg-type]  # it was text
         )
         rules = CommitRules(assignment=Sequential())
-        self.coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: shards}, commit_rules=rules))
+        self.coordinators = Coordinators(
+            services, ShardSettings(counts={DISKLESS: shards, GROUPS: 1}, commit_rules=rules)
+        )
 
     async def start(self) -> None:
         await self.log.start()
@@ -73,9 +75,9 @@ def test_a_broker_starts_as_follower_of_shards_that_another_one_leads() -> None:
         assert first.leads() == {"cluster-0", "diskless-0", "diskless-1", "groups-0"}
         assert second.leads() == set()
         assert [shard.obstacle for shard in second.coordinators.all()] == [None] * 4
-        shared.set_leader(GROUPS_SHARD, 2)
-        await asyncio.wait_for(second.coordinators.groups.until_leading(), PATIENCE_S)
-        await asyncio.wait_for(first.coordinators.groups.until_serving(), PATIENCE_S)
+        shared.set_leader(GROUPS.shard(0), 2)
+        await asyncio.wait_for(second.coordinators.groups[0].until_leading(), PATIENCE_S)
+        await asyncio.wait_for(first.coordinators.groups[0].until_serving(), PATIENCE_S)
         assert second.leads() == {"groups-0"}
         for broker in (first, second):
             await broker.stop()
@@ -178,7 +180,7 @@ def test_a_broker_alone_that_may_not_lead_a_coordinator_says_so() -> None:
 def test_a_placement_says_who_may_lead(placement: str, led_by_1: set[str]) -> None:
     shards = {
         "cluster-0": CLUSTER_SHARD,
-        "groups-0": GROUPS_SHARD,
+        "groups-0": GROUPS.shard(0),
         **{str(index): DISKLESS.shard(index) for index in range(2)},
     }
     placements = parse_placement(placement)

@@ -11,7 +11,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from diskless_core.broker.peer_connections import PeerConnections
-from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerMap, PeerRequest, PeerUnavailableError
+from diskless_core.coordinator.peers import (
+    AnswerLostError,
+    PeerAddress,
+    PeerGoneError,
+    PeerMap,
+    PeerRequest,
+    PeerUnavailableError,
+)
 
 PEER = 2
 LIMIT_S = 300.0
@@ -153,7 +160,7 @@ async def test_without_an_address_or_a_listener_nothing_is_sent() -> None:
             await send(connections, b"x")
         peers.learn(PEER, PeerAddress("127.0.0.1", unused.getsockname()[1]))
         outcomes = await asyncio.gather(*(send(connections, b"x") for _ in range(3)), return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [PeerUnavailableError] * 3
+        assert [type(outcome) for outcome in outcomes] == [PeerGoneError] * 3
         await connections.stop()
 
 

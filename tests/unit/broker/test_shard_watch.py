@@ -16,7 +16,7 @@ from diskless_core.diskless.operations import CommitRules
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import LogBounds
 from diskless_core.plugin.shard import ShardId
-from diskless_core.shards import DISKLESS
+from diskless_core.shards import DISKLESS, GROUPS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import TOPIC, Sequential, batch, commit_of
@@ -37,7 +37,7 @@ async def served_shards() -> AsyncIterator[tuple[Coordinators, Metrics]]:
         metrics=metrics,
     )
     rules = CommitRules(assignment=Sequential())
-    coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: 2}, commit_rules=rules))
+    coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: 2, GROUPS: 1}, commit_rules=rules))
     await coordinators.start()
     for shard in coordinators.all():
         await shard.until_leading()

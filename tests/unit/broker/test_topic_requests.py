@@ -34,7 +34,11 @@ class Administrator:
         self.node = node
         self._context: Any = SimpleNamespace(
             services=SimpleNamespace(
-                topics=node.topics, configs=node.topics._configs, config=BrokerConfig(), clock=node.clock
+                topics=node.topics,
+                configs=node.topics._configs,
+                config=BrokerConfig(),
+                clock=node.clock,
+                registered_brokers=lambda: {1},
             ),
             api_version=6,
         )

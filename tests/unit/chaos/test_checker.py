@@ -32,7 +32,13 @@ def test_a_right_history_breaks_no_promise() -> None:
 
 def test_a_record_without_an_acknowledgement_may_be_there() -> None:
     history, final = a_right_history()
-    del history.acknowledged[5]
+    del history.acknowledged[-1]
+    assert violations(history, final) == []
+
+
+def test_a_client_may_not_know_where_its_record_is() -> None:
+    history, final = a_right_history()
+    history.acknowledged[5] = history.acknowledged[5]._replace(place=Place(1, -1))
     assert violations(history, final) == []
 
 
@@ -62,6 +68,18 @@ def _acknowledge_one_place_twice(history: History, final: dict[int, list[Polled]
     history.acknowledge(Acknowledged(Sent(9, 9), final[0][0].place, 0.0))
 
 
+def _acknowledge_what_is_nowhere(history: History, _: dict[int, list[Polled]]) -> None:
+    history.acknowledge(Acknowledged(Sent(1, 20), Place(0, -1), 0.0))
+
+
+def _answer_one_never(history: History, _: dict[int, list[Polled]]) -> None:
+    del history.acknowledged[5]
+
+
+def _begin_late(history: History, _: dict[int, list[Polled]]) -> None:
+    del history.polled[7, 0][0]
+
+
 def _skip(history: History, _: dict[int, list[Polled]]) -> None:
     del history.polled[7, 0][4]
 
@@ -87,6 +105,9 @@ def _complain(history: History, _: dict[int, list[Polled]]) -> None:
         (_swap, "comes after"),
         (_leave_a_gap, "where 4 should be"),
         (_acknowledge_one_place_twice, "was given to"),
+        (_acknowledge_what_is_nowhere, "and is nowhere"),
+        (_answer_one_never, "was never acknowledged"),
+        (_begin_late, "began at 1"),
         (_skip, "was at"),
         (_go_back, "was at"),
         (_read_what_is_not_there, "consumer 7 of partition 1 read"),

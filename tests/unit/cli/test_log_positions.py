@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from diskless_core.cli import log_positions
-from diskless_core.cli.log_positions import EARLIEST_LOCAL, Address, PositionError
+from diskless_core.cli.log_positions import EARLIEST_LOCAL, PositionError
+from diskless_core.cli.raw_request import Address
 
 TIMEOUT_S = 60
 

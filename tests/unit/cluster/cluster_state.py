@@ -44,5 +44,5 @@ class ClusterState:
         return self.state.committed(CONFIGS, (int(resource_type), name)) or {}
 
     def placements(self) -> dict[int, int]:
-        """Shard by partition."""
-        return {key[1]: shard for key, shard in self.state.rows(PLACEMENTS)}
+        """Shard by partition, of the topics of one partition number or of one topic."""
+        return {number: shard for _, shards in self.state.rows(PLACEMENTS) for number, shard in enumerate(shards)}

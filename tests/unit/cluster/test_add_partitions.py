@@ -19,7 +19,7 @@ def cluster():
 
 
 def grow(cluster, count, assignments=None, *, name="t", validate_only=False):
-    growth = Growth(name=name, count=count, assignments=assignments, node_id=1, shard_count=2)
+    growth = Growth(name=name, count=count, assignments=assignments, node_ids={1, 2}, shard_count=2)
     return cluster.run(lambda command: at_once(operations.add_partitions(command, growth, validate_only=validate_only)))
 
 
@@ -44,9 +44,10 @@ def test_validate_only_places_nothing_and_finds_what_growing_would(cluster):
         (-1, None, ErrorCode.INVALID_PARTITIONS, "-1 would not be an increase."),
         (5, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add 2 additional partition(s), but only 1 assignment(s)"),
         (5, [], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "only 0 assignment(s)"),
-        (4, [[2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "other than 1"),
-        (4, [[1, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "other than 1"),
-        (4, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "other than 1"),
+        (4, [[3]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 3, but no such broker is registered"),
+        (4, [[1, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the broker 1 more than once"),
+        (4, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "2 brokers. The object store replicates"),
+        (4, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "an empty replica list"),
     ],
 )
 def test_what_is_no_growth_is_refused_as_apache_kafka_refuses_it(cluster, count, assignments, code, hint):
@@ -57,8 +58,8 @@ def test_what_is_no_growth_is_refused_as_apache_kafka_refuses_it(cluster, count,
     assert len(cluster.placements()) == 3
 
 
-def test_the_only_broker_may_be_asked_for(cluster):
-    assert grow(cluster, 5, [[1], [1]]) is None
+def test_any_one_broker_may_be_asked_for(cluster):
+    assert grow(cluster, 5, [[1], [2]]) is None
 
 
 def test_an_unknown_topic_cannot_grow(cluster):

@@ -42,7 +42,7 @@ def alter(cluster, *changes, kind=ResourceType.TOPIC, name="t", replace=False, v
         changes=[ConfigChange(key, value, operation) for key, operation, value in changes],
         replace=replace,
     )
-    refusal = config_changes.check_alteration(alteration, NODE_ID)
+    refusal = config_changes.check_alteration(alteration, {NODE_ID})
     return refusal or cluster.run(
         lambda command: config_changes.alter(command, alteration, broker or BROKER, validate_only=validate_only)
     )

@@ -15,7 +15,7 @@ from diskless_core.config.placement import may_lead, parse_placement
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.plugin.shard import ShardId
-from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS_SHARD, short_name
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, short_name
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import Sequential
@@ -53,7 +53,9 @@ class Broker:
             may_lead=lambda shard: may(shard, self.node_id),
         )
         rules = CommitRules(assignment=Sequential())
-        self.coordinators = Coordinators(services, ShardSettings(counts={DISKLESS: SHARDS}, commit_rules=rules))
+        self.coordinators = Coordinators(
+            services, ShardSettings(counts={DISKLESS: SHARDS, GROUPS: 1}, commit_rules=rules)
+        )
         if self.coordinators.nominated is not None:
             self.coordinators.nominated.require_membership(self.node_id, lambda: True)
         await self.coordinators.start_following()
@@ -194,7 +196,7 @@ def test_nothing_moves_for_balance_where_the_operator_does_not_want_that() -> No
         await world.start(2, balances=False)
         await asyncio.sleep(120)
         assert world.led() == [ALL, set()]
-        assert world.brokers[2].nominated(GROUPS_SHARD) == (1, (2,))
+        assert world.brokers[2].nominated(GROUPS.shard(0)) == (1, (2,))
 
     story(told)
 
@@ -248,7 +250,7 @@ def test_placement_is_honoured() -> None:
         await world.start(1, 2, 3, placement="groups-0:2,*:1|3")
         await world.until(lambda: world.counts() == [1, 2, 3])
         assert world.brokers[2].leads() == {"groups-0"}
-        assert world.brokers[2].nominated(GROUPS_SHARD) == (2, ())
+        assert world.brokers[2].nominated(GROUPS.shard(0)) == (2, ())
         await world.die(3)
         await world.until(world.all_are_led)
         assert world.brokers[2].leads() == {"groups-0"}
@@ -260,13 +262,13 @@ def test_a_shard_that_a_broker_cannot_lead_is_led_by_another_one_and_comes_back_
     async def told(world: World) -> None:
         await world.start(1, 2)
         await world.until_balanced()
-        broken = next(iter(world.brokers[2].coordinators.of(type(world.brokers[2].coordinators.groups)))).id
+        broken = next(iter(world.brokers[2].coordinators.groups)).id
         owner = world.brokers[2].nominated(broken)[0]
         world.up[owner] = up(owner, barred=frozenset([broken]))
         other = 3 - owner
-        await world.until(lambda: world.brokers[other].coordinators.groups.leading, within_s=2)
+        await world.until(lambda: world.brokers[other].coordinators.groups[0].leading, within_s=2)
         await asyncio.sleep(60)
-        assert world.brokers[other].coordinators.groups.leading
+        assert world.brokers[other].coordinators.groups[0].leading
         assert world.counts() == [3, 3]
 
     story(told)

@@ -8,7 +8,7 @@ import pytest
 
 from diskless_core.cluster import feature_levels, operations
 from diskless_core.cluster.feature_levels import object_to, refuse_broker, registered_levels
-from diskless_core.cluster.membership.model import BrokerSpec, Registration, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerSpec, Registration
 from diskless_core.cluster.membership.operations import register
 from diskless_core.cluster.operations import ClusterCommand, Refusal
 from diskless_core.cluster.state_machine import ClusterMachine
@@ -48,16 +48,17 @@ class Shard:
         return refusal or (command.level if command.common else None)
 
 
-def test_a_new_cluster_begins_at_the_level_of_the_build_that_names_it_and_stays_there():
+def test_a_new_cluster_begins_at_the_level_and_with_the_counts_of_the_build_that_names_it_and_keeps_them():
     shard = Shard()
     command = shard.command()
-    assert operations.name_cluster(command, "a", level=3, log_id=LOG_ID) == "a"
+    assert operations.name_cluster(command, "a", level=3, log_id=LOG_ID, counts={"t": 4}) == "a"
     assert command.level == 3
     shard.state.commit(command.tx.writes)
 
     later = shard.command()
-    assert operations.name_cluster(later, "b", level=4, log_id=uuid.UUID(int=6)) == "a"
+    assert operations.name_cluster(later, "b", level=4, log_id=uuid.UUID(int=6), counts={"t": 5}) == "a"
     assert later.common == []
+    assert later.records == []
     assert later.level == 3
 
 
@@ -102,7 +103,7 @@ def broker(node_id: int, **features: tuple[int, int]) -> BrokerSpec:
         incarnation_id=uuid.UUID(int=node_id),
         listeners=(),
         rack=None,
-        features={name.replace("_", "."): SupportedLevels(*levels) for name, levels in features.items()},
+        features={name.replace("_", "."): LevelRange(*levels) for name, levels in features.items()},
     )
 
 

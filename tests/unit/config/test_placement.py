@@ -16,7 +16,13 @@ PLACEMENT = "diskless.coordinator.placement"
 
 
 def config(placement, shards=2):
-    return BrokerConfig.model_validate({PLACEMENT: placement, "diskless.metadata.topic.num.partitions": str(shards)})
+    return BrokerConfig.model_validate(
+        {
+            PLACEMENT: placement,
+            "diskless.metadata.topic.num.partitions": str(shards),
+            "offsets.topic.num.partitions": "3",
+        }
+    )
 
 
 def test_coordinators_are_named_by_index_or_name_and_come_back_as_they_were_written():
@@ -48,7 +54,8 @@ def test_nothing_is_placed_by_default():
         ("0:1,diskless-0:2", "0 is placed twice"),
         ("*:1,*:2", "* is placed twice"),
         ("2:1", "there is no coordinator 2: diskless.metadata.topic.num.partitions is 2"),
-        ("groups-1:1", "there is no coordinator groups-1"),
+        ("cluster-1:1", "there is no coordinator cluster-1"),
+        ("groups-3:1", "there is no coordinator groups-3: offsets.topic.num.partitions is 3"),
     ],
 )
 def test_a_placement_that_means_nothing_is_refused(placement, message):

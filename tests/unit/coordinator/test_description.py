@@ -8,7 +8,7 @@ from diskless_core.coordinator import entries
 from diskless_core.coordinator.description import IGNORABLE, UNREADABLE, LogDescriber
 from diskless_core.coordinator.entries import Claim
 from diskless_core.diskless import records
-from diskless_core.diskless.records import PartitionCreated, TopicDeleted
+from diskless_core.diskless.records import PartitionsCreated, TopicDeleted
 from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset
 from diskless_core.groups.records import OffsetRecord
 from diskless_core.groups.state_machine import GroupsMachine
@@ -20,7 +20,7 @@ from tests.support.next_build import NOTE_KEY, ignorable_note
 
 NOW_MS = 1_700_000_000_000
 TOPIC = uuid.UUID(int=7)
-CREATED = records.encode(PartitionCreated(topic_id=TOPIC.bytes, name="orders", partition=3))
+CREATED = records.encode(PartitionsCreated(topic_id=TOPIC.bytes, name="orders", partitions=[3]))
 DELETED = records.encode(TopicDeleted(topic_id=TOPIC.bytes))
 CLAIM = Claim(node_id=1, claim_id=uuid.UUID(int=9))
 
@@ -60,8 +60,8 @@ def test_the_records_of_an_entry_have_its_term_and_sequence_and_their_own_offset
     created, deleted = log.entry(0, 0, CREATED, DELETED)
 
     assert (created.offset, created.timestamp, created.term, created.sequence) == (2, NOW_MS, 0, 0)
-    assert created.type == "DisklessPartitionCreatedRecord"
-    assert created.data == {"topic_id": uuid_text(TOPIC), "name": "orders", "partition_index": 3}
+    assert created.type == "DisklessPartitionsCreatedRecord"
+    assert created.data == {"topic_id": uuid_text(TOPIC), "name": "orders", "partition_indexes": [3]}
     assert (deleted.offset, deleted.type) == (3, "DisklessTopicDeletedRecord")
 
 

@@ -23,7 +23,7 @@ from diskless_core.plugin.coordinator_store import CoordinatorStore
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FIRST_LEVEL, FeatureLevelError, FeatureLevels
 from diskless_core.protocol.record_batch import RecordData
-from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS_SHARD
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
@@ -176,7 +176,7 @@ def test_a_later_version_of_a_known_record_stops_the_shard_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shard_id", "machine"), [(CLUSTER_SHARD, None), (SHARD, DisklessMachine), (GROUPS_SHARD, GroupsMachine)]
+    ("shard_id", "machine"), [(CLUSTER_SHARD, None), (SHARD, DisklessMachine), (GROUPS.shard(0), GroupsMachine)]
 )
 def test_a_record_that_may_be_ignored_is_passed_over_by_all_replicas_of_any_kind(
     shard_id: ShardId, machine: Any

@@ -16,7 +16,7 @@ from diskless_core.protocol.follow_shard import FollowShardAnswer, pack_entry
 from diskless_core.protocol.messages import DisklessFollowShardRequest
 from diskless_core.protocol.record_batch import RecordData
 from tests.support.followers import LATENCY_S, Following, follow
-from tests.support.shards import SHARD_ID
+from tests.support.shards import SHARD_ID, ShardNode
 
 # --- what it costs, and how long it takes ---------------------------------------------------------------------------
 
@@ -149,8 +149,8 @@ def test_a_follower_that_was_away_for_longer_than_the_tail_reads_the_log_and_the
 def test_a_follower_that_was_away_for_a_moment_gets_what_it_lacks_from_the_leader() -> None:
     async def story(world: Following) -> None:
         await world.nodes[2].stop()
-        await world.commit(20)
         world.shared.pause_reads(2)
+        await world.commit(20)
         await world.start_node(2)
         await world.until_alike()
         assert world.streamed(2) >= 20
@@ -323,9 +323,9 @@ def test_entries_that_do_not_count_are_passed_over_without_reading_the_log() -> 
 def test_a_follower_that_starts_serves_once_the_leader_has_sent_what_there_was() -> None:
     async def story(world: Following) -> None:
         await world.nodes[2].stop()
+        world.shared.pause_reads(2)
         await world.commit(5)
         world.shared.state(SHARD_ID).append(entries.encode_entry(-1, 7, [entries.NO_OP], 0))
-        world.shared.pause_reads(2)
         await world.start_node(2)
         await asyncio.wait_for(world.nodes[2].shard.until_serving(), 60)
         world.shared.resume_reads(2)
@@ -418,6 +418,152 @@ def test_a_leader_that_has_applied_what_the_log_does_not_have_is_not_followed() 
         await world.until(lambda: world.nodes[2].shard.next_offset == world.nodes[1].shard.next_offset)
         assert world.nodes[2].shard.failure is None
         assert world.differences(2) == 1
+
+    follow(story)
+
+
+def mistaken(node: ShardNode) -> None:
+    """From now on the node has applied something else, longer ago than its tail goes back."""
+    replica = node.shard._replica
+    replica.acceptance = replace(replica.acceptance, digest=b"another's")
+    replica.tail.reset(replica.next_offset, replica.acceptance)
+
+
+async def until_failed(world: Following, node_id: int) -> str:
+    deadline = world.clock.monotonic() + 60
+    while (failure := world.nodes[node_id].shard.failure) is None:
+        assert world.clock.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    return failure
+
+
+async def snapshot(world: Following, *, prune: bool) -> None:
+    leader = world.nodes[1]
+    await leader.shard.flush()
+    manifest = await leader.shard.take_snapshot(world.snapshots)
+    if prune:
+        await leader.log.prune(SHARD_ID, manifest.applied_offset)
+
+
+@pytest.mark.parametrize("place", ["no snapshot", "behind the follower", "before the follower", "just there"])
+def test_a_difference_older_than_the_tail_is_found_by_what_snapshot_and_log_lead_to(place: str) -> None:
+    async def story(world: Following) -> None:
+        await world.commit(3)
+        await world.until_alike()
+        if place == "behind the follower":
+            await snapshot(world, prune=True)
+            await world.commit(3)
+            await world.until_alike()
+        if place == "just there":
+            await snapshot(world, prune=True)
+        if place == "before the follower":
+            world.down.add(1)
+            world.shared.pause_reads(2)
+            await world.commit(3)
+            await snapshot(world, prune=False)
+        mistaken(world.nodes[2])
+        world.down.clear()
+        world.shared.resume_reads(2)
+        await world.commit(1)
+        assert "the log has other entries than were applied here" in await until_failed(world, 2)
+
+    follow(story)
+
+
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_a_leader_that_is_mistaken_since_longer_ago_than_the_tail_is_not_followed(has_snapshot: bool) -> None:
+    async def story(world: Following) -> None:
+        await world.commit(3)
+        await world.until_alike()
+        if has_snapshot:
+            await snapshot(world, prune=True)
+        mistaken(world.nodes[1])
+        await world.commit(5)
+        await world.until(lambda: world.nodes[2].shard.next_offset == world.nodes[1].shard.next_offset)
+        assert world.nodes[2].shard.failure is None
+        assert world.differences(2) == 1
+        world.forge = lambda _, answer: answer
+
+    follow(story)
+
+
+def test_a_claim_that_shows_that_this_node_is_mistaken_since_longer_ago_than_its_tail_stops_it() -> None:
+    async def story(world: Following) -> None:
+        await world.commit(3)
+        await world.until_alike()
+        right, wrong = (world.nodes[node_id].shard._replica for node_id in (1, 2))
+        read = right.acceptance.at(right.next_offset)
+        wrong.acceptance = replace(wrong.acceptance, next_sequence=77)
+        wrong.tail.reset(wrong.next_offset, wrong.acceptance)
+        world.down.add(1)
+        world.shared.state(SHARD_ID).append(entries.encode_claim(Claim(9, world.clock.new_uuid(), read), 0))
+        assert "the log has other entries than were applied here" in await until_failed(world, 2)
+        assert world.nodes[1].shard.failure is None
+        assert world.nodes[1].shard.meter.disputed_claims._value.get() == 0
+
+    follow(story)
+
+
+def test_while_the_log_is_silent_a_difference_is_not_settled_and_nobody_waits_for_ever() -> None:
+    async def story(world: Following) -> None:
+        await world.commit(3)
+        await world.until_alike()
+        world.down.add(1)
+        world.shared.pause_reads(2)
+        await world.commit(3)
+        world.down.clear()
+        await world.until_alike()
+        mistaken(world.nodes[1])
+        await world.commit(3)
+        await asyncio.sleep(200)
+        assert world.differences(2) > 2, "it was asked again and again"
+        assert world.nodes[2].shard.failure is None
+        world.shared.resume_reads(2)
+        await world.until(lambda: world.nodes[2].shard.next_offset == world.nodes[1].shard.next_offset)
+
+    follow(story)
+
+
+FAR = 1 << 62
+
+
+@pytest.mark.parametrize("where", ["answer", "entry", "both", "refusal"])
+def test_an_offset_that_the_log_does_not_have_is_not_believed(where: str) -> None:
+    async def story(world: Following) -> None:
+        def forge(_: DisklessFollowShardRequest, answer: FollowShardAnswer) -> FollowShardAnswer:
+            if where == "refusal":
+                return FollowShardAnswer(error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE), next_offset=FAR)
+            if where in ("entry", "both") and answer.entries:
+                packed = answer.entries[-1]
+                further = packed[:8] + FAR.to_bytes(8, "big") + packed[16:]
+                answer = replace(answer, entries=[*answer.entries[:-1], further])
+            return answer if where == "entry" else replace(answer, next_offset=FAR)
+
+        world.forge = forge
+        await world.commit(5)
+        await world.until_alike()
+        asked = len(world.asked)
+        await asyncio.sleep(60)
+        assert len(world.asked) - asked < 60, "it is asked ever more rarely"
+        await world.nodes[2].stop()  # what the store knows can be started from
+        await world.start_node(2)
+        await world.commit(5)
+        await world.until_alike()
+        world.forge = lambda _, answer: answer
+        await world.lead_again(1)
+        await world.until_followed()
+
+    follow(story)
+
+
+def test_a_leader_that_is_ahead_of_what_the_log_says_of_its_end_is_followed() -> None:
+    async def story(world: Following) -> None:
+        state = world.shared.state(SHARD_ID)
+        world.shared.lag_bounds(SHARD_ID, state.end)
+        state.append(entries.encode_probe(0))
+        await world.until_alike()
+        await world.until_followed()
+        assert world.differences(2) == 0
 
     follow(story)
 

@@ -69,6 +69,23 @@ def test_keys_are_found_by_their_beginning(state: State) -> None:
     assert list(tx.keys(HOME, ())) == []
 
 
+def test_rows_whose_values_are_one_object_are_encoded_once_and_stored_each() -> None:
+    encoded = list[tuple[int, ...]]()
+
+    def encode(value: tuple[int, ...]) -> tuple[int, ...]:
+        encoded.append(value)
+        return value
+
+    many: Table[tuple[int, ...]] = Table(spec=HOME.spec, encode=encode, decode=lambda row: row[2:])
+    state = State((many,))
+    alike = (7,)
+    state.commit({many: {A: alike, B: alike, ("c", 1): None, ("d", 1): alike, ("e", 1): (8,), ("f", 1): alike}})
+    changes = state.close_page(1).changes()["home"]
+    assert changes.put == [(*A, 7), (*B, 7), ("d", 1, 7), ("e", 1, 8), ("f", 1, 7)]
+    assert changes.delete == [("c", 1)]
+    assert encoded == [(7,), (8,), (7,)]
+
+
 def test_what_is_flushed_stays_in_memory_until_the_store_has_it(state: State) -> None:
     state.commit({AWAY: {A: 1}, HOME: {B: 2}})
     assert state.oldest_page() is None

@@ -20,10 +20,10 @@ from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, FoundRuns, HandOver, ListedOffset, PartitionKey
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.diskless.remote import RemoteCoordinator
+from diskless_core.diskless.service import DISKLESS_REQUESTS
 from diskless_core.files.trimmer import Trimmer
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
-    DISKLESS_APIS,
     DisklessCommitFileRequest,
     DisklessListOffsetsRequest,
     FindCoordinatorRequest,
@@ -205,9 +205,9 @@ def test_somebody_who_may_not_ask_changes_nothing(ask: Ask) -> None:
 
 def test_every_api_has_an_answer_for_somebody_who_may_not_ask() -> None:
     async def test(network: Network) -> None:
-        for api_key, api in DISKLESS_APIS.items():
-            if api_key != COMMIT:
-                assert await network.nodes[1].service.refusing.handle(api_key, api.request()) is not None
+        for request in DISKLESS_REQUESTS:
+            if request.API_KEY != COMMIT:
+                assert await network.nodes[1].service.refusing.handle(request.API_KEY, request()) is not None
 
     on_network(test)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.coordinator.slices import at_once
 from diskless_core.diskless import operations, producer_state
 from diskless_core.diskless.commands import BatchResult, PartitionKey
 from diskless_core.diskless.tables import FILES, PARTITIONS, PRODUCERS, TOPICS
@@ -71,7 +72,7 @@ def test_the_same_commit_again_is_answered_as_the_first_time_and_changes_nothing
 def test_the_same_commit_again_is_answered_as_the_first_time_even_after_its_topic_went(desk: Desk) -> None:
     request = commit_of("same", batch())
     first = desk.send(request)
-    desk.run(lambda command: operations.delete_topic(command, TOPIC))
+    desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC)))
     assert desk.send(request) == first
 
 
@@ -190,18 +191,18 @@ def test_a_producer_that_wrote_again_meanwhile_is_not_forgotten(desk: Desk) -> N
 def test_the_state_of_producers_goes_with_their_topic(desk: Desk) -> None:
     desk.run(lambda command: operations.create_partitions(command, OTHER_TOPIC, "u", [0]))
     desk.commit(batch(producer=(7, 0, 0)), batch(0, topic=OTHER_TOPIC, producer=(7, 0, 0)))
-    assert desk.run(lambda command: operations.delete_topic(command, TOPIC)) is OK
+    assert desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC))) is OK
     desk.expire_producers()
     assert [key[0] for key, _ in desk.state.rows(PRODUCERS)] == [OTHER_TOPIC]
     assert [key for key, _ in desk.state.rows(TOPICS)] == [(OTHER_TOPIC,)]
-    assert desk.run(lambda command: operations.delete_topic(command, TOPIC)) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC))) is ErrorCode.UNKNOWN_TOPIC_ID
     assert answers(desk.commit(batch())) == [(ErrorCode.UNKNOWN_TOPIC_ID, -1)]
 
 
 def test_creating_partitions_again_leaves_those_that_are_there_as_they_are(desk: Desk) -> None:
     desk.commit(batch(0))
     desk.run(lambda command: operations.create_partitions(command, TOPIC, "t", [0, 1, 2]))
-    assert [record.partition for record in desk.records] == [2]
+    assert [record.partitions for record in desk.records] == [[2]]
     assert desk.next_offset(0) == 1
 
 

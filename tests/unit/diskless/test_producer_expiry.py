@@ -17,7 +17,7 @@ from diskless_core.coordinator.tables import State, Transaction
 from diskless_core.diskless import operations, producer_expiry, producer_state, records
 from diskless_core.diskless.producer_expiry import ExpirationRules, ProducerExpiry
 from diskless_core.diskless.producer_state import WindowBatch
-from diskless_core.diskless.records import PartitionCreated, ProducersExpired, TopicDeleted
+from diskless_core.diskless.records import PartitionsCreated, ProducersExpired, TopicDeleted
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import PRODUCERS
 from diskless_core.testing.fakes.log import SharedLog
@@ -198,7 +198,7 @@ def test_a_deletion_looks_at_no_row_of_another_topic() -> None:
     machine = DisklessMachine()
     state = State(machine.tables)
     tx = Transaction(state)
-    machine.replay(PartitionCreated(topic_id=TOPIC, name="t", partition=0), tx)
+    machine.replay(PartitionsCreated(topic_id=TOPIC, name="t", partitions=[0]), tx)
     window = producer_state.extend(None, 0, WindowBatch(0, 0, 0, 0))
     unlooked = Unlooked(OTHER_TOPIC)
     for producer in range(3):

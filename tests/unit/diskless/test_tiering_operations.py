@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.coordinator.slices import at_once
 from diskless_core.diskless import operations, remote_segments, tiering_operations
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.remote_segments import REMOTE_DELETIONS, REMOTE_SEGMENTS
@@ -77,7 +78,7 @@ def test_a_segment_that_does_not_fit_is_refused(desk: Desk, start: int, end: int
 
 
 def test_a_segment_of_a_partition_that_is_gone_is_refused(desk: Desk) -> None:
-    desk.run(lambda command: operations.delete_topic(command, TOPIC))
+    desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC)))
     assert not tier(desk, segment(0, 3), 0)
 
 
@@ -183,7 +184,7 @@ def test_a_copy_goes_from_state_to_state_until_it_is_deleted(desk: Desk) -> None
 
 def test_copies_outlive_their_topic_are_marked_and_deleted(desk: Desk) -> None:
     desk.run(lambda command: remote_segments.append(command, COPY))
-    desk.run(lambda command: operations.delete_topic(command, TOPIC))
+    desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC)))
     assert desk.state.get(REMOTE_SEGMENTS, KEY) == COPY
     marked = desk.state.get(REMOTE_DELETIONS, (TOPIC, 0))
     assert marked is not None
@@ -207,11 +208,11 @@ def test_no_copy_begins_where_its_segments_are_deleted(desk: Desk) -> None:
     desk.run(lambda command: remote_segments.append(command, deletion))
     with pytest.raises(RemoteLogStateError, match="t-0 is deleted"):
         desk.run(lambda command: remote_segments.append(command, COPY))
-    desk.run(lambda command: operations.delete_topic(command, TOPIC))
+    desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC)))
     assert desk.state.get(REMOTE_DELETIONS, (TOPIC, 0)) == deletion
 
 
 def test_no_copy_of_a_partition_begins_that_is_not_there(desk: Desk) -> None:
-    desk.run(lambda command: operations.delete_topic(command, TOPIC))
+    desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC)))
     with pytest.raises(RemoteLogStateError, match="t-0 is deleted"):
         desk.run(lambda command: remote_segments.append(command, COPY))

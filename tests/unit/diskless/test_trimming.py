@@ -146,7 +146,7 @@ class Shard:
         )
 
     def delete_topic(self, topic: bytes) -> None:
-        self.do(lambda command: operations.delete_topic(command, topic))
+        self.do(lambda command: at_once(operations.delete_topic(command, topic)))
 
     def receive(self, number: int) -> None:
         """Another shard hands an object over, be it live here, dead, or unknown."""

@@ -13,6 +13,7 @@ from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.fetch.offsets import OffsetLookup
+from diskless_core.fetch.store_reads import StoreReads
 from diskless_core.metrics import Metrics
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
@@ -30,7 +31,7 @@ async def lagging() -> AsyncIterator[tuple[ShardNode, ShardNode]]:
     shared, clock, metrics = SharedLog(), VirtualClock(asyncio.get_running_loop()), Metrics()
     leader, follower = ShardNode(shared, clock, 1), ShardNode(shared, clock, 2)
     await leader.start()
-    reader = ObjectReader(MemoryWalObjectStore(clock), ObjectCache(0, metrics), metrics)
+    reader = ObjectReader(StoreReads(MemoryWalObjectStore(clock)), ObjectCache(0, metrics), metrics)
     leader.shard.find_offsets_with(OffsetLookup(reader).list)
     await leader.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
     await leader.commit(commit_of("a", batch()))

@@ -18,14 +18,15 @@ from diskless_core.broker.handlers.find_coordinator import find_coordinator
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator import shard_store
 from diskless_core.coordinator.shard import ShardServices
-from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.coordinators import GroupCoordinators
 from diskless_core.groups.settings import ConsumerTimes, GroupSettings
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.protocol import messages
-from diskless_core.shards import GROUPS_SHARD as SHARD
+from diskless_core.shards import GROUPS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 
+SHARD = GROUPS.shard(0)
 SETTINGS = GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
 DEFAULT_TIMES = ConsumerTimes()
 
@@ -101,6 +102,7 @@ class Node:
         clock: AdjustableClock,
         store: MemoryCoordinatorStore,
         times: dict[str, ConsumerTimes],
+        shards: int,
     ) -> None:
         self.shared_log = log
         self.topics = topics
@@ -108,8 +110,9 @@ class Node:
         self.log = log.node(1)
         services = ShardServices(node_id=1, clock=clock, log=self.log, store=store)
         self.config = SimpleNamespace(node_id=1)
-        self.shard = GroupsShard(SHARD, services)
-        self.groups = GroupCoordinator(self.shard, clock, settings, lambda group: times.get(group, DEFAULT_TIMES))
+        self.shards = [GroupsShard(GROUPS.shard(index), services) for index in range(shards)]
+        self.shard = self.shards[0]
+        self.groups = GroupCoordinators(self.shards, clock, settings, lambda group: times.get(group, DEFAULT_TIMES))
 
     @contextmanager
     def store_behind(self) -> Iterator[None]:
@@ -121,9 +124,8 @@ class Node:
             yield
         flusher._look_for_room()
 
-    @property
-    def groups_shard(self) -> GroupsShard:
-        return self.shard
+    async def expire_offsets(self) -> None:
+        await self.groups.of("g").expire_offsets()
 
     def reached(self, node_id: int, listener: str) -> tuple[int, str, int]:
         return node_id, f"{listener}.example", 9092
@@ -263,6 +265,7 @@ async def running_node(
     clock: AdjustableClock | None = None,
     store: MemoryCoordinatorStore | None = None,
     times: dict[str, ConsumerTimes] | None = None,
+    shards: int = 1,
 ) -> AsyncIterator[Node]:
     """A node that leads. Starting another one on the same log is what a restart is; `times` may change meanwhile."""
     node = Node(
@@ -272,24 +275,24 @@ async def running_node(
         clock or AdjustableClock(),
         store or MemoryCoordinatorStore(),
         times if times is not None else {},
+        shards,
     )
     await node.log.start()
-    await node.shard.start()
+    await asyncio.gather(*(shard.start() for shard in node.shards))
     await node.groups.start()
     try:
         async with asyncio.timeout(10):
-            await node.shard.until_leading()
+            await asyncio.gather(*(shard.until_leading() for shard in node.shards))
         await node.until(node_is_loaded(node))
         yield node
     finally:
         await node.groups.stop()
-        await node.shard.stop()
+        await asyncio.gather(*(shard.stop() for shard in node.shards))
         await node.log.stop()
 
 
 def node_is_loaded(node: Node) -> Any:
     async def loaded() -> bool:
-        answer = await node.fetch_raw(version=8, group="nobody")
-        return bool(answer.groups[0].error_code == 0)
+        return bool((await node.ask(messages.ListGroupsRequest(states_filter=[], types_filter=[]), 5)).error_code == 0)
 
     return loaded

@@ -104,17 +104,20 @@ async def test_a_list_fits_every_version(node, version):
     assert [(group.group_id, group.protocol_type) for group in answer.groups] == [("used", "consumer")]
 
 
-async def test_a_node_that_does_not_lead_lists_nothing_and_says_why(node):
+async def test_a_node_that_does_not_lead_lists_nothing_and_sends_whoever_asks_for_a_group_elsewhere(node):
+    await node.commit({("t", 0): 1}, group="elsewhere")
     node.shared_log.set_leader(SHARD, None)
-    await node.until(lambda: _error_of_list(node))
+    await node.until(lambda: _is_deposed(node))
+    listed = await node.ask(list_groups_request(), 5)
+    assert (listed.error_code, list(listed.groups)) == (ErrorCode.NONE, [])
     described = (await node.ask(describe_groups_request("g"), 6)).groups[0]
     assert described.error_code == ErrorCode.NOT_COORDINATOR
     assert await deleted(node, "g") == {"g": ErrorCode.NOT_COORDINATOR}
     assert (await offsets_deleted(node, {"t": [0]}))[0] is ErrorCode.NOT_COORDINATOR
 
 
-async def _error_of_list(node):
-    return (await node.ask(list_groups_request(), 5)).error_code == ErrorCode.NOT_COORDINATOR
+async def _is_deposed(node):
+    return not node.shard.leading
 
 
 # --- DescribeGroups --------------------------------------------------------------------------------------------------

@@ -313,11 +313,11 @@ async def test_offsets_expire_when_nobody_subscribes_to_the_topic(node):
     await beat(node)
     await commit(node, 2)
     node.clock.wall_ms += SETTINGS.offsets_retention_ms
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert await fetch(node, None, -1) == 5
 
     await beat(node, epoch=-1)
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert await fetch(node, None, -1) == -1
     assert await listed(node) == {}
 

@@ -248,7 +248,7 @@ async def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay(nod
     assert (await node.fetch("t"))["t", 0][0] == -1, "an offset of a topic of the same name is none of this one's"
     assert await node.fetch(everything=True) == {}
     await node.commit({("t", 1): 5})
-    await node.groups.topic_deleted(old_id, "t")
+    await node.groups.topics_deleted([old_id], ["t"])
     assert {key for key, _ in node.shard.state.rows(GROUP_OFFSETS)} == {("g", "t", 1)}
     assert await node.fetch(new_id, version=10) == {(new_id, 0): (-1, "", 0), (new_id, 1): (5, "", 0)}
 
@@ -257,7 +257,7 @@ async def test_a_node_that_does_not_lead_the_groups_leaves_offsets_of_a_deleted_
     await node.commit({("t", 0): 1})
     node.shared_log.set_leader(SHARD, None)
     await node.until(lambda: _holds(not node.shard.leading))
-    await node.groups.topic_deleted(node.topics.ids["t"], "t")
+    await node.groups.topics_deleted([node.topics.ids["t"]], ["t"])
     assert {key for key, _ in node.shard.state.rows(GROUP_OFFSETS)} == {("g", "t", 0)}
 
 
@@ -268,10 +268,10 @@ async def test_offsets_and_groups_expire(node):
     await _leave(node, joined.member_id)
     await node.until(lambda: _holds(node.shard.state.committed(GROUPS, ("g",)).generation == 2))
     node.clock.wall_ms += SETTINGS.offsets_retention_ms - 1
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert (await node.fetch("t"))["t", 0][0] == 1
     node.clock.wall_ms += 1
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert list(node.shard.state.rows(GROUP_OFFSETS)) == []
     assert list(node.shard.state.rows(GROUPS)) == []
     assert await node.commit({("t", 0): 1}, joined=joined) == [ErrorCode.GROUP_ID_NOT_FOUND]
@@ -280,16 +280,16 @@ async def test_offsets_and_groups_expire(node):
 async def test_an_old_clients_retention_is_kept(node):
     await node.commit({("t", 0): 1}, 4, retention_time_ms=100)
     node.clock.wall_ms += 99
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert (await node.fetch("t"))["t", 0][0] == 1
     node.clock.wall_ms += 1
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert (await node.fetch("t"))["t", 0][0] == -1
 
 
 async def test_a_living_group_does_not_expire(node):
     joined = await node.stable()
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert await node.beat(joined) == 0
     assert node.shard.state.committed(GROUPS, ("g",)) is not None
     waiting = await node.ask(
@@ -301,7 +301,7 @@ async def test_a_living_group_does_not_expire(node):
         ),
         9,
     )
-    await node.groups.expire_offsets()
+    await node.expire_offsets()
     assert (await node.join(group="h", member_id=waiting.member_id)).error_code == 0
 
 

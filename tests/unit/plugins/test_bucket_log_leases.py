@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from diskless_bucket_log.lease_keeper import LEAST_PAUSE_S, RELEASE_PAUSE_S, LeaseKeeper
-from diskless_bucket_log.leases import ForgedLeaseError, Lease, Seen, after_reading, decode_lease, encode_lease
+from diskless_bucket_log.leases import (
+    ForgedLeaseError,
+    Lease,
+    Seen,
+    after_reading,
+    after_suspicion,
+    decode_lease,
+    encode_lease,
+)
 from diskless_bucket_log.objects import Names
 from diskless_core.plugin.coordinator_log import LeadershipHint
 from diskless_core.testing.coordinator_log_tools import SHARD
@@ -123,6 +131,72 @@ async def test_a_holder_that_dies_is_followed_within_its_lease_and_one_reading()
         await asyncio.sleep(LEASE_MS / 1000 + LEASE_MS / 4000 + 0.1)
         assert second.hint.node_id == 2
         assert second.hint.generation > before
+
+
+@on_virtual_time
+async def test_a_holder_that_is_told_to_have_ended_is_followed_at_once() -> None:
+    world = World()
+    nodes = [world.node(node_id) for node_id in (1, 2, 3)]
+    async with ending(*nodes):
+        await asyncio.sleep(20)
+        holder = next(node for node in nodes if node.hint and node.keeper._node_id == node.hint.node_id)
+        others = [node for node in nodes if node is not holder]
+        assert holder.hint is not None
+        generation = holder.hint.generation
+        await holder.die()
+        for node in others:
+            node.keeper.suspect(holder.keeper._node_id)
+        await asyncio.sleep(0.1)
+        hints = {node.hint for node in others}
+        assert len(hints) == 1, "one has the lease, and the other one has heard of it"
+        [hint] = hints
+        assert hint is not None
+        assert hint.node_id in [node.keeper._node_id for node in others]
+        assert hint.generation > generation
+
+
+@on_virtual_time
+async def test_a_suspicion_of_a_node_that_holds_no_lease_changes_nothing() -> None:
+    world = World()
+    first = world.node(1)
+    await asyncio.sleep(1)
+    second = world.node(2)
+    async with ending(first, second):
+        await asyncio.sleep(20)
+        before = second.hint
+        writes = len(world.writes)
+        second.keeper.suspect(2)
+        second.keeper.suspect(3)
+        first.keeper.suspect(1)
+        await asyncio.sleep(0.1)
+        assert second.hint == before == first.hint
+        assert len(world.writes) == writes
+
+
+@on_virtual_time
+async def test_a_suspicion_of_a_holder_that_lives_costs_one_change() -> None:
+    world = World()
+    first = world.node(1)
+    await asyncio.sleep(1)
+    second = world.node(2)
+    async with ending(first, second):
+        await asyncio.sleep(20)
+        second.keeper.suspect(1)
+        await asyncio.sleep(60)
+        assert first.hint == second.hint
+        assert second.hint is not None
+        assert second.hint.node_id == 2
+        assert len(set(first.generations)) == 2
+
+
+def test_a_suspicion_holds_until_the_next_write_of_the_lease() -> None:
+    lease = Lease(holder=1, generation=3, nonce="a", duration_ms=9000)
+    seen = after_suspicion(after_reading(Seen(), lease, 10.0), 1)
+    assert not seen.is_held(10.1)
+    assert seen.hint(10.1) == LeadershipHint(None, 3)
+    assert not after_reading(seen, lease, 10.2).is_held(10.2)
+    assert after_reading(seen, Lease(holder=1, generation=3, nonce="b", duration_ms=9000), 10.2).is_held(10.2)
+    assert after_suspicion(after_reading(Seen(), lease, 10.0), 2).is_held(10.1)
 
 
 @on_virtual_time

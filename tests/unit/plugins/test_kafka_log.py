@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from diskless_core.plugin import kafka_client
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBatch
+from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import SHARD_KINDS
+from diskless_kafka import log_producer
 from diskless_kafka.log_config import KafkaLogSettings
+from diskless_kafka.log_producer import ProducerPool
 from diskless_kafka.log_reader import ReadMessage
 from diskless_kafka.log_shard import as_entries
 from diskless_kafka.log_tail import Tail
@@ -199,3 +205,50 @@ def test_control_batches_are_passed_over_and_one_at_the_end_still_moves_readers_
         LogBatch(5, 6, b"batch"),
         LogBatch(6, 7, b""),
     ]
+
+
+# --- producers -------------------------------------------------------------------------------------------------------
+
+
+class FakeProducer:
+    """Counts how often it is served."""
+
+    def __init__(self) -> None:
+        self.served = threading.Semaphore(0)
+
+    def poll(self, _: float) -> None:
+        self.served.release()
+
+
+def test_producers_are_served_while_a_spare_one_cannot_be_opened_and_it_is_opened_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, failing, failures = list[FakeProducer](), threading.Event(), threading.Semaphore(0)
+
+    def open_producer(_: object) -> FakeProducer:
+        if failing.is_set():
+            failures.release()
+            raise KafkaClientError("no thread is left", code=-1, retriable=True)
+        opened.append(FakeProducer())
+        return opened[-1]
+
+    monkeypatch.setattr(kafka_client, "open_producer", open_producer)
+    monkeypatch.setattr(kafka_client, "close_producer", lambda *_: None)
+    monkeypatch.setattr(log_producer, "_POLL_S", 0.0005)
+    monkeypatch.setattr(log_producer, "_SPARE_AGAIN_ROUNDS", 5)
+    pool = ProducerPool({})
+    pool.start()
+    try:
+        failing.set()
+        taken = pool.take(lambda *_: None).client
+        for _ in range(3):
+            assert failures.acquire(timeout=60)
+        for _ in range(100):
+            assert taken.served.acquire(timeout=60), "its errors would go unheard"
+        failing.clear()
+        deadline = time.monotonic() + 60
+        while len(opened) < 2:
+            assert time.monotonic() < deadline
+            assert taken.served.acquire(timeout=60)
+    finally:
+        pool.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import defaultdict
 from importlib.resources import files
 from typing import Any
 
@@ -71,12 +72,26 @@ def test_requests_and_responses_of_an_api_belong_together() -> None:
     for api_key, api in messages.REQUESTS.items():
         assert api.request.API_KEY == api.response.API_KEY == api_key
         assert api.request.valid_versions == api.response.valid_versions
-    assert set(messages.DISKLESS_APIS) == {93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 104}
+    assert set(messages.DISKLESS_APIS) == {93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105}
+
+
+def test_no_two_records_have_one_key() -> None:
+    """A replica would take one for the other."""
+    names = defaultdict[int, list[str]](list)
+    for _, name in schemas(messages):
+        if name.endswith("Record"):
+            names[getattr(messages, name).json["apiKey"]].append(name)
+    assert {key: found for key, found in names.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize(
     ("api_key", "name"),
-    [(2, "TopicRecord"), (3, "PartitionRecord"), (102, "DisklessFileCommittedRecord"), (120, "CoordinatorEntryRecord")],
+    [
+        (2, "TopicRecord"),
+        (140, "PartitionsPlacedRecord"),
+        (102, "DisklessFileCommittedRecord"),
+        (120, "CoordinatorEntryRecord"),
+    ],
 )
 def test_metadata_records_are_found_by_their_api_key(api_key: int, name: str) -> None:
     assert messages.METADATA_RECORDS[api_key].__name__ == name

@@ -29,27 +29,6 @@ def test_a_topic_record_has_the_bytes_that_kraft_writes() -> None:
     assert encode_record(record) == b"\x01\x02\x00" + b"\x04foo" + TOPIC_ID.bytes + b"\0"
 
 
-def test_a_partition_record_has_the_bytes_that_kraft_writes() -> None:
-    record = messages.PartitionRecord(
-        partition_id=1,
-        topic_id=TOPIC_ID,
-        replicas=[7],
-        isr=[7],
-        removing_replicas=[],
-        adding_replicas=[],
-        leader=7,
-        leader_recovery_state=1,
-        leader_epoch=0,
-        partition_epoch=2,
-        directories=[TOPIC_ID],
-    )
-    node = b"\x02" + struct.pack(">i", 7)
-    body = struct.pack(">i", 1) + TOPIC_ID.bytes + node + node + b"\1\1" + struct.pack(">iii", 7, 0, 2)
-    recovering = b"\x01\x00\x01\x01"
-    assert encode_record(record, 0) == b"\x01\x03\x00" + body + recovering
-    assert encode_record(record, 1) == b"\x01\x03\x01" + body + b"\x02" + TOPIC_ID.bytes + recovering
-
-
 def test_the_records_of_ours_have_the_bytes_of_their_schemas() -> None:
     entry = messages.CoordinatorEntryRecord(term=5, sequence=9, log_id=TOPIC_ID)
     assert encode_record(entry) == b"\x01\x78\x00" + struct.pack(">qq", 5, 9) + TOPIC_ID.bytes + b"\0"

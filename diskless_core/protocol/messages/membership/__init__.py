@@ -1,6 +1,6 @@
-"""What brokers ask of the controller: registration and heartbeats (KIP-631), with tagged fields of our own, and ids.
+"""What brokers ask of the controller: to be members (KIP-631), ids (KIP-730), and what clients asked them (KIP-590).
 
-Their JSON schemas are in this folder.
+Some have tagged fields of our own. Their JSON schemas are in this folder.
 """
 
 from __future__ import annotations
@@ -30,3 +30,11 @@ class AllocateProducerIdsRequest(ApiMessage, load_json=__name__):
 
 class AllocateProducerIdsResponse(ApiMessage, load_json=__name__):
     """KIP-730, AllocateProducerIds."""
+
+
+class EnvelopeRequest(ApiMessage, load_json=__name__):
+    """KIP-590, Envelope."""
+
+
+class EnvelopeResponse(ApiMessage, load_json=__name__):
+    """KIP-590, Envelope."""

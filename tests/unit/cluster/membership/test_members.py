@@ -13,6 +13,7 @@ from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.peers import PeerAddress
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import UnregisterBrokerRequest
+from diskless_core.shards import CLUSTER_SHARD
 from tests.support.membership import HEARTBEAT_S, SESSION_S, TIMES, MemberWorld, begun, in_world, until
 
 
@@ -271,6 +272,50 @@ def test_a_controller_that_nobody_can_replace_stops_at_its_limit() -> None:
     in_world(scene)
 
 
+def test_a_controller_that_is_killed_is_suspected_at_once_by_all_others() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two, three = await world.join(1, 2, 3)
+        await until(lambda: two.live == three.live == [1, 2, 3])
+        await asyncio.sleep(HEARTBEAT_S * 0.6)
+        await one.kill()
+        assert await until(lambda: len(world.shared.suspicions) == 2) < RESET_S
+        assert sorted(world.shared.suspicions) == [(CLUSTER_SHARD, 1, 2), (CLUSTER_SHARD, 1, 3)]
+        world.lead(2)
+        await until(lambda: two.live == three.live == [2, 3])
+        await asyncio.sleep(SESSION_S)
+        assert len(world.shared.suspicions) == 2
+
+    in_world(scene)
+
+
+def test_a_controller_that_was_silent_for_a_session_is_fenced_as_soon_as_it_is_replaced() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two, three = await world.join(1, 2, 3)
+        await until(lambda: two.live == three.live == [1, 2, 3])
+        one.is_paused = True
+        await asyncio.sleep(SESSION_S)
+        world.lead(2)
+        assert await until(lambda: two.live == [2, 3]) <= RESET_S + 0.1
+        await asyncio.sleep(SESSION_S)
+        assert two.live == [2, 3]
+
+    in_world(scene)
+
+
+def test_nobody_suspects_a_controller_that_is_silent_or_comes_back() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await until(lambda: two.live == [1, 2])
+        for _ in range(3):
+            world.reset(one)
+            await asyncio.sleep(HEARTBEAT_S)
+        one.is_paused = True
+        await asyncio.sleep(SESSION_S)
+        assert world.shared.suspicions == []
+
+    in_world(scene)
+
+
 def test_a_broker_that_was_let_go_can_start_again_at_once_though_the_controller_has_changed() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two, three = await world.join(1, 2, 3)
@@ -375,18 +420,21 @@ def test_where_the_backends_of_all_fail_nobody_is_fenced() -> None:
     in_world(scene)
 
 
-def test_only_a_fenced_broker_can_be_unregistered_by_any_broker() -> None:
+def test_only_a_fenced_broker_can_be_unregistered_and_only_by_the_controller() -> None:
     async def scene(world: MemberWorld) -> None:
         one, two, three = await world.join(1, 2, 3)
         await until(lambda: two.live == [1, 2, 3])
 
         async def unregister(broker_id: int) -> int:
-            return (await two.membership.unregister(UnregisterBrokerRequest(broker_id=broker_id))).error_code
+            request = UnregisterBrokerRequest(broker_id=broker_id)
+            return (await one.membership.service.unregister(request)).error_code
 
         assert await unregister(3) == ErrorCode.INVALID_REQUEST
         assert await unregister(7) == ErrorCode.BROKER_ID_NOT_REGISTERED
         await three.kill()
         await until(lambda: one.live == [1, 2])
+        at_two = await two.membership.service.unregister(UnregisterBrokerRequest(broker_id=3))
+        assert at_two.error_code == ErrorCode.NOT_CONTROLLER
         assert await unregister(3) == ErrorCode.NONE
         await until(lambda: two.known == [1, 2])
 
@@ -398,7 +446,7 @@ def test_a_broker_that_is_unregistered_while_it_is_away_registers_anew() -> None
         one, two = await world.join(1, 2)
         two.is_paused = True
         await until(lambda: one.live == [1])
-        await one.membership.unregister(UnregisterBrokerRequest(broker_id=2))
+        await one.membership.service.unregister(UnregisterBrokerRequest(broker_id=2))
         two.is_paused = False
         await until(lambda: one.live == [1, 2])
         assert one.membership.brokers.get(2).epoch == 3

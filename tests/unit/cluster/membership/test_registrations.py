@@ -7,10 +7,11 @@ import uuid
 import pytest
 
 from diskless_core.cluster.membership import operations
-from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration, SupportedLevels
+from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration
 from diskless_core.cluster.membership.tables import BROKERS
 from diskless_core.cluster.operations import Refusal
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.feature_levels import LevelRange
 from tests.unit.cluster.cluster_state import ClusterState
 
 
@@ -20,7 +21,7 @@ def spec(node_id=1, incarnation=1, rack="r", port=9092):
         incarnation_id=uuid.UUID(int=incarnation + 16),
         listeners=(BrokerListener("CLIENTS", "h", port), BrokerListener("BROKERS", "h", port + 1, 2)),
         rack=rack,
-        features={"diskless.version": SupportedLevels(1, 2)},
+        features={"diskless.version": LevelRange(1, 2)},
     )
 
 

@@ -40,6 +40,14 @@ def test_a_leader_before_that_takes_no_connection_has_hardly_any_time():
     assert sessions.ended(RESET_S) == {1}
 
 
+@pytest.mark.parametrize(("silent_s", "granted_s"), [(2.0, 3.0), (7.0, 2.0), (9.0, RESET_S), (60.0, RESET_S)])
+def test_a_leader_before_that_has_been_silent_has_what_is_left_of_its_session(silent_s, granted_s):
+    sessions = Sessions(TIMES, 0.0, [1, 2], Predecessor(node_id=1, silent_s=silent_s))
+
+    assert looked_at(sessions, granted_s - 0.01) == set()
+    assert looked_at(sessions, granted_s, from_s=granted_s - 0.01) == {1}
+
+
 def test_a_heartbeat_begins_a_session_anew():
     sessions = Sessions(TIMES, 0.0, [1], None)
     looked_at(sessions, 8.0)

@@ -1,0 +1,137 @@
+"""Node ids that the cluster gives to brokers with `node.id=auto`: each to one broker, and never again. Pure.
+
+An id is higher than that of any broker before. It belongs to the broker that can show the allocation id that it was
+asked for with, until the broker is unregistered. Then it is *retired*: nobody can register with it any more. Ids that
+an operator has configured are never retired. (Apache Kafka's brokers have to be given their ids.)
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from diskless_core.cluster.membership.records import BrokerUnregistered, NodeIdAllocated
+from diskless_core.cluster.membership.tables import (
+    BROKERS,
+    MAX_ALLOCATED_ID,
+    NEXT_NODE_ID,
+    NODE_ID_RUNS,
+    NODE_IDS,
+    ONLY_ROW,
+)
+from diskless_core.cluster.operations import ClusterCommand, Refusal
+from diskless_core.coordinator.tables import Reader
+from diskless_core.protocol.errors import ErrorCode
+
+FIRST_NODE_ID = 1
+"""Of a cluster without brokers. It is the default of `node.id`."""
+
+IDLE_MS = 24 * 60 * 60 * 1000
+"""So long a broker may be fenced until its id is retired: longer than a repair or a night without the machine takes.
+To take another id costs a broker nothing but its entry in lists of node ids, so the time is no setting."""
+
+MAX_BROKERS = 10_000
+"""Registrations, and ids that wait for one. More are a mistake: each broker keeps them all in memory."""
+
+RETIRED = ErrorCode.BROKER_ID_NOT_REGISTERED
+"""What a broker is told whose id is not its own any more. It has to ask for another one."""
+
+NEVER_REGISTERED = -1
+"""The epoch of an id that was allocated and never registered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """A broker whose id is due to be retired. `epoch` is None where it never registered."""
+
+    node_id: int
+    epoch: int | None
+
+
+def allocate(command: ClusterCommand, allocation_id: uuid.UUID) -> int | Refusal:
+    """A node id that no broker has had: the same for the same allocation id, as long as it is not retired."""
+    for key in command.tx.keys(NODE_IDS, ()):
+        known = command.get(NODE_IDS, key)
+        if known is not None and known.allocation_id == allocation_id:
+            node_id: int = key[0]
+            return node_id
+    refusal = refuse_one_more(command)
+    if refusal is not None:
+        return refusal
+    node_id = command.get(NEXT_NODE_ID, ONLY_ROW) or FIRST_NODE_ID
+    if node_id > MAX_ALLOCATED_ID:
+        return Refusal(
+            code=ErrorCode.INVALID_REGISTRATION,
+            message=f"no node ids are left below {MAX_ALLOCATED_ID + 1}: set node.id on this broker",
+        )
+    command.emit(NodeIdAllocated(node_id=node_id, allocation_id=allocation_id, allocated_at_ms=command.now_ms))
+    return node_id
+
+
+def refuse(command: ClusterCommand, node_id: int, allocation_id: uuid.UUID | None) -> Refusal | None:
+    """Why a broker may not have a node id; None if it may.
+
+    Args:
+        allocation_id: what it asked for the id with; None where the id was configured.
+    """
+    if allocation_id is not None:
+        known = command.get(NODE_IDS, (node_id,))
+        if known is not None and known.allocation_id == allocation_id:
+            return None
+        return Refusal(
+            code=RETIRED,
+            message=f"the node id {node_id} is not this broker's in this cluster, or not any more: "
+            f"a broker with node.id=auto takes another one",
+        )
+    if is_allocated(command.tx, node_id):
+        free = command.get(NEXT_NODE_ID, ONLY_ROW) or FIRST_NODE_ID
+        return Refusal(
+            code=ErrorCode.INVALID_REGISTRATION,
+            message=f"the cluster has given the node id {node_id} to a broker with node.id=auto, and gives none twice: "
+            f"set node.id to {free} or higher",
+        )
+    return None
+
+
+def refuse_one_more(command: ClusterCommand) -> Refusal | None:
+    """Why there may not be one broker more; None if there may."""
+    taken = {key[0] for table in (BROKERS, NODE_IDS) for key in command.tx.keys(table, ())}
+    if len(taken) < MAX_BROKERS:
+        return None
+    return Refusal(
+        code=ErrorCode.INVALID_REGISTRATION,
+        message=f"the cluster has {MAX_BROKERS} registered brokers, which is the limit: unregister those that are gone",
+    )
+
+
+def is_allocated(state: Reader, node_id: int) -> bool:
+    """Whether the cluster has ever given this id to a broker."""
+    runs = ((first, state.get(NODE_ID_RUNS, (first,)) or 0) for (first,) in state.keys(NODE_ID_RUNS, ()))
+    return any(first <= node_id <= last for first, last in runs)
+
+
+def idle(state: Reader, now_ms: int, heard: Collection[int]) -> Sequence[Idle]:
+    """The brokers whose ids are due to be retired, in ascending order.
+
+    Args:
+        now_ms: by the controller's clock, in milliseconds since the epoch.
+        heard: brokers that live, although they are fenced.
+    """
+    found = []
+    for (node_id,) in sorted(state.keys(NODE_IDS, ())):
+        allocated, registered = state.get(NODE_IDS, (node_id,)), state.get(BROKERS, (node_id,))
+        if allocated is None or node_id in heard or (registered is not None and registered.is_live):
+            continue
+        since_ms = allocated.allocated_at_ms if registered is None else registered.fenced_at_ms
+        if now_ms - since_ms >= IDLE_MS:
+            found.append(Idle(node_id=node_id, epoch=registered.epoch if registered is not None else None))
+    return found
+
+
+def retire(command: ClusterCommand, due: Idle) -> bool:
+    """Unregister a broker for good, unless it has changed since it was found; whether it was."""
+    if due not in idle(command.tx, command.now_ms, ()):
+        return False
+    command.emit(BrokerUnregistered(node_id=due.node_id, epoch=NEVER_REGISTERED if due.epoch is None else due.epoch))
+    return True

@@ -1,0 +1,129 @@
+"""All group coordinators of a node: a request goes to the one that has the group, or to several.
+
+Each answers for itself where to go while another node leads its shard. What is asked of several groups at once is
+answered for each; what is asked of all groups, for those that this node leads, as in Apache Kafka: a client asks all
+brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Collection, Sequence
+
+from diskless_core.clock import Clock
+from diskless_core.coordinator.errors import NotCoordinatorError
+from diskless_core.groups.administration import ListedGroup
+from diskless_core.groups.offset_fetch import AnsweredGroup, AskedGroup
+from diskless_core.groups.routing import shard_index
+from diskless_core.groups.service import GroupCoordinator
+from diskless_core.groups.settings import ConsumerTimesOf, GroupSettings
+from diskless_core.groups.shard import GroupsShard
+from diskless_core.groups.topics import TopicCatalog
+from diskless_core.protocol import messages
+from diskless_core.protocol.errors import ErrorCode
+
+_GROUPS_IN_OFFSET_FETCH_SINCE = 8
+
+
+class GroupCoordinators:
+    """One coordinator for each of a node's groups shards, which are given by index."""
+
+    def __init__(
+        self, shards: Sequence[GroupsShard], clock: Clock, settings: GroupSettings, consumer_times: ConsumerTimesOf
+    ) -> None:
+        self._shards = shards
+        self._coordinators = [GroupCoordinator(shard, clock, settings, consumer_times) for shard in shards]
+
+    async def start(self) -> None:
+        """Begin to coordinate. The shards have been started."""
+        await asyncio.gather(*(coordinator.start() for coordinator in self._coordinators))
+
+    async def stop(self) -> None:
+        """Answer everybody who waits with a retriable error. Idempotent; to be called before the shards stop."""
+        await asyncio.gather(*(coordinator.stop() for coordinator in self._coordinators))
+
+    def of(self, group_id: str) -> GroupCoordinator:
+        """The coordinator that has a group, whoever leads its shard."""
+        return self._coordinators[shard_index(group_id, len(self._coordinators))]
+
+    def shard_of(self, group_id: str) -> GroupsShard:
+        """The shard that has a group."""
+        return self._shards[shard_index(group_id, len(self._shards))]
+
+    # --- requests for several groups -----------------------------------------------------------------------------
+
+    async def list(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
+        """ListGroups: the groups that this node leads, by id. An error of one coordinator is that of the answer."""
+        found = await asyncio.gather(*(one.administration.list(request) for one in self._coordinators))
+        groups: list[ListedGroup] = []
+        for listed in found:
+            if listed is ErrorCode.NOT_COORDINATOR:
+                continue
+            if isinstance(listed, ErrorCode):
+                return messages.ListGroupsResponse(throttle_time_ms=0, error_code=listed, groups=[])
+            groups += listed
+        groups.sort(key=lambda group: group.group_id)
+        return messages.ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=groups)
+
+    async def describe(self, request: messages.DescribeGroupsRequest, version: int) -> messages.DescribeGroupsResponse:
+        """DescribeGroups."""
+        with_operations = request.include_authorized_operations
+        groups = await asyncio.gather(
+            *(self.of(one).administration.describe(one, version, with_operations) for one in request.groups)
+        )
+        return messages.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
+
+    async def consumer_group_describe(
+        self, request: messages.ConsumerGroupDescribeRequest, topics: TopicCatalog
+    ) -> messages.ConsumerGroupDescribeResponse:
+        """ConsumerGroupDescribe 0 and 1."""
+        with_operations = request.include_authorized_operations
+        groups = await asyncio.gather(
+            *(self.of(one).consumer_group_describe(one, topics, with_operations) for one in request.group_ids)
+        )
+        return messages.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+    async def delete(self, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
+        """DeleteGroups: groups without members, their offsets too. Answered once that is committed."""
+        group_ids = list(dict.fromkeys(request.groups_names))
+        errors = await asyncio.gather(*(self.of(one).administration.delete(one) for one in group_ids))
+        result_class = messages.DeleteGroupsResponse.DeletableGroupResult
+        return messages.DeleteGroupsResponse(
+            throttle_time_ms=0,
+            results=[
+                result_class(group_id=group_id, error_code=error)
+                for group_id, error in zip(group_ids, errors, strict=True)
+            ],
+        )
+
+    async def offset_fetch(
+        self, request: messages.OffsetFetchRequest, version: int, topics: TopicCatalog
+    ) -> messages.OffsetFetchResponse:
+        """OffsetFetch 1 to 10. Sees every offset whose commit was answered, by whichever node."""
+        if version < _GROUPS_IN_OFFSET_FETCH_SINCE:
+            return await self.of(request.group_id).offset_fetch(request, version, topics)
+
+        async def fetch(group: AskedGroup) -> AnsweredGroup:
+            return await self.of(group.group_id).offset_fetch_of_group(group, version, topics)
+
+        groups = await asyncio.gather(*map(fetch, request.groups))
+        return messages.OffsetFetchResponse(groups=groups)
+
+    # --- topics --------------------------------------------------------------------------------------------------
+
+    async def topics_deleted(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
+        """Delete the offsets of topics that are gone, in all groups that this node leads.
+
+        Args:
+            names: those that the topics had. Newer topics of these names are not touched.
+
+        Raises:
+            CoordinatorError: not all are deleted; the rest is invisible once a name has another id, and expires.
+        """
+        outcomes = await asyncio.gather(
+            *(one.topics_deleted(topic_ids, names) for one in self._coordinators), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, NotCoordinatorError):
+                raise outcome

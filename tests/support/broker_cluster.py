@@ -1,0 +1,62 @@
+"""A cluster of broker processes on one bucket, in which one broker leads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.support.broker import BrokerProcess
+
+LEADS_NOTHING = 1
+NODE_IDS = (1, 2, 3)
+LEADERS = "|".join(str(node_id) for node_id in NODE_IDS if node_id != LEADS_NOTHING)
+
+
+class BrokerCluster:
+    """Three brokers, by node id. Only the first start of each is together with the others.
+
+    Args:
+        properties: what every broker is told, besides its place in the cluster.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.brokers = {
+            node_id: BrokerProcess(
+                folder / f"broker-{node_id}",
+                {
+                    "node.id": str(node_id),
+                    "broker.rack": f"rack-{node_id}",
+                    "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+                    "inter.broker.listener.name": "INTERNAL",
+                    "coordinator_log": "bucket",
+                    "diskless.coordinator.placement": f"*:{LEADERS}",
+                    "broker.session.timeout.ms": "60000",
+                    "wal_object_store.fsspec.url": f"file://{folder / 'bucket'}",
+                    **(properties or {}),
+                },
+            )
+            for node_id in NODE_IDS
+        }
+
+    @property
+    def follower(self) -> BrokerProcess:
+        """The broker that leads nothing."""
+        return self.brokers[LEADS_NOTHING]
+
+    def start(self) -> BrokerCluster:
+        """Start all brokers, and wait until clients can connect to each."""
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(BrokerProcess.start, self.brokers.values()))
+        return self
+
+    def stop(self) -> None:
+        """Stop all in good order, the one that leads nothing first."""
+        for broker in self.brokers.values():
+            broker.stop()
+
+    def end(self) -> None:
+        """Make sure that no process is left."""
+        for broker in self.brokers.values():
+            broker.end()
