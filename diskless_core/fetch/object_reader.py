@@ -89,8 +89,9 @@ class ObjectReader:
             else:
                 found[index] = cached
                 self._from_cache.inc(run.byte_size)
-        outcomes = await self._read_anew([runs[index] for index in missing])
-        found |= dict(zip(missing, outcomes, strict=True))
+        if missing:
+            outcomes = await self._read_anew([runs[index] for index in missing])
+            found |= dict(zip(missing, outcomes, strict=True))
         return [found[index] for index in range(len(runs))]
 
     async def _read_anew(self, runs: Sequence[Run]) -> list[ReadRun]:
