@@ -77,6 +77,7 @@ class BrokerCluster:
                 "coordinator_log": "bucket",
                 "wal_object_store.fsspec.url": (self._folder / "bucket").as_uri(),
                 "diskless.metadata.topic.num.partitions": str(SHARDS),
+                "offsets.topic.num.partitions": "1",
                 **self._settings,
             },
         )
