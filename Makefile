@@ -67,8 +67,9 @@ test: system-packages $(INSTALLED)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 # Histories of several simulated brokers, one for each seed; a seed that breaks a promise is told, and can be replayed.
+# REPORT=FILE has a page written about it.
 simulate: $(INSTALLED)
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(REPORT),--report $(REPORT))
 
 # Needs Go, for a real S3 server that is built once; as root it fills disks too, and with libfaketime it sets clocks.
 chaos: system-packages $(INSTALLED)

@@ -98,21 +98,6 @@ def shard_ids(counts: Mapping[ShardKind, int]) -> list[ShardId]:
     ]
 
 
-async def present_ids(config: BrokerConfig, log: CoordinatorLog) -> list[ShardId]:
-    """All shards of a node, where the cluster shard cannot be asked how many there are: those that the log has.
-
-    Raises:
-        CoordinatorLogError: the log cannot be read.
-    """
-    counts = dict(shard_counts(config))
-    for kind in SHARD_KINDS:
-        if kind.count_is_recorded:
-            counts[kind] = 0
-            while (await log.bounds(kind.shard(counts[kind]))).end > 0:
-                counts[kind] += 1
-    return shard_ids(counts)
-
-
 class Coordinators:
     """All shards of a node. Nothing is started when it is made.
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 
+from diskless_core.background import end_backend
 from diskless_core.broker.awaited_objects import AwaitedObjects
 from diskless_core.broker.cluster_identity import cluster_id_of
 from diskless_core.broker.contexts import configured_contexts
@@ -83,7 +85,7 @@ class Newcomer:
         context = configured_contexts(self._loaded, self._plugins, self._clock, node_id=self._provisional_id)
         objects = self._plugins.create(WAL_OBJECT_STORE, chosen, context)
         awaited = AwaitedObjects(config.diskless_startup_timeout_ms, self._clock)
-        stack.push_async_callback(objects.stop)
+        stack.push_async_callback(partial(end_backend, "wal_object_store", objects))
         await awaited.do(objects.start)
         log = self._plugins.create(COORDINATOR_LOG, chosen, context)
         stack.push_async_callback(log.stop)

@@ -36,9 +36,10 @@ Some APIs are answered so that tools and libraries, which look for them, know wh
 | APIs | answer |
 |---|---|
 | ElectLeaders | ELECTION_NOT_NEEDED: this broker leads every partition |
-| AlterPartitionReassignments, AlterReplicaLogDirs | a partition may go where it is; all else is unknown |
+| AlterPartitionReassignments | a partition is at every broker, so it may be assigned to any one of them |
+| AlterReplicaLogDirs | a partition may go where it is; all else is unknown |
 | UpdateFeatures | a feature may be set to the level that it has; `metadata.version` has that of Kafka 4.2 |
-| DescribeQuorum | the one voter; offsets and epoch are those of the cluster shard |
+| DescribeQuorum | every broker is a voter; offsets and epoch are those of the cluster shard |
 | AddRaftVoter, RemoveRaftVoter | UNSUPPORTED_VERSION, as by Kafka with `controller.quorum.voters` |
 | UnregisterBroker | a broker that is fenced is forgotten; INVALID_REQUEST for one that runs |
 | DescribeAcls, CreateAcls, DeleteAcls | SECURITY_DISABLED, as by Kafka without an authorizer |
@@ -53,7 +54,7 @@ Some APIs are answered so that tools and libraries, which look for them, know wh
 _INTER_BROKER = """
 The [inter-broker listener](operations.md#the-inter-broker-listener), where there is one, serves all of these, and what
 brokers ask each other: the Diskless coordinator's APIs, described on [protocol extensions](protocol_extensions.md), and
-what they ask [the controller](cluster.md#membership).
+what they ask [the controller](cluster.md#membership), for themselves and for their clients.
 
 | API | key | versions | in ApiVersions |
 |---|---|---|---|

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from diskless_core.broker.coordinators import SHARD_ROOMS, present_ids
+from diskless_core.broker.coordinators import SHARD_ROOMS, shard_ids
 from diskless_core.cli.backends import Backends
+from diskless_core.cli.shard_counts import counts_of
 from diskless_core.coordinator import which_log
 from diskless_core.coordinator.entries import tables_of
 from diskless_core.coordinator.snapshots import Snapshots
@@ -49,7 +50,7 @@ async def rebuild_stores(backends: Backends) -> Sequence[tuple[ShardId, tuple[in
 
 async def _replayable(backends: Backends) -> list[tuple[ShardId, tuple[int, int]]]:
     async with backends.log() as log:
-        shards = await present_ids(backends.config, log)
+        shards = shard_ids(await counts_of(backends, log))
         bounds = {shard: await log.bounds(shard) for shard in shards}
         if all(found.end == 0 for found in bounds.values()):
             raise RebuildRefusedError("the coordinator log is empty: the stores could not be filled again")

@@ -167,9 +167,7 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
         log = self._services.log
-        bounds = await log.bounds(self.id)
-        await which_log.require_not_moved(log, self.id, bounds)
-        name = await which_log.name_of(log, self.id, bounds)
+        bounds, name = await which_log.look(log, self.id)
         self._end_at_start = await self._replica.open(bounds, self._log_end, name)
         loops = (
             self._follow_log,

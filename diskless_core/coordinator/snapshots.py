@@ -203,14 +203,21 @@ class Snapshots:
         async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
             async for manifest in manifests:
                 if manifest.log_id == log_id:
-                    rows: dict[str, list[Row]] = {table: [] for table in manifest.tables}
-                    for part in manifest.parts:
-                        for table, found in snapshot_format.decode_part(
-                            part, await reading.read_part(self._objects, part)
-                        ):
-                            rows[table] += found
-                    return rows
+                    return await self.rows_of(manifest)
         return None
+
+    async def rows_of(self, manifest: Manifest) -> Mapping[str, Sequence[Row]]:
+        """All rows of a snapshot, by table.
+
+        Raises:
+            WalObjectStoreError, SnapshotError: it cannot be read.
+        """
+        rows: dict[str, list[Row]] = {table: [] for table in manifest.tables}
+        for part in manifest.parts:
+            data = await reading.read_part(self._objects, part)
+            for table, found in snapshot_format.decode_part(part, data):
+                rows[table] += found
+        return rows
 
     async def remove_older(self, shard: ShardId, kept: Manifest) -> None:
         """Remove the shard's snapshots, and what is left of attempts, that do not reach as far, manifests first.

@@ -11,7 +11,7 @@ from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance, Claim, Entry
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.log_identity import LogMovedError, LogName, decode_name
-from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBatch, LogBounds
+from diskless_core.plugin.coordinator_log import CoordinatorLog, LogBatch, LogBounds, LogOffsetPrunedError
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import messages, record_frames
 from diskless_core.protocol.record_frames import RecordFormatError
@@ -24,6 +24,22 @@ LAST_OFFSETS = 64
 
 PATIENCE_S = 5.0
 """How long a start waits for these entries. A log that is slower is judged when its entries are replayed."""
+
+
+async def look(log: CoordinatorLog, shard: ShardId) -> tuple[LogBounds, LogName | None]:
+    """Where a log begins and ends, and what it says it is, see `name_of`. A leader may prune it at the same time.
+
+    Raises:
+        CoordinatorError: it was moved.
+        CoordinatorLogError: it cannot be read.
+    """
+    while True:
+        bounds = await log.bounds(shard)
+        try:
+            await require_not_moved(log, shard, bounds)
+            return bounds, await name_of(log, shard, bounds)
+        except LogOffsetPrunedError:
+            continue  # it begins later by now
 
 
 async def name_of(log: CoordinatorLog, shard: ShardId, bounds: LogBounds) -> LogName | None:

@@ -38,8 +38,10 @@ from diskless_core.diskless.tables import (
     HORIZON,
     LIVE_FILES,
     PARTITIONS,
+    PRODUCER_IDS,
     PRODUCERS,
     THE_HORIZON,
+    THE_PRODUCER_IDS,
     TOPICS,
     FileState,
     PartitionHead,
@@ -159,7 +161,7 @@ def expire_producers(command: DisklessCommand, producers: Iterable[Key], expirat
     """Forget those of the producers, named by keys of PRODUCERS, that have expired: see `has_expired`.
 
     It is judged by their windows as they will be when everything before this command has committed. A batch that comes
-    afterwards is judged as that of a producer that is not known.
+    afterwards is judged as that of a producer that may have been forgotten.
     """
     expired: dict[PartitionKey, list[int]] = {}
     for key in producers:
@@ -304,7 +306,11 @@ def _sift(
                 windows[producer] = command.get(PRODUCERS, (*key, producer))
             window = windows[producer]
             error, original = producer_state.check(
-                window, batch.producer_epoch, batch.base_sequence, batch.last_sequence
+                window,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.last_sequence,
+                may_be_forgotten=window is None and _may_be_forgotten(command, producer),
             )
             if error is not ErrorCode.NONE:
                 verdicts.refused.append(RefusedBatch(index, error))
@@ -320,6 +326,11 @@ def _sift(
             else:
                 verdicts.duplicates.append(DuplicateBatch(index, original.base_offset, original.append_time))
     return fresh, repeated
+
+
+def _may_be_forgotten(command: DisklessCommand, producer_id: int) -> bool:
+    known = command.get(PRODUCER_IDS, THE_PRODUCER_IDS)
+    return known is not None and producer_id <= known.forgotten_up_to
 
 
 def _assign(assignment: OffsetAssignment, next_offset: int, counts: Sequence[int]) -> Sequence[int]:

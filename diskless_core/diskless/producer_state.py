@@ -76,10 +76,22 @@ def last_append_time(window: ProducerWindow) -> int:
     return time_ms
 
 
-def check(window: ProducerWindow | None, epoch: int, base_sequence: int, last: int) -> Verdict:
-    """Judge a batch as Apache Kafka's ProducerAppendInfo does."""
+def check(
+    window: ProducerWindow | None, epoch: int, base_sequence: int, last: int, *, may_be_forgotten: bool
+) -> Verdict:
+    """Judge a batch as Apache Kafka's ProducerAppendInfo does, but for the first one of a producer.
+
+    There a partition has one broker, and what a producer sent first is there first. Here two batches that are in flight
+    may come by two brokers, the later one first: it has to wait, lest the earlier one never finds its place again.
+
+    Args:
+        window: what is remembered of the producer.
+        may_be_forgotten: whether there may have been a window that is not remembered any more. Then, as in Apache
+            Kafka, the producer goes on with any sequence.
+    """
     if window is None:
-        return ACCEPTED
+        is_first = base_sequence == 0 or may_be_forgotten
+        return ACCEPTED if is_first else Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     _, newest_sequence, _, _, known_epoch = _newest(window)
     if epoch != known_epoch:
         if epoch < known_epoch:

@@ -43,9 +43,11 @@ from diskless_core.diskless.tables import (
     HORIZON,
     LIVE_FILES,
     PARTITIONS,
+    PRODUCER_IDS,
     PRODUCERS,
     RECEIVED_FILES,
     THE_HORIZON,
+    THE_PRODUCER_IDS,
     TIERED,
     TOMBSTONE,
     TOPICS,
@@ -55,6 +57,7 @@ from diskless_core.diskless.tables import (
     GoneFile,
     LiveFile,
     PartitionHead,
+    ProducerIds,
     ReceivedFile,
     Topic,
 )
@@ -79,6 +82,7 @@ class DisklessMachine(StateMachine[DisklessRecord]):
         GONE_FILES,
         TRIMS,
         HORIZON,
+        PRODUCER_IDS,
         TIERED,
         *remote_segments.TABLES,
     )
@@ -145,6 +149,8 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> Slices[None]:
     if topic is None:
         return
     tx.delete(TOPICS, (record.topic_id,))
+    # their windows are dropped later on, but a topic of the same name may be there at once
+    _forget_producers((tx.get(PRODUCER_IDS, THE_PRODUCER_IDS) or ProducerIds()).seen_up_to, tx)
     for partition in topic.partitions:
         key = PartitionKey(record.topic_id, partition)
         head = tx.get(PARTITIONS, key)
@@ -158,9 +164,18 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> Slices[None]:
 
 
 def _producers_expired(record: ProducersExpired, tx: Transaction) -> None:
+    highest = NO_PRODUCER
     for partition, producer_ids in record.partitions:
         for producer_id in producer_ids:
             tx.delete(PRODUCERS, (*partition, producer_id))
+        highest = max(highest, *producer_ids)
+    _forget_producers(highest, tx)
+
+
+def _forget_producers(up_to: int, tx: Transaction) -> None:
+    known = tx.get(PRODUCER_IDS, THE_PRODUCER_IDS) or ProducerIds()
+    if up_to > known.forgotten_up_to:
+        tx.put(PRODUCER_IDS, THE_PRODUCER_IDS, known._replace(forgotten_up_to=up_to))
 
 
 def _records_deleted(record: RecordsDeleted, tx: Transaction) -> None:
@@ -273,7 +288,16 @@ def _append(key: Key, object_key: str, batches: Sequence[CommittedBatch], tx: Tr
 
 def _extend_window(key: Key, batch: CommittedBatch, tx: Transaction) -> None:
     remembered = WindowBatch(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.log_append_timestamp)
-    tx.of(PRODUCERS)[key] = producer_state.extend(tx.get(PRODUCERS, key), batch.producer_epoch, remembered)
+    window = tx.get(PRODUCERS, key)
+    if window is None:
+        _see_producer(batch.producer_id, tx)
+    tx.of(PRODUCERS)[key] = producer_state.extend(window, batch.producer_epoch, remembered)
+
+
+def _see_producer(producer_id: int, tx: Transaction) -> None:
+    known = tx.get(PRODUCER_IDS, THE_PRODUCER_IDS) or ProducerIds()
+    if producer_id > known.seen_up_to:
+        tx.put(PRODUCER_IDS, THE_PRODUCER_IDS, known._replace(seen_up_to=producer_id))
 
 
 def _file_state(record: FileCommitted) -> FileState:

@@ -1,7 +1,7 @@
 """The tables of a diskless shard and what their rows hold.
 
-Resident: topics, partition heads and their segments, producer windows and the horizon. Runs, their blocks and files
-live in the store. (KIP-1164, "Local state machine".)
+Resident: topics, partition heads and their segments, producer windows, the horizon and what is forgotten of producers.
+Runs, their blocks and files live in the store. (KIP-1164, "Local state machine".)
 """
 
 from __future__ import annotations
@@ -103,6 +103,17 @@ class GoneFile(NamedTuple):
     """An object that this shard is through with: `next_owner` has it, or it was deleted."""
 
     next_owner: int
+
+
+class ProducerIds(NamedTuple):
+    """Of which producers a window may have been dropped, from any partition: ids are given in ascending order.
+
+    Nothing was ever forgotten of a producer above `forgotten_up_to`, so its first batch has to be its first. No
+    producer above `seen_up_to` has had a window.
+    """
+
+    forgotten_up_to: int = -1
+    seen_up_to: int = -1
 
 
 def _integers(*names: str) -> tuple[Column, ...]:
@@ -258,3 +269,12 @@ HORIZON: Table[int] = Table(
 """One row, `THE_HORIZON`: see `HorizonRaised`."""
 
 THE_HORIZON = (0,)
+
+PRODUCER_IDS: Table[ProducerIds] = Table(
+    spec=TableSpec(name="producer_ids", key=_integers("id"), values=_integers("forgotten_up_to", "seen_up_to")),
+    encode=tuple,
+    decode=lambda row: ProducerIds(*row[1:]),
+)
+"""One row, `THE_PRODUCER_IDS`."""
+
+THE_PRODUCER_IDS = (0,)

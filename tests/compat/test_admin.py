@@ -21,6 +21,8 @@ from tests.compat.clients import Confluent, Sent
 from tests.support.batches import NOW_MS, timed_batch
 from tests.support.requests import append, create_topic, metadata_request
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 TIMEOUT_S = 300
 
 

@@ -14,6 +14,8 @@ from kafka.errors import OffsetOutOfRangeError
 from tests.support.batches import batch_of
 from tests.support.requests import append, create_topic
 
+pytestmark = pytest.mark.in_a_cluster_too
+
 TIMEOUT_S = 300
 
 Delete = Callable[[str, int], int]

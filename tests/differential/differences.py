@@ -284,6 +284,21 @@ ALLOWED = (
         why="no client sends it, and duplicates of it could not be found",
     ),
     Allowed(
+        name="the first batch of a producer",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 0, 45),
+            ("Produce", "responses.*.partition_responses.*.base_offset", 0, -1),
+            ("Produce", "responses.*.partition_responses.*.log_start_offset", 0, -1),
+        ),
+        what="A new idempotent producer whose first batch in a partition has another sequence than 0",
+        kafka="appends it",
+        diskless=(
+            "OUT_OF_ORDER_SEQUENCE_NUMBER, unless something may have been forgotten of the producer: it expired, "
+            "or wrote to a topic that was deleted since"
+        ),
+        why="of two batches in flight the second may come first, by another broker; the first would have no place then",
+    ),
+    Allowed(
         name="records at fault",
         places=(("Produce", "responses.*.partition_responses.*.record_errors.*", ANY, ABSENT),),
         what="Which record of a refused batch is at fault",

@@ -22,9 +22,9 @@ from tests.differential.words import (
     delete_records,
     delete_topics,
     fetch,
+    forgotten_producer,
     gone,
     list_offsets,
-    new_producer,
     new_topic,
     produce,
     ready,
@@ -107,7 +107,7 @@ steps = st.one_of(
 @given(walk=st.lists(steps, min_size=3, max_size=25))
 def test_both_brokers_answer_a_random_walk_alike(pair: Pair, walk: list[tuple[Step, ...]]) -> None:
     name = f"walk-{next(_walks)}-"
-    played = replace(scenario("a random walk", topic(partitions=2), new_producer(), *walk), differs=ALLOWED)
+    played = replace(scenario("a random walk", topic(partitions=2), *forgotten_producer(), *walk), differs=ALLOWED)
 
     kafka = Player(pair.kafka, name, played, -1).play()
     diskless = Player(pair.diskless, name, played, -1).play()

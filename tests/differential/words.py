@@ -186,6 +186,18 @@ def new_producer(save: str = "pid") -> Ask:
     return saving(init_producer_id(), **{save: "producer_id"})
 
 
+def forgotten_producer(name: str = "$-forgotten") -> tuple[Step, ...]:
+    """A new producer of which something was forgotten, so that it may begin at any sequence: a topic was deleted."""
+    first = batch(producer_id=The("pid"), producer_epoch=0, base_sequence=0)
+    return (
+        *topic(name, save="forgotten"),
+        new_producer(),
+        at(12, produce(first, topic=name, topic_id=None)),
+        delete_topics(name),
+        *gone(name),
+    )
+
+
 def init_producer_id(**options: Any) -> Ask:
     fields = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     return ask("InitProducerId", **(fields | options))

@@ -6,6 +6,7 @@ import asyncio
 import random
 import uuid
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -42,6 +43,17 @@ def producer(wire, topic):
         return answer.error_code, answer.base_offset
 
     return send
+
+
+@pytest.fixture
+def forgotten_producer(wire, topic, producer):
+    """As `producer`, with an id of which something was forgotten: it may begin at any sequence."""
+    producer_id = new_producer_id(wire)
+    create_topic(wire, f"{topic}-forgotten")
+    first = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    assert produce(wire, f"{topic}-forgotten", first).error_code == 0
+    assert delete_topic(wire, f"{topic}-forgotten") == 0
+    return partial(producer, producer_id=producer_id)
 
 
 def high_watermark(wire, topic):
@@ -107,18 +119,18 @@ def test_a_repetition_has_to_have_the_exact_range(producer):
 
 
 @guarantee("Idempotence", "Sequence numbers wrap from 2147483647 to 0, between batches and inside one.")
-def test_sequence_numbers_wrap_between_batches(producer):
-    assert producer(MAX_SEQUENCE) == (0, 0)
-    assert producer(0) == (0, 1)
-    assert producer(MAX_SEQUENCE) == (0, 0)
+def test_sequence_numbers_wrap_between_batches(forgotten_producer):
+    assert forgotten_producer(MAX_SEQUENCE) == (0, 0)
+    assert forgotten_producer(0) == (0, 1)
+    assert forgotten_producer(MAX_SEQUENCE) == (0, 0)
 
 
 @guarantee("Idempotence", "Sequence numbers wrap from 2147483647 to 0, between batches and inside one.")
-def test_sequence_numbers_wrap_within_a_batch(wire, topic, producer):
-    assert producer(MAX_SEQUENCE - 1, b"a", b"b", b"c", b"d") == (0, 0)
-    assert producer(1) == (OUT_OF_ORDER, -1)
-    assert producer(2) == (0, 4)
-    assert producer(MAX_SEQUENCE - 1, b"a", b"b", b"c", b"d") == (0, 0)
+def test_sequence_numbers_wrap_within_a_batch(wire, topic, forgotten_producer):
+    assert forgotten_producer(MAX_SEQUENCE - 1, b"a", b"b", b"c", b"d") == (0, 0)
+    assert forgotten_producer(1) == (OUT_OF_ORDER, -1)
+    assert forgotten_producer(2) == (0, 4)
+    assert forgotten_producer(MAX_SEQUENCE - 1, b"a", b"b", b"c", b"d") == (0, 0)
     assert high_watermark(wire, topic) == 5
 
 
@@ -140,19 +152,29 @@ def test_a_higher_epoch_starts_at_sequence_0(producer):
     assert producer(1, epoch=1) == (0, 3)
 
 
-@guarantee("Idempotence", "A producer of which nothing is known may start at any sequence.")
-def test_an_unknown_producer_may_start_at_any_sequence(producer):
-    assert producer(41) == (0, 0)
-    assert producer(42) == (0, 1)
+@guarantee(
+    "Idempotence",
+    "A producer's first batch of a partition is its first, also if a later one comes before it by another broker.",
+)
+def test_a_new_producer_begins_at_sequence_0(producer):
+    assert producer(1) == (OUT_OF_ORDER, -1)
+    assert producer(0) == (0, 0)
+    assert producer(1) == (0, 1)
+
+
+@guarantee("Idempotence", "A producer of which something may have been forgotten may start at any sequence.")
+def test_a_forgotten_producer_may_start_at_any_sequence(forgotten_producer):
+    assert forgotten_producer(41) == (0, 0)
+    assert forgotten_producer(42) == (0, 1)
 
 
 @guarantee("Idempotence", "A batch that is refused leaves no state of its producer.")
 def test_a_refused_batch_leaves_no_state_of_its_producer(wire, topic, producer):
     producer_id = new_producer_id(wire)
-    bad = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=7)
+    bad = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=0)
     assert produce(wire, topic, bad[:-1] + b"X").error_code == ErrorCode.CORRUPT_MESSAGE
 
-    assert producer(100, producer_id=producer_id) == (0, 0)
+    assert producer(0, producer_id=producer_id) == (0, 0)
 
 
 @guarantee("Idempotence", "Sequences are counted for each producer and partition apart.")

@@ -95,6 +95,7 @@ def reassigned(answer):
     return {(topic.name, one.partition_index): one.error_code for topic in answer.responses for one in topic.partitions}
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize("version", range(2))
 def test_a_partition_can_be_assigned_to_this_broker_only(wire, topic, node_id, version):
     create_topic(wire, topic, 5)
@@ -244,6 +245,7 @@ def test_the_voters_cannot_be_changed(wire, node_id):
     assert errors(cluster_id="another") == (ErrorCode.INCONSISTENT_CLUSTER_ID,) * 2
 
 
+@pytest.mark.one_broker
 def test_a_broker_that_runs_or_is_unknown_cannot_be_unregistered(wire, node_id):
     def unregister(broker_id):
         return wire.call(UnregisterBrokerRequest(broker_id=broker_id), 0).error_code

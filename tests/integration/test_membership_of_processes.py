@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from kafka.protocol.admin import DescribeClusterRequest
 
+from tests.support.batches import batch_of
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import until
+from tests.support.requests import append, create_topic
 
 SESSION_MS = 1_000_000
 """Longer than any test waits."""
+
+LEASE_MS = 600_000
+"""So is the lease of the bucket log, which ends only where it is released, or its holder is found out to have ended."""
 
 
 @pytest.fixture
@@ -26,6 +31,7 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
                 "inter.broker.listener.name": "INTERNAL",
                 "coordinator_log": "bucket",
+                "coordinator_log.bucket.lease.ms": str(LEASE_MS),
                 "broker.session.timeout.ms": str(SESSION_MS),
                 "wal_object_store.fsspec.url": f"file://{tmp_path / 'bucket'}",
             },
@@ -75,14 +81,36 @@ async def test_a_controller_that_stops_leaves_when_another_broker_is_the_control
     assert fenced(heir) == {1: False, 2: False}
 
 
+async def test_a_controller_that_is_killed_is_followed_before_its_lease_ends_and_may_start_again(brokers):
+    one, two = brokers[1].start(), brokers[2].start()
+    await until(lambda: controller(one) == controller(two) in (1, 2))
+    victim, heir = (one, two) if controller(one) == 1 else (two, one)
+    heir_id = 2 if heir is two else 1
+    with victim.connect() as wire:
+        create_topic(wire, "kept", 2)
+        append(wire, "kept", batch_of(b"before"))
+    victim.kill()
+    await until(lambda: controller(heir) == heir_id and fenced(heir) == {heir_id: False, 3 - heir_id: True})
+    with heir.connect() as wire:
+        for partition in range(2):
+            append(wire, "kept", batch_of(b"after"), partition=partition)
+        create_topic(wire, "new")
+    victim.start()
+    await until(lambda: fenced(heir) == fenced(victim) == {1: False, 2: False})
+    assert controller(heir) == heir_id
+
+
 async def test_a_second_process_with_the_node_id_of_the_controller_ends_and_the_controller_goes_on(brokers, tmp_path):
     one = brokers[1].start()
     await until(lambda: controller(one) == 1)
     listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
     second = BrokerProcess(tmp_path / "second", one._properties | {"log.dirs": str(tmp_path / "second")})
     before = len(one.log_text())
-    with pytest.raises(AssertionError, match=f"the node id 1 is that of the broker at {one.bootstrap}, which runs"):
-        second.start({"listeners": listeners})
+    try:
+        with pytest.raises(AssertionError, match=f"the node id 1 is that of the broker at {one.bootstrap}, which runs"):
+            second.start({"listeners": listeners})
+    finally:
+        second.end()
     assert "no longer leads" not in one.log_text(before)
     assert controller(one) == 1
     assert fenced(one) == {1: False}

@@ -58,8 +58,10 @@ def test_groups_are_dealt_out_on_the_way(new_broker: Any, topic: str) -> None:
     broker.stop()
 
     shutil.rmtree(broker.folder / "data/coordinator_log/local")
-    back = moving.migrate("bucket", "local", "--offsets-topic-num-partitions=1")
+    back = moving.migrate("bucket", "local")
     assert back.returncode == 0, back.stderr
+    rebuilt = moving.run("coordinator", "rebuild")
+    assert "__consumer_offsets-2" in rebuilt.stdout
     broker.start({"coordinator_log": "local", "offsets.topic.num.partitions": ""})
     with broker.connect() as wire:
         assert {group: committed_offset(wire, group, topic)[1] for group in groups} == groups

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -77,11 +76,14 @@ async def test_brokers_that_begin_a_cluster_at_once_have_different_ids_and_keep_
     assert [node_id(broker) for broker in brokers] == ids
     await until(lambda: registered(brokers[0]) == dict.fromkeys([1, 2, 3], False))
 
-    configured = BrokerProcess(brokers[0].folder.parent / "configured", brokers[0]._properties)
-    with pytest.raises(AssertionError, match="has given the node id 2 to a broker"):
-        await in_thread(
-            lambda: configured.start({"node.id": "2", "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"})
-        )
+    folder = brokers[0].folder.parent / "configured"
+    others = {"node.id": "2", "log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"}
+    configured = BrokerProcess(folder, brokers[0]._properties | others)
+    try:
+        with pytest.raises(AssertionError, match="has given the node id 2 to a broker"):
+            await in_thread(configured.start)
+    finally:
+        configured.end()
 
 
 async def test_a_broker_that_was_unregistered_takes_another_id_when_it_is_back(brokers):
@@ -108,12 +110,33 @@ async def test_a_broker_that_was_unregistered_takes_another_id_when_it_is_back(b
     assert registered(stays) == {1: False, 4: False, 5: False}
 
 
-async def test_a_broker_with_a_log_of_its_own_gives_an_id_to_itself(tmp_path):
+@pytest.fixture
+def single(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """One broker with a log of its own."""
     broker = BrokerProcess(tmp_path, {"node.id": "auto"})
     try:
-        await in_thread(broker.start)
-        assert (registered(broker), node_id(broker)) == ({1: False}, 1)
-        await asyncio.to_thread(broker.restart)
-        assert (registered(broker), node_id(broker)) == ({1: False}, 1)
+        yield broker
     finally:
         broker.end()
+
+
+async def test_a_broker_with_a_log_of_its_own_gives_an_id_to_itself(single):
+    await in_thread(single.start)
+    assert (registered(single), node_id(single)) == ({1: False}, 1)
+    single.stop()
+    forget_node_id(single)  # as where it died before it could write the id that it was given
+    await in_thread(single.start)
+    assert (registered(single), node_id(single)) == ({1: False}, 1)
+
+
+async def test_a_broker_with_the_id_of_another_cluster_takes_one_of_this(single):
+    single.folder.joinpath("data").mkdir()
+    file = single.folder / "data" / "meta.properties"
+    file.write_text("version=1\nnode.id=9\nallocation.id=00000000-0000-0000-0000-000000000007\n")
+    await in_thread(single.start)
+    assert (registered(single), node_id(single)) == ({1: False}, 1)
+
+
+def forget_node_id(broker: BrokerProcess) -> None:
+    file = broker.folder / "data" / "meta.properties"
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("node.id=")))

@@ -342,6 +342,7 @@ class IdConsumer(Worker):
             self.consumed[topic_id] += len(records)
 
 
+@pytest.mark.one_broker
 @guarantee("Deletion and retention", "Clients go on while their topic is deleted and created again, over and over.")
 def test_producers_and_consumers_go_on_while_their_topic_is_deleted_and_created_over_and_over(broker, wire, topic):
     group = f"group-of-{topic}"

@@ -107,7 +107,7 @@ class Troubles:
         asyncio.get_running_loop().call_later(
             self._random.uniform(PAUSE_TO_MOVE_S, 3), self._lead_elsewhere, broker.node_id
         )
-        if self._is_guest(broker.node_id) and self._random.random() < 0.5:
+        if self._is_guest(broker.node_id):
             self._note(f"{broker.node_id} never comes back")
             del self._world.disks[broker.node_id]
         await asyncio.sleep(self._random.choice([0.05, 2.0, 5.0]))

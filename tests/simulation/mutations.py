@@ -172,7 +172,7 @@ def replicas_keep_producers(patch: pytest.MonkeyPatch) -> None:
     replayed = Replica.replayed
 
     def replay(self: Any, entry: Any) -> Any:
-        writes = replayed(self, entry)
+        writes = yield from replayed(self, entry)
         gone = {key for key, window in writes.get(PRODUCERS, {}).items() if window is None}
         return {**writes, PRODUCERS: {key: one for key, one in writes.get(PRODUCERS, {}).items() if key not in gone}}
 

@@ -14,6 +14,7 @@ from unittest import mock
 import structlog
 
 from diskless_core.broker import shard_watch
+from diskless_core.cluster import controller
 from diskless_core.cluster import records as cluster_records
 from diskless_core.coordinator import entries, following, shard_store, slices, snapshotter
 from diskless_core.coordinator.entries import Claim, Entry
@@ -94,6 +95,8 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
         patches.enter_context(mock.patch.object(snapshotter, "LOOK_S", 20.0))
         patches.enter_context(mock.patch.object(shard_watch, "LOOK_S", 100.0))
         patches.enter_context(mock.patch.object(following, "WAIT_MS", 8_000))
+        patches.enter_context(mock.patch.object(controller, "STEADY_S", 0.5))
+        patches.enter_context(mock.patch.object(controller, "BALANCE_PAUSE_S", 0.2))
         patches.enter_context(mock.patch.object(ending, "ANSWERS_KEPT_MS", scenario.answers_kept_ms))
         patches.enter_context(mock.patch.object(operations, "HORIZON_AGE_MS", HORIZON_AGE_MS))
         patches.enter_context(mock.patch.object(removal_rules, "GRACE_MS", scenario.copy_grace_ms))

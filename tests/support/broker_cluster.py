@@ -32,6 +32,7 @@ class BrokerCluster:
                     "inter.broker.listener.name": "INTERNAL",
                     "coordinator_log": "bucket",
                     "diskless.coordinator.placement": f"*:{LEADERS}",
+                    "auto.leader.rebalance.enable": "false",  # who leads does not change while tests run
                     "broker.session.timeout.ms": "60000",
                     "wal_object_store.fsspec.url": f"file://{folder / 'bucket'}",
                     **(properties or {}),

@@ -77,6 +77,8 @@ class CommitModel:
         gone: objects that this shard is through with.
         owner: what stands for this shard in lists of owners.
         left_producers: those of deleted partitions, by their keys, that are still remembered.
+        forgotten_up_to: the highest producer id of which anything may have been forgotten.
+        seen_up_to: the highest producer id that ever appended.
     """
 
     expiration_ms: int
@@ -88,6 +90,8 @@ class CommitModel:
     gone: set[str] = field(default_factory=set)
     owner: int = 0
     left_producers: set[tuple[bytes, int, int]] = field(default_factory=set)
+    forgotten_up_to: int = -1
+    seen_up_to: int = -1
 
     def create_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> None:
         partitions = self.topics.setdefault(topic_id, {})
@@ -96,7 +100,10 @@ class CommitModel:
 
     def delete_topic(self, topic_id: bytes) -> ErrorCode:
         self.left_producers |= {key for key in self.producers if key[0] == topic_id}
-        return ErrorCode.UNKNOWN_TOPIC_ID if self.topics.pop(topic_id, None) is None else ErrorCode.NONE
+        if self.topics.pop(topic_id, None) is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        self.forgotten_up_to = max(self.forgotten_up_to, self.seen_up_to)
+        return ErrorCode.NONE
 
     def delete_records(self, key: PartitionKey, offset: int) -> DeletedRecords:
         partition = self.partitions().get(key)
@@ -152,6 +159,8 @@ class CommitModel:
             answered_ms: when the answer came, by the clock that is furthest ahead: any node may have led meanwhile.
         """
         assert left <= self.producers.keys()
+        forgotten = self.producers.keys() - left
+        self.forgotten_up_to = max([self.forgotten_up_to, *(producer for _, _, producer in forgotten)])
         for key, window in self.producers.items():
             silent_since_ms = window[-1].append_time
             if key in left:
@@ -198,7 +207,8 @@ class CommitModel:
         if partition is None:
             return BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if batch.producer_id >= 0:
-            error, original = judge(partition.producers.get(batch.producer_id, []), batch)
+            seen = partition.producers.get(batch.producer_id, [])
+            error, original = judge(seen, batch, may_be_forgotten=batch.producer_id <= self.forgotten_up_to)
             if error is not ErrorCode.NONE:
                 return BatchResult(error)
             if original is not None:
@@ -206,6 +216,7 @@ class CommitModel:
         appended = Appended(object_key, batch, partition.next_offset, now_ms)
         partition.batches.append(appended)
         if batch.producer_id >= 0:
+            self.seen_up_to = max(self.seen_up_to, batch.producer_id)
             window = partition.producers.setdefault(batch.producer_id, [])
             if window and not follows(window[-1].batch, batch):
                 window.clear()
@@ -217,10 +228,11 @@ def follows(last: CommitBatch, batch: CommitBatch) -> bool:
     return batch.producer_epoch == last.producer_epoch and batch.base_sequence == (last.last_sequence + 1) % SEQUENCES
 
 
-def judge(seen: Sequence[Appended], batch: CommitBatch) -> tuple[ErrorCode, Appended | None]:
+def judge(seen: Sequence[Appended], batch: CommitBatch, *, may_be_forgotten: bool) -> tuple[ErrorCode, Appended | None]:
     """`seen` are all batches of the producer since its epoch, or its state, began."""
     if not seen:
-        return ErrorCode.NONE, None
+        begins = batch.base_sequence == 0 or may_be_forgotten
+        return (ErrorCode.NONE if begins else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), None
     last = seen[-1].batch
     if batch.producer_epoch < last.producer_epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH, None

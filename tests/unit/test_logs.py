@@ -44,6 +44,17 @@ def test_a_json_line_has_event_context_level_module_node_and_time(stream):
     }
 
 
+def test_a_line_has_the_node_id_from_when_it_is_known(stream):
+    logs.configure("json", "info", None, stream=stream)
+    logger = structlog.get_logger("x")
+
+    logger.info("asking")
+    logs.name_node(7)
+    logger.info("asked")
+
+    assert [line.get("node") for line in lines(stream)] == [None, 7]
+
+
 def test_less_severe_events_are_not_written(stream):
     logs.configure("json", "warning", 1, stream=stream)
 

@@ -76,9 +76,9 @@ class SharedShard:
         self.notify()
         return base_offset
 
-    def entries_between(self, offset: int, end: int) -> list[LogBatch]:
+    def committed_from(self, offset: int) -> list[LogBatch]:
         first = bisect_right(self.entries, offset, key=lambda entry: entry.next_offset)
-        last = bisect_right(self.entries, end, key=lambda entry: entry.next_offset)
+        last = bisect_right(self.entries, self.high_watermark, key=lambda entry: entry.next_offset)
         return self.entries[first:last]
 
     def nominated(self, node_id: int | None) -> LeadershipHint:
@@ -178,12 +178,14 @@ class SharedLog:
         """Say that the log ends there, until an append of this shard is acknowledged. None: say how it is."""
         self.state(shard).reported_end = end
 
-    def pause_reads(self, node_id: int) -> None:
-        """A node lags: its readers get what is committed now, and nothing more until `resume_reads`.
+    def pause_reads(self, node_id: int, *, beyond_now: bool = False) -> None:
+        """A node lags: its readers get nothing more until `resume_reads`. Its appends and bounds go on.
 
-        Its appends and bounds go on.
+        Args:
+            beyond_now: who reads what is committed now gets something still.
         """
-        self._paused[node_id] = {shard: state.high_watermark for shard, state in self._shards.items()}
+        ends = {shard: state.high_watermark for shard, state in self._shards.items()}
+        self._paused[node_id] = ends if beyond_now else {}
 
     def resume_reads(self, node_id: int) -> None:
         """Let the node catch up."""
@@ -207,10 +209,9 @@ class SharedLog:
     def state(self, shard: ShardId) -> SharedShard:
         return self._shards.setdefault(shard, SharedShard())
 
-    def readable_end(self, shard: ShardId, node_id: int) -> int:
-        """How far the readers of a node get."""
-        high_watermark = self.state(shard).high_watermark
-        return min(high_watermark, self._paused[node_id].get(shard, 0)) if node_id in self._paused else high_watermark
+    def is_paused(self, shard: ShardId, node_id: int, offset: int) -> bool:
+        """Whether a node's readers that have come to `offset` get nothing now."""
+        return node_id in self._paused and offset >= self._paused[node_id].get(shard, 0)
 
     def hint(self, shard: ShardId, node_id: int) -> LeadershipHint:
         state = self.state(shard)
@@ -341,9 +342,12 @@ class FakeCoordinatorLog(CoordinatorLog):
         while self._running:
             if self._shared.take_read_fault(self._node_id):
                 raise CoordinatorLogError("injected: reading failed")
+            if self._shared.is_paused(shard, self._node_id, offset):
+                await state.changed.wait()
+                continue
             if offset < state.start:
                 raise LogOffsetPrunedError(f"offset {offset} of {shard} is below the log's start {state.start}")
-            batches = state.entries_between(offset, self._shared.readable_end(shard, self._node_id))
+            batches = state.committed_from(offset)
             if batches:
                 offset = batches[-1].next_offset
                 self._shared.entries_read[self._node_id] += len(batches)

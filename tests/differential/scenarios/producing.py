@@ -9,6 +9,7 @@ from tests.differential.words import (
     LATEST,
     batch,
     fetch,
+    forgotten_producer,
     joined,
     list_offsets,
     lying,
@@ -358,7 +359,7 @@ SCENARIOS = (
     scenario(
         "sequence numbers wrap",
         topic(),
-        new_producer(),
+        *forgotten_producer(),
         produce(numbered(2**31 - 3, b"a", b"b")),
         produce(numbered(2**31 - 1, b"a", b"b", b"c")),
         produce(numbered(2)),
@@ -374,8 +375,15 @@ SCENARIOS = (
         produce(numbered(-5)),
         produce(batch(producer_id=-1, producer_epoch=0, base_sequence=0)),
         produce(batch(producer_id=-2, producer_epoch=0, base_sequence=0)),
-        produce(batch(producer_id=2**40, producer_epoch=0, base_sequence=3)),
+        produce(batch(producer_id=2**40, producer_epoch=0, base_sequence=0)),
         fetch(0),
+    ),
+    scenario(
+        "a new producer that does not begin at sequence 0",
+        topic(),
+        new_producer(),
+        produce(numbered(3)),
+        differs=("the first batch of a producer",),
     ),
     scenario(
         "a producer id without an epoch",

@@ -257,3 +257,15 @@ def test_a_protocol_map_may_have_more_than_is_listened_on():
         "PLAINTEXT:PLAINTEXT",
         "SAFE:SASL_SSL",
     ]
+
+
+def test_a_broker_may_leave_its_node_id_to_the_cluster():
+    assert config().node_id == 1
+    assert not config(node_id="7").asks_for_node_id
+    assert config(node_id="auto").asks_for_node_id
+
+
+@pytest.mark.parametrize("text", ["-1", "-auto", "Auto", "", "one", "2147483648"])
+def test_a_node_id_is_a_number_or_auto(text):
+    with pytest.raises(ValidationError, match=r"node\.id"):
+        config(node_id=text)

@@ -149,7 +149,7 @@ def test_a_follower_that_was_away_for_longer_than_the_tail_reads_the_log_and_the
 def test_a_follower_that_was_away_for_a_moment_gets_what_it_lacks_from_the_leader() -> None:
     async def story(world: Following) -> None:
         await world.nodes[2].stop()
-        world.shared.pause_reads(2)
+        world.shared.pause_reads(2, beyond_now=True)
         await world.commit(20)
         await world.start_node(2)
         await world.until_alike()
@@ -323,7 +323,7 @@ def test_entries_that_do_not_count_are_passed_over_without_reading_the_log() -> 
 def test_a_follower_that_starts_serves_once_the_leader_has_sent_what_there_was() -> None:
     async def story(world: Following) -> None:
         await world.nodes[2].stop()
-        world.shared.pause_reads(2)
+        world.shared.pause_reads(2, beyond_now=True)
         await world.commit(5)
         world.shared.state(SHARD_ID).append(entries.encode_entry(-1, 7, [entries.NO_OP], 0))
         await world.start_node(2)

@@ -158,8 +158,35 @@ def test_a_refused_batch_leaves_no_state_of_its_producer(desk: Desk) -> None:
 
 def test_producers_are_known_for_each_partition_apart(desk: Desk) -> None:
     desk.commit(batch(0, producer=(7, 0, 0)))
-    assert answers(desk.commit(batch(1, producer=(7, 0, 40)))) == [(OK, 0)]
-    assert answers(desk.commit(batch(1, producer=(7, 0, 0)))) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    assert answers(desk.commit(batch(1, producer=(7, 0, 1)))) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    assert answers(desk.commit(batch(1, producer=(7, 0, 0)))) == [(OK, 0)]
+    assert answers(desk.commit(batch(1, producer=(7, 0, 1)))) == [(OK, 1)]
+
+
+def test_a_producers_second_batch_waits_for_its_first_which_comes_by_another_broker(desk: Desk) -> None:
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    first, second = batch(count=12, producer=(7, 0, 0)), batch(count=3, producer=(7, 0, 12))
+    assert answers(desk.commit(second)) == [(out_of_order, -1)]
+    assert answers(desk.commit(first)) == [(OK, 0)]
+    assert answers(desk.commit(second)) == [(OK, 12)]
+
+
+def test_a_producer_goes_on_in_a_new_topic_where_an_earlier_one_was_deleted(desk: Desk) -> None:
+    desk.commit(batch(producer=(7, 0, 0)))
+    desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC)))
+    desk.run(lambda command: operations.create_partitions(command, OTHER_TOPIC, "t", [0]))
+    assert answers(desk.commit(batch(topic=OTHER_TOPIC, producer=(7, 0, 1)))) == [(OK, 0)]
+    assert answers(desk.commit(batch(topic=OTHER_TOPIC, producer=(8, 0, 1)))) == [
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    ]
+
+
+def test_who_was_never_forgotten_begins_at_0_whoever_else_was(desk: Desk) -> None:
+    desk.commit(batch(producer=(7, 0, 0)))
+    desk.now_ms += EXPIRATION_MS
+    desk.expire_producers()
+    results = desk.commit(batch(producer=(8, 0, 5)), batch(producer=(7, 0, 5)))
+    assert answers(results) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), (OK, 1)]
 
 
 @guarantee(

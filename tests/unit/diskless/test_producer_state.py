@@ -33,14 +33,22 @@ def parts(window: ProducerWindow) -> tuple[int, tuple[WindowBatch, ...], int]:
     return producer_state.epoch_of(window), producer_state.batches_of(window), producer_state.last_append_time(window)
 
 
-def judged(window: ProducerWindow | None, epoch: int, first: int, last: int) -> tuple[ErrorCode, int | None]:
-    error, original = producer_state.check(window, epoch, first, last)
+def judged(
+    window: ProducerWindow | None, epoch: int, first: int, last: int, *, may_be_forgotten: bool = False
+) -> tuple[ErrorCode, int | None]:
+    error, original = producer_state.check(window, epoch, first, last, may_be_forgotten=may_be_forgotten)
     return error, original.base_offset if original is not None else None
 
 
 @pytest.mark.parametrize("first", [0, 7, MAX_SEQUENCE])
-def test_with_no_state_any_first_sequence_is_accepted(first: int) -> None:
-    assert judged(None, 0, first, first) == (NONE, None)
+def test_a_producer_that_may_be_forgotten_goes_on_with_any_sequence(first: int) -> None:
+    assert judged(None, 0, first, first, may_be_forgotten=True) == (NONE, None)
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_producer_that_nobody_forgot_begins_at_0(epoch: int) -> None:
+    assert judged(None, epoch, 0, 4) == (NONE, None)
+    assert judged(None, epoch, 5, 9) == (OUT_OF_ORDER, None)
 
 
 def test_the_next_sequence_is_accepted_and_a_gap_is_not() -> None:

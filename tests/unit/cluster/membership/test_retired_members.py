@@ -131,7 +131,7 @@ def test_a_running_broker_whose_id_is_retired_is_told_so() -> None:
         three = await member_with_given_id(world, one)
         three.is_paused = True
         await until(lambda: one.live == [1, 2])
-        assert not (await one.membership.unregister(UnregisterBrokerRequest(broker_id=3))).error_code
+        assert not (await one.membership.service.unregister(UnregisterBrokerRequest(broker_id=3))).error_code
         waiting = begun(three.membership.until_retired())
         await asyncio.sleep(10 * HEARTBEAT_S)
         assert not waiting.done()
@@ -159,7 +159,7 @@ def test_to_unregister_a_broker_that_there_is_none_of_changes_nothing(node_id: i
     async def scene(world: MemberWorld) -> None:
         [one] = await world.join(1)
         written = one.shard.next_offset
-        answer = await one.membership.unregister(UnregisterBrokerRequest(broker_id=node_id))
+        answer = await one.membership.service.unregister(UnregisterBrokerRequest(broker_id=node_id))
         assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
         assert (one.known, one.shard.next_offset) == ([1], written)
 
