@@ -173,7 +173,8 @@ class Metrics:
     def _declare_fetch(self) -> None:
         self.fetch_bytes = self._counter(
             "fetch_bytes",
-            "Bytes of batches sent to consumers, by where they came from: cache, store or segments.",
+            "Bytes of batches sent to consumers, by where they came from: cache, peer (another broker's cache), store "
+            "or segments.",
             "source",
         )
         self.fetch_waiting = self._gauge("fetch_waiting", "Fetch requests that wait for more data.")
@@ -184,6 +185,22 @@ class Metrics:
         self.cache_hits = self._counter("cache_hits", "Lookups that found a WAL object in the cache.")
         self.cache_misses = self._counter("cache_misses", "Lookups that did not.")
         self.cache_bytes = self._gauge("cache_bytes", "Bytes of WAL objects held in the cache.")
+        self.peer_reads = self._counter(
+            "peer_reads",
+            "Reads for which another broker's cache was to be asked, by outcome. answered: it sent the bytes. refused: "
+            "it was too busy, shares no cache, or could not read the object. late: the object store was asked too. "
+            "failed: no answer. wrong: other bytes than the object has. skipped: it is not asked for a while. crowded: "
+            "too many requests to it were under way.",
+            "outcome",
+        )
+        self.peer_bytes_read = self._counter("peer_bytes_read", "Bytes that other brokers' caches sent to this one.")
+        self.peer_read_seconds = self._histogram("peer_read_seconds", "Time of one such read that was answered.")
+        self.peer_requests = self._counter(
+            "peer_requests",
+            "Reads of this broker's cache by other brokers, by outcome: memory, store or refused.",
+            "outcome",
+        )
+        self.peer_bytes_sent = self._counter("peer_bytes_sent", "Bytes that this broker's cache sent to other brokers.")
 
     def _declare_remote_fetch(self) -> None:
         self.remote_fetch_requests = self._counter(

@@ -275,6 +275,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether no request is under way."""
         return not self._slots
 
+    @property
+    def requests_under_way(self) -> int:
+        """How many requests have not been answered, or only behind one that has not."""
+        return len(self._slots)
+
     def close(self, reason: str | None = None) -> None:
         """End the connection. With a reason, it is logged: the client did something that has no other answer."""
         if self._transport is None or self._transport.is_closing():

@@ -38,6 +38,7 @@ from diskless_core.cluster.membership import member, namesake
 from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
 from diskless_core.cluster.membership.peers import RegisteredPeers
+from diskless_core.cluster.membership.rack import RackMembers
 from diskless_core.cluster.part import Cluster, ClusterNeighbours
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.topics import Topics
@@ -57,7 +58,7 @@ from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.producer_expiry import ExpirationRules, ProducerExpiry
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
-from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, SegmentReads
+from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, Rack, SegmentReads
 from diskless_core.files.part import Files, FilesNeighbours, FilesSettings
 from diskless_core.files.retention import OFF, RetentionRules
 from diskless_core.files.retention_worker import RulesOf
@@ -250,6 +251,7 @@ async def start_parts(
             coordinator_of=topics.coordinator_of,
             purgatory=purgatory,
             segments=SegmentReads(reader=tiering.reader, times=tiering.times, is_tiered=tiering.is_tiered),
+            rack=_rack(config, coordinators, membership, around),
             clock=clock,
             metrics=metrics,
         ),
@@ -265,6 +267,7 @@ async def start_parts(
             shard_of=topics.shard_of,
             is_awaited=topics.is_awaited,
             on_uploaded=fetch.reader.uploaded,
+            new_object_id=fetch.new_object_id,
             clock=clock,
             metrics=metrics,
         ),
@@ -461,6 +464,15 @@ async def _become_member(
     except member.MembershipRefusedError as error:
         raise StartError(f"the cluster does not take this broker: {error}") from None
     return membership
+
+
+def _rack(
+    config: BrokerConfig, coordinators: Coordinators, membership: Membership, around: Surroundings
+) -> Rack | None:
+    if not coordinators.log.is_shared:
+        return None
+    members = RackMembers(coordinators.cluster, membership.brokers, config.broker_rack)
+    return Rack(node_id=config.node_id, live=members.live, new_transport=around.new_transport)
 
 
 def _storage_probe(

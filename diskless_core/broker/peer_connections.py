@@ -11,6 +11,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import structlog
 
@@ -23,6 +24,8 @@ _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_ANSWER_BYTES = 100 << 20
+_RECEIVE_BYTES = 16 << 10
+"""An answer that is larger is received into a buffer of its own, and is not copied."""
 
 _log = structlog.get_logger(__name__)
 
@@ -31,7 +34,7 @@ _log = structlog.get_logger(__name__)
 class _Expected:
     correlation_id: int
     is_flexible: bool
-    answer: asyncio.Future[bytes]
+    answer: asyncio.Future[bytes | memoryview]
 
 
 class PeerConnections:
@@ -55,7 +58,7 @@ class PeerConnections:
         self._beside.append(connections)
         return connections
 
-    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes | memoryview:
         connection = self._connections.get(node_id)
         if connection is None or connection.is_closed:
             connection = await self._connect(node_id)
@@ -70,7 +73,7 @@ class PeerConnections:
             task.cancel()
         await asyncio.gather(*connecting, return_exceptions=True)
         for connection in self._connections.values():
-            await connection.stop()
+            connection.close("this broker stops")
         self._connections.clear()
 
     async def _connect(self, node_id: int) -> PeerConnection:
@@ -97,76 +100,117 @@ class PeerConnections:
             raise PeerUnavailableError(f"the address of node {node_id} is not known")
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: PeerConnection(self._client_id, lambda: self.on_lost(node_id)), address.host, address.port
+                )
         except ConnectionRefusedError as error:
             raise PeerGoneError(f"nobody listens at {address.host}:{address.port}") from error
         except (OSError, TimeoutError) as error:
             raise PeerUnavailableError(f"no connection to {address.host}:{address.port}: {error!r}") from error
         _log.info("connected to another broker", node=node_id, address=f"{address.host}:{address.port}")
-        connection = self._connections[node_id] = PeerConnection(
-            reader, writer, self._client_id, lambda: self.on_lost(node_id)
-        )
+        self._connections[node_id] = connection
         return connection
 
 
-class PeerConnection:
+class PeerConnection(asyncio.BufferedProtocol):
     """One connection: requests go out at once, answers come back in the order of the requests."""
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        client_id: str,
-        on_lost: Callable[[], None],
-    ) -> None:
+    def __init__(self, client_id: str, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
-        self._reader = reader
-        self._writer = writer
         self._client_id = client_id
+        self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
         self._expected: deque[_Expected] = deque()
-        self._task = asyncio.create_task(self._read(), name="answers of another broker")
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._held = 0
+        self._frame: bytearray | None = None
+        self._filled = 0
         self.is_closed = False
 
-    async def send(self, request: PeerRequest, timeout_s: float) -> bytes:
+    async def send(self, request: PeerRequest, timeout_s: float) -> bytes | memoryview:
         """Errors as `PeerTransport.send`."""
-        if self.is_closed:
+        if self.is_closed or self._transport is None:
             raise PeerUnavailableError("the connection has just been closed")
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes | memoryview] = asyncio.get_running_loop().create_future()
         is_flexible = framing.is_flexible(request.api_key, request.api_version)
         self._expected.append(_Expected(self._correlation_id, is_flexible, answer))
         header = framing.encode_request_header(
             request.api_key, request.api_version, self._correlation_id, self._client_id
         )
-        self._writer.writelines([_SIZE.pack(len(header) + len(request.body)), header, request.body])
+        self._transport.writelines([_SIZE.pack(len(header) + len(request.body)), header, request.body])
         try:
             async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError:
-            self._close(f"no answer within {timeout_s} s")
+            self.close(f"no answer within {timeout_s} s")
             raise AnswerLostError(f"there was no answer within {timeout_s} s") from None
 
-    async def stop(self) -> None:
-        """Close it."""
-        self._close("this broker stops")
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+    def close(self, reason: str) -> None:
+        """Close it; what is under way is lost."""
+        was_closed, self.is_closed = self.is_closed, True
+        if self._transport is not None:
+            self._transport.abort()  # a broker that reads nothing would keep an orderly end waiting
+        while self._expected:
+            answer = self._expected.popleft().answer
+            if not answer.done():
+                answer.set_exception(AnswerLostError(reason))
+        if not was_closed:
+            self._on_lost()
 
-    async def _read(self) -> None:
+    # --- the transport's calls -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(f"the connection broke: {exc!r}" if exc is not None else "the other broker closed the connection")
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # the base class's signature
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return memoryview(self._buffer)[self._held :]
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            while True:
-                size = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))[0]
-                if not _CORRELATION_ID.size <= size <= _MAX_ANSWER_BYTES:
-                    raise ValueError(f"an answer of {size} bytes")
-                self._take(await self._reader.readexactly(size))
-        except (OSError, asyncio.IncompleteReadError) as error:
-            self._close(f"the connection broke: {error!r}")
+            if self._frame is None:
+                self._held += nbytes
+                self._cut()
+                return
+            self._filled += nbytes
+            if self._filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._take(memoryview(frame))
         except ValueError as error:
             _log.error("another broker does not speak the protocol", error=str(error))
-            self._close(str(error))
+            self.close(str(error))
 
-    def _take(self, frame: bytes) -> None:
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        """Take the answers that the buffer has whole, and make room for the next one."""
+        received = memoryview(self._buffer)[: self._held]
+        position = 0
+        while len(received) - position >= _SIZE.size:
+            size = _SIZE.unpack_from(received, position)[0]
+            if not _CORRELATION_ID.size <= size <= _MAX_ANSWER_BYTES:
+                raise ValueError(f"an answer of {size} bytes")
+            start = position + _SIZE.size
+            here = received[start : start + size]
+            if len(here) == size:
+                self._take(bytes(here))
+                position = start + size
+            elif _SIZE.size + size > len(self._buffer):
+                self._frame, self._filled = bytearray(size), len(here)
+                self._frame[: self._filled] = here
+                position = len(received)
+            else:
+                break
+        rest = bytes(received[position:])
+        self._buffer[: len(rest)] = rest
+        self._held = len(rest)
+
+    def _take(self, frame: bytes | memoryview) -> None:
         if not self._expected:
             raise ValueError("an answer that nobody waits for")
         expected = self._expected.popleft()
@@ -177,13 +221,3 @@ class PeerConnection:
             raise ValueError("an answer to another request than was expected, or with an unknown header")
         if not expected.answer.done():
             expected.answer.set_result(frame[body:])
-
-    def _close(self, reason: str) -> None:
-        was_closed, self.is_closed = self.is_closed, True
-        self._writer.transport.abort()  # a broker that reads nothing would keep an orderly end waiting
-        while self._expected:
-            answer = self._expected.popleft().answer
-            if not answer.done():
-                answer.set_exception(AnswerLostError(reason))
-        if not was_closed:
-            self._on_lost()

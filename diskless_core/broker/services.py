@@ -21,6 +21,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.fetch.fetcher import Fetcher
+from diskless_core.fetch.object_lender import ObjectLender
 from diskless_core.groups.coordinators import GroupCoordinators
 from diskless_core.metrics import Metrics
 from diskless_core.produce.writer import WalWriter
@@ -56,6 +57,7 @@ class Services:
     producer_ids: ProducerIds
     writer: WalWriter
     fetcher: Fetcher
+    object_lender: ObjectLender
     groups: GroupCoordinators
     purgatory: Purgatory
     coordinators: CoordinatorService
@@ -88,6 +90,7 @@ class Services:
             producer_ids=parts.cluster.producer_ids,
             writer=parts.produce.writer,
             fetcher=parts.fetch.fetcher,
+            object_lender=parts.fetch.lender,
             groups=parts.groups,
             purgatory=parts.purgatory,
             coordinators=parts.coordinator_service,

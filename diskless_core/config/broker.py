@@ -174,6 +174,11 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
     diskless_fetch_cache_max_bytes: Long = Field(
         default=128 * MIB, ge=0, description="Memory for WAL objects that consumers read again, in bytes."
     )
+    diskless_peer_cache_enable: bool = Field(
+        default=True,
+        description="Whether this broker shares its cache of WAL objects with the other live brokers of its "
+        "broker.rack: each object is then read from the object store by one of them, for all. The same on all brokers.",
+    )
     diskless_wal_object_prefix: str = Field(
         default="wal",
         description="Beginning of the keys of all WAL objects. What lies below it belongs to this cluster alone.",

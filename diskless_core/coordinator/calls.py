@@ -124,7 +124,7 @@ class PeerCalls:
         except (FrameError, UnicodeDecodeError) as error:
             raise OutcomeUnknownError(f"node {node_id} sent a malformed answer: {error}") from error
 
-    async def exchange(self, node_id: int, request: PeerRequest) -> bytes:
+    async def exchange(self, node_id: int, request: PeerRequest) -> bytes | memoryview:
         """The response's body.
 
         Raises:

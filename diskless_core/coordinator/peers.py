@@ -41,8 +41,10 @@ class PeerRequest(NamedTuple):
 class PeerTransport(Protocol):
     """Carries requests to other nodes and brings their answers."""
 
-    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes | memoryview:
         """The body of the response. Requests to one node may be under way together; they arrive in the order sent.
+
+        A memoryview is the caller's, who may write to it.
 
         Raises:
             PeerUnavailableError: the request was not sent.

@@ -5,7 +5,7 @@ What an object's uploader wrote enters whole; what is read back enters as the ra
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from diskless_core.fetch.planner import ObjectRange
@@ -19,6 +19,7 @@ class Chunk:
 
     Attributes:
         is_sound: whether the batches' checksums were verified when the data came into this process.
+        lender: the broker that sent it; None where it is the object's own.
         prepared: byte offsets of the runs that readers may have.
     """
 
@@ -26,6 +27,7 @@ class Chunk:
     start: int
     data: memoryview
     is_sound: bool = False
+    lender: int | None = None
     prepared: set[int] = field(default_factory=set)
 
     @property
@@ -55,6 +57,7 @@ class ObjectCache:
             on_discard=self._has_gone,
         )
         self._by_object: dict[str, dict[ObjectRange, Chunk]] = {}
+        self._direct: LoadingCache[ObjectRange, Chunk] = LoadingCache(0, lambda _: 1, max_value_bytes=0)
 
     @property
     def size_bytes(self) -> int:
@@ -78,12 +81,47 @@ class ObjectCache:
 
         A caller that is cancelled leaves the read to the others that wait for it.
         """
-        under_way = (other for other in self._chunks.loading if other.covers(wanted))
-        return await self._chunks.load(next(under_way, wanted), read)
+        return await self._chunks.load(_covering(self._chunks.loading, wanted) or wanted, read)
+
+    async def load_directly(
+        self,
+        wanted: ObjectRange,
+        read: Callable[[ObjectRange], Awaitable[Chunk]],
+        widened: Callable[[ObjectRange], ObjectRange],
+    ) -> Chunk:
+        """As `load`, for reads that ask the object store only: none of them waits for one that asks another broker.
+
+        Args:
+            widened: what to read instead of what is wanted, which it covers.
+        """
+        chosen = _covering(self._direct.loading, wanted)
+        if chosen is not None:
+            return await self._direct.load(chosen, lambda: read(wanted))
+        chosen = widened(wanted)
+
+        async def read_and_keep() -> Chunk:
+            chunk = await read(chosen)
+            self.put(chunk)
+            return chunk
+
+        return await self._direct.load(chosen, read_and_keep)
 
     def put(self, chunk: Chunk) -> None:
         """Keep a chunk, and let go of the coldest ones until all fit."""
         self._chunks.put(ObjectRange(chunk.object_key, chunk.start, chunk.end), chunk)
+
+    def discard(self, chunk: Chunk) -> None:
+        """Let go of a chunk, if it is there."""
+        for key, other in self._by_object.get(chunk.object_key, _NONE).items():
+            if other is chunk:
+                self._chunks.discard(key)
+                break
+        self._metrics.cache_bytes.set(self.size_bytes)
+
+    async def stop(self) -> None:
+        """End the reads under way."""
+        await self._chunks.stop()
+        await self._direct.stop()
 
     def forget(self, object_key: str) -> None:
         """Let go of all chunks of an object that was deleted."""
@@ -92,7 +130,10 @@ class ObjectCache:
         self._metrics.cache_bytes.set(self.size_bytes)
 
     def _has_come(self, key: ObjectRange, chunk: Chunk) -> None:
-        self._by_object.setdefault(key.object_key, {})[key] = chunk
+        siblings = self._by_object.setdefault(key.object_key, {})
+        siblings[key] = chunk
+        for other in [other for other in siblings if other != key and chunk.covers(other.start, other.end)]:
+            self._chunks.discard(other)
         self._metrics.cache_bytes.set(self.size_bytes)
 
     def _has_gone(self, key: ObjectRange, _: Chunk) -> None:
@@ -100,3 +141,7 @@ class ObjectCache:
         del siblings[key]
         if not siblings:
             del self._by_object[key.object_key]
+
+
+def _covering(loading: Iterable[ObjectRange], wanted: ObjectRange) -> ObjectRange | None:
+    return next((other for other in loading if other.covers(wanted)), None)

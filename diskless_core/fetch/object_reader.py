@@ -1,7 +1,8 @@
 """Reads runs of batches through the cache: each range is fetched once at a time, checked and prepared once.
 
 Prepared means: base offsets as the coordinator assigned them, leader epoch 0, and for LogAppendTime the commit's
-time. Objects in the store keep what the producers sent.
+time. Objects in the store keep what the producers sent. What another broker of the rack sends is prepared anew, from
+this broker's own coordinates, and what does not fit these is read from the object store.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import NamedTuple
 
 from diskless_core.fetch import planner
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
+from diskless_core.fetch.peer_objects import PeerObjects
 from diskless_core.fetch.planner import ObjectRange
 from diskless_core.fetch.store_reads import StoreReads
+from diskless_core.fetch.widening import Widening
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol.record_batch import CorruptBatchError
@@ -31,7 +34,7 @@ class ReadRun(NamedTuple):
         data: its batches up to the first that is damaged, all of them where there is no failure.
         next_offset: the offset behind them.
         failure: what keeps the rest from being read.
-        is_cold: whether they came from the object store, now or when they entered the cache.
+        is_cold: whether they came from elsewhere, now or when they entered the cache: not from this broker's uploads.
     """
 
     data: memoryview
@@ -43,11 +46,16 @@ class ReadRun(NamedTuple):
 class ObjectReader:
     """All reads of WAL objects for Fetch and ListOffsets."""
 
-    def __init__(self, store: StoreReads, cache: ObjectCache, metrics: Metrics) -> None:
+    def __init__(
+        self, store: StoreReads, cache: ObjectCache, metrics: Metrics, peers: PeerObjects | None = None
+    ) -> None:
         self._store = store
         self._cache = cache
         self._metrics = metrics
+        self._peers = peers
+        self._widening = Widening()
         self._from_cache = metrics.fetch_bytes.labels("cache")
+        self._from_peer = metrics.fetch_bytes.labels("peer")
         self._from_store = metrics.fetch_bytes.labels("store")
 
     def uploaded(self, object_key: str, data: memoryview) -> None:
@@ -64,7 +72,11 @@ class ObjectReader:
         if chunk is None:
             return None
         read = _prepared(chunk, run)
-        return read if read.failure is None else None
+        if read.failure is None:
+            return read
+        if chunk.lender is not None:
+            self._refuse(chunk, read.failure)
+        return None
 
     async def read(self, runs: Sequence[Run]) -> list[ReadRun]:
         """What can be read of each run. The views stay valid, and must not be written to."""
@@ -77,23 +89,87 @@ class ObjectReader:
             else:
                 found[index] = cached
                 self._from_cache.inc(run.byte_size)
-        wanted = planner.ranges(runs[index] for index in missing)
-        chunks = await asyncio.gather(*map(self._fetch, wanted))
-        for index in missing:
-            found[index] = _outcome(runs[index], chunks)
-            self._from_store.inc(runs[index].byte_size)
+        if missing:
+            outcomes = await self._read_anew([runs[index] for index in missing])
+            found |= dict(zip(missing, outcomes, strict=True))
         return [found[index] for index in range(len(runs))]
+
+    async def _read_anew(self, runs: Sequence[Run]) -> list[ReadRun]:
+        """What can be read of runs that the cache does not have."""
+        chunks = await asyncio.gather(*map(self._fetch, planner.ranges(runs)))
+        outcomes: list[ReadRun] = []
+        doubtful: list[int] = []
+        for index, run in enumerate(runs):
+            outcome, chunk = _outcome(run, chunks)
+            outcomes.append(outcome)
+            is_lent = chunk is not None and chunk.lender is not None
+            if chunk is not None and is_lent and outcome.failure is not None:
+                doubtful.append(index)
+                self._refuse(chunk, outcome.failure)
+            else:
+                (self._from_peer if is_lent else self._from_store).inc(run.byte_size)
+        if doubtful:
+            again = [runs[index] for index in doubtful]
+            chunks = await asyncio.gather(*map(self._fetch_from_store, planner.ranges(again)))
+            for index in doubtful:
+                outcomes[index], _ = _outcome(runs[index], chunks)
+                self._from_store.inc(runs[index].byte_size)
+        return outcomes
+
+    def _refuse(self, chunk: Chunk, failure: ReadError) -> None:
+        self._cache.discard(chunk)
+        if self._peers is not None and chunk.lender is not None:
+            self._peers.sent_wrong_bytes(
+                chunk.lender, ObjectRange(chunk.object_key, chunk.start, chunk.end), str(failure)
+            )
 
     async def load(self, runs: Sequence[Run]) -> None:
         """Bring runs into the cache that it does not have. What cannot be read is left to whoever wants it."""
         missing = [run for run in runs if not self._cache.holds(run.object_key, *_bytes_of(run))]
         await asyncio.gather(*map(self._fetch, planner.ranges(missing)))
 
+    def cached(self, wanted: ObjectRange) -> memoryview | None:
+        """A range for another broker, if it is in memory."""
+        chunk = self._cache.find(*wanted)
+        return chunk.view(wanted.start, wanted.end) if chunk is not None else None
+
+    async def stored(self, wanted: ObjectRange) -> memoryview:
+        """A range for another broker from the object store; it is kept. Shorter where the object ends before.
+
+        Raises:
+            WalObjectStoreError: it cannot be read.
+        """
+        chunk = await self._read_directly(wanted)
+        return chunk.view(wanted.start, min(wanted.end, max(chunk.end, wanted.start)))
+
+    async def stop(self) -> None:
+        """End the reads under way."""
+        await self._cache.stop()
+
     async def _fetch(self, wanted: ObjectRange) -> Chunk | ReadError:
+        peers = self._peers
+        if peers is None or not peers.is_lent(wanted):
+            return await self._fetch_from_store(wanted)
         try:
-            return await self._cache.load(wanted, partial(self._get, wanted))
+            return await self._cache.load(wanted, partial(self._borrow, peers, wanted))
         except WalObjectStoreError as error:
             return error
+
+    async def _fetch_from_store(self, wanted: ObjectRange) -> Chunk | ReadError:
+        try:
+            return await self._read_directly(wanted)
+        except WalObjectStoreError as error:
+            return error
+
+    async def _borrow(self, peers: PeerObjects, wanted: ObjectRange) -> Chunk:
+        found = await peers.read(wanted, partial(self._get, wanted))
+        if isinstance(found, Chunk):
+            return found
+        return Chunk(wanted.object_key, wanted.start, _writable(found.data), lender=found.node_id)
+
+    async def _read_directly(self, wanted: ObjectRange) -> Chunk:
+        widen = self._peers is not None and self._peers.reads_for_others
+        return await self._cache.load_directly(wanted, self._get, self._widening.widened if widen else _as_it_is)
 
     async def _get(self, wanted: ObjectRange) -> Chunk:
         self._metrics.store_reads.inc()
@@ -112,14 +188,19 @@ def _writable(data: bytes | bytearray | memoryview) -> memoryview:
     return memoryview(bytearray(view)) if view.readonly else view
 
 
-def _outcome(run: Run, chunks: Sequence[Chunk | ReadError]) -> ReadRun:
+def _as_it_is(wanted: ObjectRange) -> ObjectRange:
+    return wanted
+
+
+def _outcome(run: Run, chunks: Sequence[Chunk | ReadError]) -> tuple[ReadRun, Chunk | None]:
+    """What the chunks have of a run, and which of them has it."""
     failure: ReadError = CorruptBatchError(f"the object {run.object_key} ends before byte {run.byte_offset}")
     for chunk in chunks:
         if not isinstance(chunk, Chunk):
             failure = chunk
         elif chunk.object_key == run.object_key and chunk.start <= run.byte_offset < chunk.end:
-            return _prepared(chunk, run)
-    return ReadRun(memoryview(b""), run.base_offset, failure)
+            return _prepared(chunk, run), chunk
+    return ReadRun(memoryview(b""), run.base_offset, failure), None
 
 
 def _prepared(chunk: Chunk, run: Run) -> ReadRun:

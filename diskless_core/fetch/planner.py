@@ -18,6 +18,10 @@ class ObjectRange(NamedTuple):
     start: int
     end: int
 
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
     def covers(self, other: ObjectRange) -> bool:
         return self.object_key == other.object_key and self.start <= other.start and other.end <= self.end
 

@@ -6,6 +6,7 @@ A broker, the simulation, tests and benchmarks make it alike.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ class ProduceNeighbours:
         shard_of: which of them owns a partition.
         is_awaited: whether a partition is in the cluster's metadata and not in its coordinator yet.
         on_uploaded: called with the key and the bytes of each object when it is stored.
+        new_object_id: draws the id of an object; by default as any id is drawn.
     """
 
     node_id: int
@@ -66,6 +68,7 @@ class ProduceNeighbours:
     shard_of: ShardOf
     is_awaited: Callable[[PartitionKey], bool]
     on_uploaded: Callable[[str, memoryview], None]
+    new_object_id: Callable[[], uuid.UUID] | None = None
     clock: Clock
     metrics: Metrics
 
@@ -89,6 +92,7 @@ class Produce:
             clock,
             metrics,
             on_uploaded=neighbours.on_uploaded,
+            new_object_id=neighbours.new_object_id or clock.new_uuid,
             is_awaited=neighbours.is_awaited,
         )
 

@@ -8,6 +8,7 @@ that the slower of the two takes, instead of queueing before it.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class WalWriter:
         clock: Clock,
         metrics: Metrics,
         on_uploaded: Callable[[str, memoryview], None],
+        new_object_id: Callable[[], uuid.UUID],
         is_awaited: Callable[[PartitionKey], bool],
     ) -> None:
         self._settings = settings
@@ -65,6 +67,7 @@ class WalWriter:
         self._clock = clock
         self._object_time = ObjectTime(clock, metrics)
         self._on_uploaded = on_uploaded
+        self._new_object_id = new_object_id
         self._metrics = metrics
         self._buffers = PagePool(_MAX_IDLE_BYTES)
         self._active = Accumulator()
@@ -202,7 +205,7 @@ class WalWriter:
 
     async def _deliver(self, sealed: SealedFile, parts: Sequence[CommitPart]) -> None:
         created_ms = self._object_time.now_ms()
-        key = wal_format.object_key(self._settings.object_prefix, created_ms, self._clock.new_uuid())
+        key = wal_format.object_key(self._settings.object_prefix, created_ms, self._new_object_id())
         try:
             stored = await self._stored(key, sealed, parts)
             ways = [self._deliver_part(created_ms, stored, sealed.part(part.indexes), part) for part in parts]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from diskless_core.protocol import follow_shard, produce_response
+from diskless_core.protocol import follow_shard, produce_response, read_object
 from diskless_core.protocol.codec import ApiMessage, Piece
 from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse, pack_response, unpack_request
 from diskless_core.protocol.follow_shard import FollowShardAnswer
 from diskless_core.protocol.messages import REQUESTS, ApiVersionsRequest, DisklessCommitFileRequest, FetchResponse
 from diskless_core.protocol.produce_response import ProduceAnswer
+from diskless_core.protocol.read_object import ReadObjectAnswer
 from diskless_core.protocol.structure import FrameError, check_structure, check_tagged_section
 from diskless_core.protocol.varint import VarintError
 
@@ -39,7 +40,7 @@ _MAX_HEADER_TAGS = 1000
 
 Request = ApiMessage | CommitFileRequest
 
-Response = ApiMessage | CommitFileResponse | FollowShardAnswer | ProduceAnswer
+Response = ApiMessage | CommitFileResponse | FollowShardAnswer | ProduceAnswer | ReadObjectAnswer
 
 
 class RequestHeader(NamedTuple):
@@ -135,6 +136,8 @@ def encode_body(message: Response, version: int) -> list[Piece]:
         return [pack_response(message)]
     if isinstance(message, FollowShardAnswer):
         return [*follow_shard.pack(message)]
+    if isinstance(message, ReadObjectAnswer):
+        return [*read_object.pack(message)]
     if isinstance(message, FetchResponse):
         return message.encode_spliced(version)
     return [message.encode(version=version)]
@@ -155,6 +158,6 @@ def encode_response(message: Response, version: int, correlation_id: int) -> lis
 def _has_tagged_header(message: Response, version: int) -> bool:
     if isinstance(message, ProduceAnswer):
         return version >= produce_response.FLEXIBLE_SINCE
-    if isinstance(message, CommitFileResponse | FollowShardAnswer):
+    if isinstance(message, CommitFileResponse | FollowShardAnswer | ReadObjectAnswer):
         return True
     return bool(message.flexible_version_q(version)) and ApiVersionsRequest.API_KEY != message.API_KEY

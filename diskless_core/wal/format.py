@@ -32,6 +32,11 @@ TRAILER_BYTES = _TRAILER.size
 _TIME_DIGITS = 13
 """Of the creation time in a key: milliseconds since the epoch until the year 2286."""
 
+SLOTS = 1 << 12
+"""Into which the ids of objects fall; far more than a rack has brokers."""
+
+_SLOT_SHIFT = 128 - 12
+
 _AFTER_PREFIX = re.compile(
     rf"/([0-9a-f]{{2}})/[0-9]{{{_TIME_DIGITS}}}-\1[0-9a-f]{{6}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}"
 )
@@ -130,6 +135,23 @@ def object_key(prefix: str, created_ms: int, object_id: uuid.UUID) -> str:
     """Prefix, two characters that spread the keys, creation time, id. Sorting by name sorts by time in each spread."""
     spread = object_id.hex[:2]
     return f"{prefix}/{spread}/{created_ms:0{_TIME_DIGITS}d}-{object_id}"
+
+
+def slot_of(object_id: uuid.UUID) -> int:
+    """A number from 0 to `SLOTS` - 1 that an object's id, drawn at random, gives it."""
+    return object_id.int >> _SLOT_SHIFT
+
+
+def slot_of_key(key: str) -> int:
+    """`slot_of` the id in a key.
+
+    Raises:
+        WalFormatError: the key is not one of `object_key`'s.
+    """
+    try:
+        return slot_of(uuid.UUID(key.rsplit("/", 1)[-1].partition("-")[2]))
+    except ValueError:
+        raise WalFormatError(f"{key!r} is not the key of a WAL object") from None
 
 
 def is_object_key(prefix: str, key: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,22 +27,38 @@ _COORDINATORS = f"{DISKLESS.name}-"
 
 
 class BrokerCluster:
-    """Three brokers and six Diskless coordinators, as a context manager that ends every process."""
+    """Brokers and six Diskless coordinators, as a context manager that ends every process.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        settings: of all brokers, beside those that make them a cluster.
+    """
+
+    def __init__(self, folder: Path, size: int = BROKERS, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._size = size
+        self._settings = settings or {}
         self.brokers: dict[int, BrokerProcess] = {}
 
     def __enter__(self) -> BrokerCluster:
-        made = [self.broker(node_id) for node_id in range(1, BROKERS + 1)]
+        for node_id in range(1, self._size + 1):
+            self.broker(node_id)
         try:
-            with ThreadPoolExecutor(BROKERS) as pool:
-                list(pool.map(BrokerProcess.start, made))
-            self.settle()
+            self._start()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def restart(self) -> None:
+        """All brokers end and start again: their memory is empty."""
+        with ThreadPoolExecutor(self._size) as pool:
+            list(pool.map(BrokerProcess.stop, self.brokers.values()))
+        self._start()
+
+    def _start(self) -> None:
+        with ThreadPoolExecutor(self._size) as pool:
+            list(pool.map(BrokerProcess.start, self.brokers.values()))
+        self.settle()
 
     def __exit__(self, *_: object) -> None:
         for broker in self.brokers.values():
@@ -62,6 +78,7 @@ class BrokerCluster:
                 "wal_object_store.fsspec.url": (self._folder / "bucket").as_uri(),
                 "diskless.metadata.topic.num.partitions": str(SHARDS),
                 "offsets.topic.num.partitions": "1",
+                **self._settings,
             },
         )
         return self.brokers[node_id]

@@ -66,10 +66,16 @@ def measure_followers(add: Add, cluster: BrokerCluster) -> None:
     writer, follower = cluster.brokers[leader], _controller(cluster)
     own = _seconds_to_fetch(writer, writer, topic, led)
     others = _seconds_to_fetch(writer, follower, topic, led)
+    third = next(one for one in cluster.brokers.values() if one not in (writer, follower))
+    forwarded = _seconds_to_fetch(third, follower, topic, led)
     add("from a record's acknowledgement to the answer of a fetch that waits at the same broker", _spread(own))
     add(
         "from a record's acknowledgement to the answer of a fetch that waits at a broker that follows",
         f"{_spread(others)} ({statistics.median(others) / statistics.median(own):.1f} of the same broker's)",
+    )
+    add(
+        "the same where the record was produced by way of a third broker, which leads nothing of it",
+        _spread(forwarded),
     )
 
 

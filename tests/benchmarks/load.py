@@ -105,6 +105,17 @@ def consume_bulk(bootstrap: str, topic: str, records: int) -> float:
     return elapsed
 
 
+def records_of(bootstrap: str, topic: str) -> int:
+    """How many records a topic has."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench-ends"})
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+        for partition in range(PARTITIONS)
+    ]
+    consumer.close()
+    return sum(end - start for start, end in ends)
+
+
 def produce_paced(bootstrap: str, topic: str, bytes_s: int, record_bytes: int, seconds: float) -> Latency:
     """Write at a steady rate, and return how long records waited for their acknowledgement."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": PACED_LINGER_MS})

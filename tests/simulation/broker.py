@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, lru_cache
 from typing import Any, Protocol, TypeVar
@@ -38,7 +38,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import validate
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DisklessFollowShardRequest
+from diskless_core.protocol.messages import DisklessFollowShardRequest, DisklessReadObjectRequest
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_core.tiering.compaction import CompactionRequest
 from diskless_core.tiering.part import TieringBackends
@@ -383,6 +383,14 @@ class Broker:
         await Snapshotter(self.shard(shard_id), self._log, snapshots, rules, self.clock).take()
 
 
+def _answer(parts: BrokerParts, request: PeerRequest) -> Coroutine[Any, Any, bytes]:
+    if request.api_key in MEMBERSHIP_REQUESTS:
+        return parts.membership.service.answer(request)
+    if request.api_key == DisklessReadObjectRequest.API_KEY:
+        return parts.fetch.lender.answer(request)
+    return parts.coordinator_service.answer(request)
+
+
 class _Transport:
     """A broker's connections to the others."""
 
@@ -393,6 +401,8 @@ class _Transport:
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         if request.api_key == DisklessFollowShardRequest.API_KEY:
             return await self._follow(node_id, request, timeout_s)
+        if request.api_key == DisklessReadObjectRequest.API_KEY:
+            return self._world.garbler.lent(await self._send(node_id, request, timeout_s))
         return await self._send(node_id, request, min(timeout_s, ANSWER_S))
 
     async def _follow(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
@@ -406,10 +416,9 @@ class _Transport:
         if target is None or not target.started:
             raise PeerGoneError(f"connection refused by {node_id}")
         parts = target.parts
-        service = parts.membership.service if request.api_key in MEMBERSHIP_REQUESTS else parts.coordinator_service
         try:
             return await self._world.network.ask(
-                self._node_id, node_id, target.process, lambda: service.answer(request), timeout_s
+                self._node_id, node_id, target.process, lambda: _answer(parts, request), timeout_s
             )
         except NetworkError as error:
             raise AnswerLostError(str(error)) from error

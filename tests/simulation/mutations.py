@@ -28,6 +28,8 @@ from diskless_core.diskless import operations, producer_state
 from diskless_core.diskless.file_stages import Stage
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PRODUCERS
+from diskless_core.fetch.object_cache import Chunk
+from diskless_core.fetch.object_reader import ObjectReader
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
 from diskless_core.files import deletion_plan as ending
 from diskless_core.files.orphans import OrphanScanner
@@ -82,6 +84,18 @@ def deposed_leaders_stay(patch: pytest.MonkeyPatch) -> None:
 def followers_check_no_digests(patch: pytest.MonkeyPatch) -> None:
     """A follower takes what its leader sends, if only term and sequence fit."""
     patch.setattr(entries, "chained", lambda digest, batch: b"the same")
+
+
+def believes_other_caches(patch: pytest.MonkeyPatch) -> None:
+    """A broker takes what another one's cache sends for sound."""
+    borrow = ObjectReader._borrow
+
+    async def trusting(self: ObjectReader, *arguments: Any) -> Chunk:
+        chunk = await borrow(self, *arguments)
+        chunk.is_sound = True
+        return chunk
+
+    patch.setattr(ObjectReader, "_borrow", trusting)
 
 
 def leaders_send_too_soon(patch: pytest.MonkeyPatch) -> None:
@@ -428,6 +442,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(answers_before_read_back),
     Mutation(deposed_leaders_stay, _leaders_change),
     Mutation(followers_check_no_digests, lambda scenario: scenario.garble_rate),
+    Mutation(believes_other_caches, lambda scenario: scenario.garble_rate),
     Mutation(leaders_send_too_soon, lambda scenario: scenario.log_error_rate or _leaders_change(scenario)),
     Mutation(no_turns, lambda scenario: scenario.linger_ms == 0 and scenario.bucket_slow_rate),
     Mutation(forgets_answers, lambda scenario: scenario.log_error_rate or scenario.loss_rate),

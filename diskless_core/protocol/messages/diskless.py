@@ -88,6 +88,14 @@ class DisklessFollowShardResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-1164, "Local state machine"."""
 
 
+class DisklessReadObjectRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164: a cache that the brokers of a rack share."""
+
+
+class DisklessReadObjectResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-1164: a cache that the brokers of a rack share."""
+
+
 class DisklessAllocateNodeIdRequest(ApiMessage, load_json=__package__):
     """Extension to KIP-631: a node id for a broker that is configured without one."""
 

@@ -17,8 +17,10 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import RequestHeader
 from diskless_core.protocol.messages import (
     DisklessRaiseHorizonRequest,
+    DisklessReadObjectRequest,
     FindCoordinatorRequest,
 )
+from diskless_core.protocol.read_object import ReadObjectAnswer
 
 BROKERS = "BROKERS"
 
@@ -47,12 +49,23 @@ class _Service:
         raise AssertionError("a client was told of a Diskless coordinator")
 
 
+class _Lender:
+    """Gives, and refuses, as a broker's cache does."""
+
+    async def read_object(self, request: Any, *, has_room: bool) -> ReadObjectAnswer:
+        assert (has_room, request.object_key) == (True, "k")
+        return ReadObjectAnswer(data=b"given")
+
+    def refused(self, error: ErrorCode, message: str) -> ReadObjectAnswer:
+        return ReadObjectAnswer(error_code=int(error), error_message=message)
+
+
 def context(came_by: str, api_key: int, api_version: int = 0) -> Any:
     service = _Service()
     service.refusing = _Service()
     config = SimpleNamespace(inter_broker_listener_name=BROKERS)
-    services: Any = SimpleNamespace(coordinators=service, config=config)
-    connection: Any = SimpleNamespace(user="ANONYMOUS", listener=came_by)
+    services: Any = SimpleNamespace(coordinators=service, config=config, object_lender=_Lender())
+    connection: Any = SimpleNamespace(user="ANONYMOUS", listener=came_by, requests_under_way=1)
     header = RequestHeader(api_key, api_version, correlation_id=0, client_id=None, body=0)
     frame: Any = None
     return RequestContext(services, connection, frame, header, INTER_BROKER_APIS)
@@ -66,6 +79,17 @@ async def test_the_diskless_apis_are_for_brokers(api_key: int) -> None:
         await handler(asked, DisklessRaiseHorizonRequest(horizon=1))
         service = asked.services.coordinators
         assert (service.asked, service.refusing.asked) == (([api_key], []) if came_by == BROKERS else ([], [api_key]))
+
+
+async def test_objects_are_read_for_brokers() -> None:
+    handler = INTER_BROKER_APIS[DisklessReadObjectRequest.API_KEY].handler
+    answers = {}
+    for came_by in (BROKERS, "CLIENTS"):
+        asked = context(came_by, DisklessReadObjectRequest.API_KEY)
+        answers[came_by] = await handler(asked, DisklessReadObjectRequest(object_key="k", start=0, end=1))
+    assert answers[BROKERS] == ReadObjectAnswer(data=b"given")
+    assert answers["CLIENTS"].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert answers["CLIENTS"].data == b""
 
 
 async def test_clients_do_not_find_diskless_coordinators() -> None:

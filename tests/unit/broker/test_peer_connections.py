@@ -45,6 +45,12 @@ class Peer:
         frame = struct.pack(">i", correlation_id) + header + body
         self._writer.write(struct.pack(">i", len(frame) if size is None else size) + frame)
 
+    async def send_piece(self, piece: bytes) -> None:
+        """Some bytes, in a packet of their own as far as that can be."""
+        self._writer.write(piece)
+        await self._writer.drain()
+        await asyncio.sleep(0)
+
     async def until_closed(self) -> None:
         assert await self._reader.read() == b""
 
@@ -96,6 +102,35 @@ async def echo(peer: Peer) -> None:
         except asyncio.IncompleteReadError:
             return
         peer.answer(correlation_id, body)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3, 1_000, 16 << 10, 1 << 20])
+async def test_answers_of_every_size_come_whole_in_whatever_pieces(piece_bytes: int) -> None:
+    small = [0, 1, 50, 5_000] if piece_bytes < 1_000 else [0, 1, 5_000, (16 << 10) - 9, 16 << 10, 200_000, 3 << 20]
+    sizes = [*small, *reversed(small)]
+
+    async def play(peer: Peer) -> None:
+        stream = b""
+        for size in sizes:
+            correlation_id, _ = await peer.receive()
+            frame = struct.pack(">i", correlation_id) + FLEXIBLE + bytes([size % 251]) * size
+            stream += struct.pack(">i", len(frame)) + frame
+        for start in range(0, len(stream), piece_bytes):
+            await peer.send_piece(stream[start : start + piece_bytes])
+        await peer.until_closed()
+
+    async with connected_to(play) as (connections, _):
+        answers = await asyncio.gather(*(send(connections, b"") for _ in sizes))
+        assert [bytes(answer) for answer in answers] == [bytes([size % 251]) * size for size in sizes]
+
+
+async def test_a_large_answer_may_be_written_to_and_keeps_its_memory_to_itself() -> None:
+    async with connected_to(echo) as (connections, _):
+        first, second = [await send(connections, bytes(100_000)) for _ in range(2)]
+        view = memoryview(first)
+        assert not view.readonly
+        view[0] = 1
+        assert bytes(second) == bytes(100_000)
 
 
 async def test_requests_share_a_connection_and_arrive_in_the_order_sent() -> None:
