@@ -206,7 +206,8 @@ class Member:
             else:
                 await self._heartbeat(controller, question)
             self.unreachable = None
-            self._suspicion.answered()
+            if controller is not None:
+                self._suspicion.answered(controller)
             if controller == self.last_controller:
                 self.answered_s = self._clock.monotonic()
         except (NotCoordinatorError, OutcomeUnknownError) as error:
