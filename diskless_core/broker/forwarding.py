@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from functools import partial
 
 from diskless_core.broker.authorization import Caller
 from diskless_core.clock import Clock
@@ -126,7 +127,7 @@ class Forwarding:
         asked.add_done_callback(self._answered)
         try:
             async with asyncio.timeout(left_s):
-                return await while_led(asyncio.shield(asked), self._shard.until_led_elsewhere(controller))
+                return await while_led(asyncio.shield(asked), partial(self._shard.until_led_elsewhere, controller))
         except TimeoutError:
             raise OutcomeUnknownError(f"the controller, broker {controller}, gave no answer in time") from None
 

@@ -83,6 +83,7 @@ class Topics:
         self._deletion_listeners: list[DeletionListener] = []
         self._telling: set[asyncio.Task[None]] = set()
         self._repair: asyncio.Task[None] | None = None
+        self._needs_repair = False
         self._follower: asyncio.Task[None] | None = None
         cluster.on_commit(self._forget_changed)
 
@@ -336,23 +337,25 @@ class Topics:
             raise
 
     def _begin_repair(self) -> asyncio.Task[None]:
+        self._needs_repair = True  # a repair that is under way may have passed what is lacking now
         if self._repair is None or self._repair.done():
             self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
         return self._repair
 
     async def _reconcile_until_done(self) -> None:
-        while True:
+        while self._needs_repair:
+            self._needs_repair = False
             try:
                 await self._cluster.barrier()  # now it is known what became of the interrupted command
                 await self.reconcile()
-                return
+                continue
             except NotCoordinatorError:
                 if not self._cluster.leading:
                     return  # whoever leads the cluster shard next begins with this
-                await asyncio.sleep(REPAIR_INTERVAL_S)
             except CoordinatorError as error:
                 _log.warning("the topics of a shard are not up to date yet", error=str(error))
-                await asyncio.sleep(REPAIR_INTERVAL_S)
+            self._needs_repair = True
+            await asyncio.sleep(REPAIR_INTERVAL_S)
 
     async def _create_partitions(self, info: TopicInfo) -> None:
         present = sum(replica.partition_count(info.topic_id) for replica in self._replicas.values())

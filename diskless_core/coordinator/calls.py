@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from diskless_core.coordinator.errors import (
     ClockSkewError,
@@ -77,7 +77,7 @@ def require_success(code: int, message: str | None = None) -> None:
         raise CoordinatorError(f"{known.name}: {message or 'the coordinator refused the request'}")
 
 
-async def while_led(answer: Awaitable[R], until_led_elsewhere: Coroutine[Any, Any, None]) -> R:
+async def while_led(answer: Awaitable[R], until_led_elsewhere: Callable[[], Awaitable[None]]) -> R:
     """The answer of a node, which has to come soon once the log says that another one leads: it may be out of reach.
 
     Raises:
@@ -85,7 +85,7 @@ async def while_led(answer: Awaitable[R], until_led_elsewhere: Coroutine[Any, An
     """
 
     async def until_too_late() -> None:
-        await until_led_elsewhere
+        await until_led_elsewhere()
         await asyncio.sleep(MOVED_S)
 
     asked, moved = asyncio.ensure_future(answer), asyncio.create_task(until_too_late())

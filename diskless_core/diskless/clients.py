@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from diskless_core.coordinator.calls import PeerCalls, while_led
@@ -133,7 +134,7 @@ class CoordinatorClient:
         if node_id == self._clients.node_id:
             return await question(self._local())
         remote = RemoteCoordinator(self._index, node_id, self._clients.calls, self._clients.commits)
-        return await while_led(question(remote), self._replica.until_led_elsewhere(node_id))
+        return await while_led(question(remote), partial(self._replica.until_led_elsewhere, node_id))
 
     def _leader(self) -> int | None:
         if self._replica.leading:

@@ -19,7 +19,7 @@ SHARDS = 2 * BROKERS
 
 
 _ALL_SHARDS = SHARDS + 2
-"""With the cluster's and the groups'."""
+"""With the cluster's and the one of the groups, which the benchmarks have in one place."""
 
 _ASK_TIMEOUT_S = 5.0
 _CLUSTER = short_name(CLUSTER.shard(0))
@@ -61,6 +61,7 @@ class BrokerCluster:
                 "coordinator_log": "bucket",
                 "wal_object_store.fsspec.url": (self._folder / "bucket").as_uri(),
                 "diskless.metadata.topic.num.partitions": str(SHARDS),
+                "offsets.topic.num.partitions": "1",
             },
         )
         return self.brokers[node_id]

@@ -72,7 +72,7 @@ def run(
         bootstrap = cluster.bootstrap
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
-            created.result(60)
+            created.result(CHANGE_S)
         clock = Clock()
         saboteur = Saboteur(cluster, clock, history)
         outcome.lines, outcome.faults = saboteur.lines, saboteur.faults

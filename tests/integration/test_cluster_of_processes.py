@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.admin import KafkaAdminClient
 
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.messages import ConsumerGroupHeartbeatRequest, FindCoordinatorRequest
+from tests.support.admin_requests import GROUP, SET, alter
 from tests.support.broker import BrokerProcess
 from tests.support.requests import (
     create_topic,
@@ -21,6 +24,7 @@ from tests.support.requests import (
     new_producer_id,
     new_topic,
 )
+from tests.support.waiting import wait_until
 
 LIMIT_S = 120.0
 
@@ -123,3 +127,70 @@ def test_kafka_python_changes_topics_that_begins_at_another_broker_than_the_cont
         admin.create_partitions({name: 2})
         admin.delete_topics([name])
         admin.close()
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+GROUPS = [f"group-{number}" for number in range(8)]
+"""Every groups shard has two of them."""
+
+
+def leaders_of(broker: BrokerProcess, groups: Sequence[str]) -> dict[str, int]:
+    """The leaders of groups, as one broker tells its clients."""
+    with broker.connect() as wire:
+        found = wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=groups), 6).coordinators
+    return {one.key: one.node_id for one in found}
+
+
+def offsets_of(admin: AdminClient, group: str) -> list[tuple[str, int]]:
+    """The topics of a group's offsets, with these."""
+    answers = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    found = answers[group].result(LIMIT_S).topic_partitions
+    return sorted((one.topic, one.offset) for one in found)
+
+
+def test_an_admin_client_finds_the_groups_of_all_brokers_and_deleted_topics_leave_no_offsets(
+    brokers: dict[int, BrokerProcess], others: list[BrokerProcess]
+) -> None:
+    wait_until(lambda: len(set(leaders_of(others[0], GROUPS).values()) - {-1}) > 1, "leaders on several brokers")
+    admin = AdminClient({"bootstrap.servers": others[0].bootstrap})
+    for created in admin.create_topics([NewTopic("kept-offsets", 1), NewTopic("gone", 1)]).values():
+        created.result(LIMIT_S)
+    for number, group in enumerate(GROUPS):
+        committed = [TopicPartition("kept-offsets", 0, number), TopicPartition("gone", 0, 1)]
+        asked = [ConsumerGroupTopicPartitions(group, committed)]
+        admin.alter_consumer_group_offsets(asked)[group].result(LIMIT_S)
+
+    listed = admin.list_consumer_groups().result(LIMIT_S)
+    assert (sorted(one.group_id for one in listed.valid), listed.errors) == (GROUPS, [])
+    admin.delete_topics(["gone"])["gone"].result(LIMIT_S)
+    for number, group in enumerate(GROUPS):
+        expected = [("kept-offsets", number)]
+        wait_until(partial(_has_offsets, admin, group, expected), f"the end of an offset of {group}")
+    for outcome in admin.delete_consumer_groups(GROUPS).values():
+        outcome.result(LIMIT_S)
+    assert admin.list_consumer_groups().result(LIMIT_S).valid == []
+
+
+def _has_offsets(admin: AdminClient, group: str, expected: list[tuple[str, int]]) -> bool:
+    return offsets_of(admin, group) == expected
+
+
+def test_a_group_s_setting_holds_at_whichever_broker_leads_it(brokers: dict[int, BrokerProcess]) -> None:
+    group, leader = next(
+        (name, node_id)
+        for name, node_id in leaders_of(brokers[1], GROUPS).items()
+        if node_id != controller_of(brokers[1])
+    )
+    with brokers[1].connect() as wire:
+        assert alter(wire, GROUP, group, ("consumer.heartbeat.interval.ms", SET, "7000")) == (0, None)
+    with brokers[leader].connect() as wire:
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="member",
+            member_epoch=0,
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=["kept-offsets"],
+            topic_partitions=[],
+        )
+        wait_until(lambda: wire.call(beat, 1).heartbeat_interval_ms == 7_000, "the setting at the group's leader")

@@ -13,7 +13,6 @@ import pytest
 from diskless_bucket_log import decisions, pruning, view, writer
 from diskless_bucket_log.decisions import Confirming, Deleting, Putting
 from diskless_bucket_log.writer import ShardWriter
-from diskless_core.cluster import nominations
 from diskless_core.cluster.membership.sessions import Sessions
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance
@@ -159,6 +158,8 @@ def replicas_keep_producers(patch: pytest.MonkeyPatch) -> None:
 
     def replay(self: Any, entry: Any) -> Any:
         writes = yield from replayed(self, entry)
+        if PRODUCERS not in writes:
+            return writes
         gone = {key for key, window in writes.get(PRODUCERS, {}).items() if window is None}
         return {**writes, PRODUCERS: {key: one for key, one in writes.get(PRODUCERS, {}).items() if key not in gone}}
 
@@ -384,16 +385,6 @@ def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sessions, "ended", lambda *_: set())
 
 
-def leaders_stay_nominated(patch: pytest.MonkeyPatch) -> None:
-    """The controller nominates leaders where there was none, and never another one."""
-    replace_leaders = nominations._Planner.replace_leaders
-
-    def first_ones(self: Any) -> Any:
-        return (one for one in replace_leaders(self) if one.shard not in self.present)
-
-    patch.setattr(nominations._Planner, "replace_leaders", first_ones)
-
-
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A broken rule, and in which worlds it can show: others need not be looked at."""
@@ -467,5 +458,4 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(entries_have_other_offsets, _is_kafka_log),
     Mutation(generations_begin_anew, lambda scenario: _is_kafka_log(scenario) and scenario.processes_end),
     Mutation(nobody_is_fenced, _guests_die),
-    Mutation(leaders_stay_nominated, _guests_die),
 )

@@ -332,7 +332,7 @@ SCENARIOS = (
     scenario(
         "a producer's batches out of order",
         topic(),
-        new_producer(),
+        *forgotten_producer(),
         produce(numbered(5)),
         produce(numbered(7)),
         produce(numbered(6, b"a", b"b")),

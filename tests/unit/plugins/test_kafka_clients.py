@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from diskless_core.plugin.kafka_client import (
     KafkaClientError,
@@ -29,6 +23,7 @@ from diskless_core.plugin.kafka_client import (
     open_consumer,
     open_producer,
 )
+from tests.support.certificates import self_signed
 from tests.support.waiting import wait_until
 
 SECRET = "open-sesame"
@@ -170,23 +165,6 @@ def test_a_known_certificate_is_accepted(certificate: tuple[Path, ssl.SSLContext
         )
     assert error.retriable
     assert b"rdkafka" in listener.heard[0]
-
-
-def self_signed(address: str) -> tuple[bytes, bytes]:
-    """A certificate and its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(datetime(2020, 1, 1, tzinfo=UTC)).not_valid_after(
-        datetime(2120, 1, 1, tzinfo=UTC)
-    )
-    certificate = builder.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
-    plain = serialization.NoEncryption()
-    return (
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain),
-    )
 
 
 @pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"])
