@@ -30,6 +30,7 @@ CLIENTS, BROKERS = "PLAINTEXT", "INTERNAL"
 
 SETTINGS: Mapping[str, str] = {
     "diskless.metadata.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": "2",
     "metadata.log.max.record.bytes.between.snapshots": "65536",
 }
 """What every broker is told: leaders in several places, and snapshots so often that logs are pruned all the time."""

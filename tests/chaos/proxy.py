@@ -93,7 +93,11 @@ class Proxy:
         return next((one for one in self._troubles if one.source in (None, source)), None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        source = await asyncio.to_thread(self._identify, writer.get_extra_info("peername")[1])
+        try:
+            source = await asyncio.to_thread(self._identify, writer.get_extra_info("peername")[1])
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            return  # the run is over, see below
         here = (source, writer)
         self._open.add(here)
         try:

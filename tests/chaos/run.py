@@ -71,7 +71,7 @@ def run(
         _together([cluster.add(node_id) for node_id in range(1, BROKERS + 1)], history)
         bootstrap = cluster.bootstrap
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
+        for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS)], request_timeout=CHANGE_S).values():
             created.result(CHANGE_S)
         clock = Clock()
         saboteur = Saboteur(cluster, clock, history)
