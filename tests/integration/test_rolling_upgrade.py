@@ -14,7 +14,6 @@ from diskless_core.coordinator.state_machine import Command
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FEATURE, FeatureLevelError
 from diskless_core.protocol.messages import ApiVersionsRequest
-from diskless_core.shards import SHARD_KINDS
 from tests.support.admin_requests import update_features_request
 from tests.support.batches import batch_of, read_values
 from tests.support.cluster import Cluster, in_thread, until
@@ -34,8 +33,8 @@ def parts(cluster: Cluster, node_id: int) -> BrokerParts:
 
 def lead_all(cluster: Cluster, node_id: int) -> None:
     """The log hints that a node leads every shard."""
-    for kind in SHARD_KINDS:
-        cluster.shared.set_leader(kind.shard(0), node_id)
+    for shard in parts(cluster, node_id).coordinators.all():
+        cluster.shared.set_leader(shard.id, node_id)
 
 
 async def upgrade(cluster: Cluster, node_id: int) -> None:
