@@ -59,7 +59,9 @@ class LogShard:
             raise error from None
 
     async def bounds(self) -> LogBounds:
-        await self.ensure()
+        """As `CoordinatorLog.bounds`. It may be asked of a shard that there is not: nothing is created."""
+        if not await self._backend.run(self._backend.topics.is_there, self.id):
+            return LogBounds(0, 0)
         bounds = await self._backend.run(self._backend.topics.bounds, self.id)
         self.start = max(self.start, bounds.start)
         # a new leader among Kafka's brokers may know less for a moment than was read from the one before

@@ -135,6 +135,34 @@ class LogTopics:
                 found = self._add_partitions(name, shard.index + 1)
             self._check(name, found)
 
+    def is_there(self, shard: ShardId) -> bool:
+        """Whether the shard's partition is there. Nothing is created, whoever asks for whatever shard.
+
+        It is the controller that says that it is not: the broker that was asked may only not know it yet.
+
+        Raises:
+            CoordinatorLogError: as `ensure`.
+        """
+        name = topic_name(shard, self._settings.topic_prefix)
+        with self._checking:
+            if self._partitions.get(name, 0) > shard.index:
+                return True
+            found = self._found(name)
+            if found is None:
+                self._require_creating(name)
+                self._ids.require_unknown(name)
+                if self._may_be_created(name):
+                    return False
+                found = self._wait_for(name, 1)
+            if found.partitions <= shard.index:
+                self._require_creating(f"{name}-{shard.index}")
+                self._check(name, found)
+                if self._may_be_added(name, shard.index + 1):
+                    return False
+                found = self._wait_for(name, shard.index + 1)
+            self._check(name, found)
+            return True
+
     def verify(self, shard: ShardId) -> None:
         """See that the topic is still the one that it was."""
         name = topic_name(shard, self._settings.topic_prefix)
@@ -197,6 +225,15 @@ class LogTopics:
         )
 
     def _create(self, name: str, partitions: int) -> FoundTopic:
+        self._may_be_created(name, partitions, validate_only=False)  # if not, another broker was quicker
+        return self._wait_for(name, partitions)
+
+    def _add_partitions(self, name: str, partitions: int) -> FoundTopic:
+        self._may_be_added(name, partitions, validate_only=False)  # if not, another broker was quicker
+        return self._wait_for(name, partitions)
+
+    def _may_be_created(self, name: str, partitions: int = 1, *, validate_only: bool = True) -> bool:
+        """Whether there is no such topic, by the controller. There is one then, unless this is only to be validated."""
         replicas = self._settings.topic_replication_factor
         topic = NewTopic(
             name,
@@ -205,21 +242,24 @@ class LogTopics:
             config=dict(self._settings.topic_configs()),
         )
         with _told(f"the topic {name} cannot be created with a replication factor of {replicas}"):
-            self._ask(self._admin.create_topics([topic]), KafkaError.TOPIC_ALREADY_EXISTS)
-        return self._wait_for(name, partitions)
+            asked = self._admin.create_topics([topic], validate_only=validate_only)
+            return self._is_done(asked, unless=KafkaError.TOPIC_ALREADY_EXISTS)
 
-    def _add_partitions(self, name: str, partitions: int) -> FoundTopic:
+    def _may_be_added(self, name: str, partitions: int, *, validate_only: bool = True) -> bool:
+        """Whether the topic has fewer partitions, by the controller; see `_may_be_created`."""
         with _told(f"partitions cannot be added to the topic {name}"):
-            # another broker may have been quicker
-            self._ask(self._admin.create_partitions([NewPartitions(name, partitions)]), KafkaError.INVALID_PARTITIONS)
-        return self._wait_for(name, partitions)
+            asked = self._admin.create_partitions([NewPartitions(name, partitions)], validate_only=validate_only)
+            return self._is_done(asked, unless=KafkaError.INVALID_PARTITIONS)
 
-    def _ask(self, asked: Mapping[Any, Any], expected: int) -> None:
+    @staticmethod
+    def _is_done(asked: Mapping[Any, Any], unless: int) -> bool:
         try:
             kafka_client.answer(asked)
         except KafkaClientError as error:
-            if error.code != expected:
+            if error.code != unless:
                 raise
+            return False
+        return True
 
     def _wait_for(self, name: str, partitions: int) -> FoundTopic:
         """The topic, once it is there: brokers of an Apache Kafka learn of a new one at different times."""

@@ -70,7 +70,7 @@ async def test_topics_are_created_as_they_have_to_be_with_a_partition_for_each_s
     name = f"{prefix}metadata"
     async with started(kafka_log(properties, tmp_path)) as log:
         await log.append(SHARD, [batch_of(b"a")])
-        assert await log.bounds(OTHER_SHARD) == LogBounds(0, 0)
+        await log.append(OTHER_SHARD, [batch_of(b"b")])
     described = kafka_client.describe_topic(admin, name)
     assert described is not None
     assert len(described.partitions) == 2
@@ -84,6 +84,18 @@ async def test_topics_are_created_as_they_have_to_be_with_a_partition_for_each_s
     assert told["max.message.bytes"].value == str(2 << 20)
     async with started(kafka_log(properties, tmp_path)) as log:
         assert same_content(await read_all(log, SHARD), [batch_of(b"a")])
+
+
+async def test_to_ask_where_a_log_ends_creates_neither_topic_nor_partition(
+    properties: dict[str, Any], admin: AdminClient, prefix: str, tmp_path: Path
+) -> None:
+    async with started(kafka_log(properties, tmp_path)) as log:
+        await log.append(SHARD, [batch_of(b"a")])
+        assert await log.bounds(OTHER_SHARD) == LogBounds(0, 0)
+        assert await log.bounds(GROUPS.shard(0)) == LogBounds(0, 0)
+    topics = await asyncio.to_thread(lambda: admin.list_topics(timeout=60).topics)
+    found = {name: len(topic.partitions) for name, topic in topics.items() if name.startswith(prefix)}
+    assert found == {f"{prefix}metadata": 1}
 
 
 async def test_a_tool_reads_beside_the_broker_and_creates_nothing(

@@ -206,6 +206,10 @@ class ModelledTopics:
     def ensure(self, shard: ShardId) -> None:
         """It is there."""
 
+    def is_there(self, shard: ShardId) -> bool:
+        """It is there."""
+        return True
+
     def verify(self, shard: ShardId) -> None:
         """It is still the same."""
 

@@ -60,6 +60,9 @@ class Topics:
 
     verify = ensure
 
+    def is_there(self, shard: ShardId) -> bool:
+        return shard == SHARD
+
     def bounds(self, shard: ShardId) -> LogBounds:
         return LogBounds(0, self.end)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,20 +37,29 @@ class LaggingKafka:
     def list_topics(self, **_: Any) -> Any:
         return SimpleNamespace(topics={TOPIC: None} if self._is_there else {})
 
-    def create_topics(self, topics: list[Any], **_: Any) -> Any:
-        self.created += 1
-        self._is_there = True
+    def create_topics(self, topics: list[Any], *, validate_only: bool = False) -> Any:
+        if self._is_there and validate_only:
+            return {topics[0].topic: _failed(KafkaError.TOPIC_ALREADY_EXISTS)}
+        if not validate_only:
+            self.created += 1
+            self._is_there = True
+        return {topics[0].topic: _done(None)}
+
+    def create_partitions(self, topics: list[Any], *, validate_only: bool = False) -> Any:
+        if topics[0].new_total_count <= 1:
+            return {topics[0].topic: _failed(KafkaError.INVALID_PARTITIONS)}
+        self.created += not validate_only
         return {topics[0].topic: _done(None)}
 
     def describe_topics(self, *_: Any, **__: Any) -> Any:
         if not self._knows():
-            return {TOPIC: _unknown()}
+            return {TOPIC: _failed(KafkaError.UNKNOWN_TOPIC_OR_PART)}
         partition = SimpleNamespace(id=0, replicas=[1, 2, 3])
         return {TOPIC: _done(SimpleNamespace(topic_id=Uuid(0, 7), partitions=[partition]))}
 
     def describe_configs(self, *_: Any, **__: Any) -> Any:
         if not self._knows():
-            return {TOPIC: _unknown()}
+            return {TOPIC: _failed(KafkaError.UNKNOWN_TOPIC_OR_PART)}
         return {TOPIC: _done({name: SimpleNamespace(value=value) for name, value in SETTINGS.topic_configs().items()})}
 
     def _knows(self) -> bool:
@@ -63,9 +73,9 @@ def _done(result: Any) -> Future[Any]:
     return future
 
 
-def _unknown() -> Future[Any]:
+def _failed(code: int) -> Future[Any]:
     future: Future[Any] = Future()
-    future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    future.set_exception(KafkaException(KafkaError(code)))
     return future
 
 
@@ -95,3 +105,28 @@ def test_a_topic_that_stays_away_is_reported_once_nobody_waits_any_more(tmp_path
     topics = LogTopics(admin, SETTINGS, TopicIds(tmp_path), closing)
     with pytest.raises(CoordinatorLogError, match="is not there with 1 partition"):
         topics.check_all()
+
+
+@pytest.mark.parametrize(("is_topic_there", "index"), [(False, 0), (False, 2), (True, 1), (True, 4)])
+def test_who_asks_for_a_partition_that_is_not_there_does_not_create_it(
+    is_topic_there: bool, index: int, tmp_path: Path
+) -> None:
+    kafka = LaggingKafka([True], is_there=is_topic_there)
+    assert not topics_of(kafka, tmp_path).is_there(ShardId(SHARD.topic, index))
+    assert kafka.created == 0
+
+
+@pytest.mark.parametrize("answers", [[True], [False, True], [False, False, True], [True, False, True]])
+def test_a_topic_that_a_broker_does_not_know_yet_is_not_taken_for_missing(answers: list[bool], tmp_path: Path) -> None:
+    kafka = LaggingKafka(answers, is_there=True)
+    assert topics_of(kafka, tmp_path).is_there(SHARD)
+    assert kafka.created == 0
+
+
+def test_a_topic_that_was_there_before_is_not_taken_for_one_that_was_never_written(tmp_path: Path) -> None:
+    TopicIds(tmp_path).remember(TOPIC, uuid.UUID(int=7))
+    ids = TopicIds(tmp_path)
+    ids.load()
+    admin: Any = LaggingKafka([True], is_there=False)
+    with pytest.raises(CoordinatorLogError, match="is gone"):
+        LogTopics(admin, SETTINGS, ids, threading.Event()).is_there(SHARD)
