@@ -53,14 +53,13 @@ def _sound_batches(view: WritableBuffer, run: Run, *, verify: bool) -> tuple[Seq
     """The batches before the first damaged one. All are looked at before one is changed: a second look is the same."""
     batches: list[_Placed] = []
     problem: str | None = None
-    next_offset, latest = run.base_offset, record_batch.NO_TIMESTAMP
+    next_offset = run.base_offset
     try:
         for position, header in record_batch.walk(view):
             if verify and not record_batch.crc_is_valid(view, position, header):
                 problem = f"the checksum of the one {position} bytes on is wrong"
                 break
             next_offset += header.last_offset_delta + 1
-            latest = max(latest, header.max_timestamp)
             batches.append((position, header))
     except CorruptBatchError as error:
         problem = str(error)
@@ -69,6 +68,8 @@ def _sound_batches(view: WritableBuffer, run: Run, *, verify: bool) -> tuple[Seq
     expected = run.last_offset + 1
     if next_offset > expected or (problem is None and next_offset < expected):
         batches, problem = [], f"their offsets reach {next_offset - 1}, not {run.last_offset} as committed"
-    if problem is None and run.log_append_time is None and latest != run.max_timestamp:
-        batches, problem = [], f"their latest time is {latest}, not {run.max_timestamp} as committed"
+    if problem is None and run.log_append_time is None:
+        latest = max(header.max_timestamp for _, header in batches)  # a producer's time may be before the epoch
+        if latest != run.max_timestamp:
+            batches, problem = [], f"their latest time is {latest}, not {run.max_timestamp} as committed"
     return batches, problem

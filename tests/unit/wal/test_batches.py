@@ -1,0 +1,56 @@
+"""Batches as consumers get them: what is taken for damage, and what is not."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from diskless_core.protocol import record_batch
+from diskless_core.protocol.record_batch import RecordData
+from diskless_core.wal.batches import prepare
+from diskless_core.wal.runs import Run, make_run
+
+CREATE_TIME = 0
+CRC_AT, MAX_TIMESTAMP_AT = 17, 35
+
+
+def batch_of(time: int) -> bytearray:
+    """A batch whose header has this latest time, whatever its record has, as a producer may send it."""
+    batch = bytearray(record_batch.build([RecordData(key=None, value=b"v")], timestamp_ms=0))
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, time)
+    struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[CRC_AT + 4 :])))
+    return batch
+
+
+def run_of(times: list[int], *, max_timestamp: int | None = None) -> tuple[bytearray, Run]:
+    """A run of one batch for each of these times."""
+    data = bytearray(b"".join(map(batch_of, times)))
+    run = make_run(
+        base_offset=10,
+        last_offset=10 + len(times) - 1,
+        object_key="key",
+        byte_offset=0,
+        byte_size=len(data),
+        append_time=1_000,
+        max_timestamp=max(times) if max_timestamp is None else max_timestamp,
+        timestamp_type=CREATE_TIME,
+        bytes_before=0,
+    )
+    return data, run
+
+
+@pytest.mark.parametrize("times", [[5], [-1], [-2], [-(2**63)], [-3, -7], [-7, -3], [-5, 4, -9]])
+def test_times_before_the_epoch_are_no_damage(times: list[int]) -> None:
+    data, run = run_of(times)
+    prepared = prepare(data, run)
+    assert prepared.problem is None
+    assert (prepared.size_bytes, prepared.next_offset) == (len(data), 10 + len(times))
+
+
+def test_batches_with_other_times_than_were_committed_are_others() -> None:
+    data, run = run_of([5, 6], max_timestamp=7)
+    prepared = prepare(data, run)
+    assert prepared.size_bytes == 0
+    assert "their latest time is 6, not 7" in str(prepared.problem)
