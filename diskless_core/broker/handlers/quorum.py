@@ -6,7 +6,7 @@ Any broker answers: it asks all others how far their copies are.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.shard_copies import Copy, ShardCopies
@@ -41,25 +41,27 @@ async def describe_quorum(context: RequestContext, request: DescribeQuorumReques
     if asked != [CLUSTER_SHARD] and not all(topic.topic_name in of_others for topic in request.topics):
         return _unknown(request)
     found = {one.shard: one for one in await context.services.shard_copies.all()}
+    now_ms = context.services.clock.now_ms()
     topics = [
-        Topic(
-            topic_name=topic.topic_name,
-            partitions=[
-                _quorum(shard.index, found.get(shard), context.services.clock.now_ms())
-                for shard in _asked_shards(topic, found)
-            ],
-        )
-        for topic in request.topics
+        Topic(topic_name=name, partitions=[_quorum(shard.index, found.get(shard), now_ms) for shard in shards])
+        for name, shards in _asked_shards(request, found).items()
     ]
     return DescribeQuorumResponse(
         error_code=int(ErrorCode.NONE), error_message="", topics=topics, nodes=_nodes(context)
     )
 
 
-def _asked_shards(topic: DescribeQuorumRequest.TopicData, known: Iterable[ShardId]) -> Sequence[ShardId]:
-    if not topic.partitions:
-        return sorted(shard for shard in known if shard.topic == topic.topic_name)
-    return [ShardId(topic.topic_name, one.partition_index) for one in topic.partitions]
+def _asked_shards(request: DescribeQuorumRequest, known: Iterable[ShardId]) -> Mapping[str, Collection[ShardId]]:
+    """The shards that are asked for, by topic, each once however often it is named: each is much to answer."""
+    asked: dict[str, dict[ShardId, None]] = {}
+    for topic in request.topics:
+        shards = asked.setdefault(topic.topic_name, {})
+        shards.update((ShardId(topic.topic_name, one.partition_index), None) for one in topic.partitions)
+    whole = {topic.topic_name for topic in request.topics if not topic.partitions}
+    return {
+        name: sorted(shard for shard in known if shard.topic == name) if name in whole else shards
+        for name, shards in asked.items()
+    }
 
 
 def _quorum(index: int, found: ShardCopies | None, now_ms: int) -> Partition:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.cluster.operations import Refusal, refuse_replicas
 from diskless_core.protocol.errors import ErrorCode
@@ -20,6 +22,7 @@ def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Handle AlterPartitionReassignments: what asks for one broker has happened already."""
+    brokers = context.services.registered_brokers()
     return AlterPartitionReassignmentsResponse(
         throttle_time_ms=0,
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -29,7 +32,7 @@ def alter_partition_reassignments(
             AnsweredTopic(
                 name=topic.name,
                 partitions=[
-                    _answered(partition.partition_index, _refusal(context, topic.name, partition))
+                    _answered(partition.partition_index, _refusal(context, topic.name, partition, brokers))
                     for partition in topic.partitions
                 ],
             )
@@ -42,6 +45,7 @@ def _refusal(
     context: RequestContext,
     topic: str,
     asked: AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition,
+    brokers: Collection[int],
 ) -> Refusal | None:
     info = context.services.topics.by_name(topic)
     if info is None:
@@ -52,7 +56,7 @@ def _refusal(
     if asked.replicas is None:
         message = "No partition reassignment is in progress."
         return Refusal(code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message=message)
-    return refuse_replicas(asked.replicas, context.services.registered_brokers())
+    return refuse_replicas(asked.replicas, brokers)
 
 
 def _answered(partition: int, refusal: Refusal | None) -> AnsweredPartition:
