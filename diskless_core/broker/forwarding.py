@@ -47,7 +47,7 @@ class Forwarding:
 
     Args:
         transport: to other brokers, for nothing else: a request may take as long as the creation of many topics.
-        max_bytes: of a request that other brokers would accept.
+        max_bytes: of a request that other brokers would accept, and of all that are under way.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Forwarding:
         self._clock = clock
         self._max_bytes = max_bytes
         self._asked: set[asyncio.Task[EnvelopeResponse]] = set()
+        self._bytes_waiting = self._bytes_asked = 0
 
     @property
     def is_needed(self) -> bool:
@@ -75,11 +76,21 @@ class Forwarding:
 
         Raises:
             OutcomeUnknownError: it was sent, and there is no answer.
-            NotControllerError: nobody was found who leads the cluster shard within `limit_s`; nothing happened.
+            NotControllerError: nobody was found who leads the cluster shard within `limit_s`, or too much is under way
+                already; nothing happened.
             EnvelopeRefusedError: nothing happened, and nothing will.
         """
         if len(request) > self._max_bytes:
             raise EnvelopeRefusedError(f"a request of {len(request)} bytes is too large to be sent to the controller")
+        if max(self._bytes_waiting, self._bytes_asked) + len(request) > self._max_bytes:
+            raise NotControllerError("very many requests for the controller are under way: send it again later")
+        self._bytes_waiting += len(request)
+        try:
+            return await self._sent(request, caller, limit_s)
+        finally:
+            self._bytes_waiting -= len(request)
+
+    async def _sent(self, request: bytes, caller: Caller, limit_s: float) -> bytes | None:
         message = EnvelopeRequest(
             request_data=request,
             request_principal=pack_user(caller.user),
@@ -123,15 +134,18 @@ class Forwarding:
     async def _ask(self, controller: int, message: EnvelopeRequest, left_s: float) -> EnvelopeResponse:
         # It is waited for even when the client's time is over, so that a connection without answers is given up.
         asked = asyncio.create_task(self._calls.call(controller, message), name="request for the controller")
+        size = len(message.request_data)
+        self._bytes_asked += size
         self._asked.add(asked)
-        asked.add_done_callback(self._answered)
+        asked.add_done_callback(partial(self._answered, size))
         try:
             async with asyncio.timeout(left_s):
                 return await while_led(asyncio.shield(asked), partial(self._shard.until_led_elsewhere, controller))
         except TimeoutError:
             raise OutcomeUnknownError(f"the controller, broker {controller}, gave no answer in time") from None
 
-    def _answered(self, asked: asyncio.Task[EnvelopeResponse]) -> None:
+    def _answered(self, size: int, asked: asyncio.Task[EnvelopeResponse]) -> None:
+        self._bytes_asked -= size
         self._asked.discard(asked)
         if not asked.cancelled():
             asked.exception()  # the client may be gone by now

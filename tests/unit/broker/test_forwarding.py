@@ -257,3 +257,40 @@ def test_a_request_that_the_controller_would_not_read_is_not_sent() -> None:
         assert peers.asked == []
 
     in_scene(scene)
+
+
+def test_what_is_under_way_is_bounded_even_where_nobody_waits_for_it_any_more() -> None:
+    async def scene(forwarding: Forwarding, shard: Shard, peers: Peers) -> None:
+        peers.answers[CONTROLLER] = silent
+        large = REQUEST + bytes(600)
+        first = asyncio.create_task(forwarding.send(large, CALLER, LIMIT_S))
+        await asyncio.sleep(0.001)
+        with pytest.raises(NotControllerError, match="under way"):
+            await forwarding.send(large, CALLER, LIMIT_S)
+        first.cancel()  # its client is gone
+        await asyncio.sleep(0.001)
+        with pytest.raises(NotControllerError, match="under way"):
+            await forwarding.send(large, CALLER, LIMIT_S)
+        assert len(peers.asked) == 1
+        peers.answers[CONTROLLER] = answered
+        assert await forwarding.send(REQUEST, CALLER, LIMIT_S) == RESPONSE  # a small one finds room
+        await asyncio.sleep(60)
+        assert await forwarding.send(large, CALLER, LIMIT_S) == RESPONSE
+
+    in_scene(scene)
+
+
+def test_requests_that_wait_for_a_controller_are_bounded_too() -> None:
+    async def scene(forwarding: Forwarding, shard: Shard, peers: Peers) -> None:
+        shard.nominate(None)
+        large = REQUEST + bytes(600)
+        first = asyncio.create_task(forwarding.send(large, CALLER, LIMIT_S))
+        await asyncio.sleep(0.001)
+        with pytest.raises(NotControllerError, match="under way"):
+            await forwarding.send(large, CALLER, LIMIT_S)
+        peers.answers[CONTROLLER] = answered
+        shard.nominate(CONTROLLER)
+        assert await first == RESPONSE
+        assert await forwarding.send(large, CALLER, LIMIT_S) == RESPONSE
+
+    in_scene(scene)
