@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import NotCoordinatorError
@@ -24,6 +25,9 @@ from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 
 _GROUPS_IN_OFFSET_FETCH_SINCE = 8
+
+AskedT = TypeVar("AskedT")
+AnswerT = TypeVar("AnswerT")
 
 
 class GroupCoordinators:
@@ -69,8 +73,9 @@ class GroupCoordinators:
     async def describe(self, request: messages.DescribeGroupsRequest, version: int) -> messages.DescribeGroupsResponse:
         """DescribeGroups."""
         with_operations = request.include_authorized_operations
-        groups = await asyncio.gather(
-            *(self.of(one).administration.describe(one, version, with_operations) for one in request.groups)
+        groups = await self._one_by_one(
+            request.groups,
+            lambda group_id: self.of(group_id).administration.describe(group_id, version, with_operations),
         )
         return messages.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
 
@@ -79,8 +84,9 @@ class GroupCoordinators:
     ) -> messages.ConsumerGroupDescribeResponse:
         """ConsumerGroupDescribe 0 and 1."""
         with_operations = request.include_authorized_operations
-        groups = await asyncio.gather(
-            *(self.of(one).consumer_group_describe(one, topics, with_operations) for one in request.group_ids)
+        groups = await self._one_by_one(
+            request.group_ids,
+            lambda group_id: self.of(group_id).consumer_group_describe(group_id, topics, with_operations),
         )
         return messages.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
 
@@ -104,11 +110,40 @@ class GroupCoordinators:
         if version < _GROUPS_IN_OFFSET_FETCH_SINCE:
             return await self.of(request.group_id).offset_fetch(request, version, topics)
 
-        async def fetch(group: AskedGroup) -> AnsweredGroup:
-            return await self.of(group.group_id).offset_fetch_of_group(group, version, topics)
+        async def fetch(coordinator: GroupCoordinator, asked: Sequence[AskedGroup]) -> Sequence[AnsweredGroup]:
+            return await coordinator.offset_fetch_of_groups(asked, version, topics)
 
-        groups = await asyncio.gather(*map(fetch, request.groups))
+        groups = await self._by_coordinator(request.groups, lambda group: group.group_id, fetch)
         return messages.OffsetFetchResponse(groups=groups)
+
+    async def _one_by_one(
+        self, group_ids: Sequence[str], answer: Callable[[str], Awaitable[AnswerT]]
+    ) -> Sequence[AnswerT]:
+        """An answer for each group, each coordinator's one after the other: there may be very many."""
+
+        async def answers(_: GroupCoordinator, asked: Sequence[str]) -> Sequence[AnswerT]:
+            found = []
+            for group_id in asked:
+                found.append(await answer(group_id))
+                await asyncio.sleep(0)
+            return found
+
+        return await self._by_coordinator(group_ids, lambda group_id: group_id, answers)
+
+    async def _by_coordinator(
+        self,
+        asked: Sequence[AskedT],
+        group_of: Callable[[AskedT], str],
+        answers: Callable[[GroupCoordinator, Sequence[AskedT]], Awaitable[Sequence[AnswerT]]],
+    ) -> Sequence[AnswerT]:
+        """All answers in the order in which they were asked for, by one question to each coordinator."""
+        parts: dict[int, list[AskedT]] = {}
+        indexes = [shard_index(group_of(one), len(self._coordinators)) for one in asked]
+        for index, one in zip(indexes, asked, strict=True):
+            parts.setdefault(index, []).append(one)
+        found = await asyncio.gather(*(answers(self._coordinators[index], part) for index, part in parts.items()))
+        in_turn = dict(zip(parts, map(iter, found), strict=True))
+        return [next(in_turn[index]) for index in indexes]
 
     # --- topics --------------------------------------------------------------------------------------------------
 

@@ -64,9 +64,12 @@ class OffsetFetcher:
         found = self._find(request.group_id, request.topics, version, topics)
         return messages.OffsetFetchResponse(topics=[_flat_topic(topic) for topic in found])
 
-    async def fetch_of_group(self, group: AskedGroup, version: int, topics: TopicCatalog) -> AnsweredGroup:
-        """The same for one group of later versions."""
-        return self._answer_group(group, version, topics, await self._read_barrier())
+    async def fetch_of_groups(
+        self, groups: Sequence[AskedGroup], version: int, topics: TopicCatalog
+    ) -> Sequence[AnsweredGroup]:
+        """The same for the groups of later versions."""
+        error = await self._read_barrier()
+        return [self._answer_group(group, version, topics, error) for group in groups]
 
     async def _read_barrier(self) -> ErrorCode:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -250,9 +250,11 @@ class GroupCoordinator:
         """OffsetFetch 1 to 7. Sees every offset whose commit was answered, by whichever node."""
         return await self._fetcher.fetch(request, version, topics)
 
-    async def offset_fetch_of_group(self, group: AskedGroup, version: int, topics: TopicCatalog) -> AnsweredGroup:
-        """OffsetFetch 8 to 10, of one group."""
-        return await self._fetcher.fetch_of_group(group, version, topics)
+    async def offset_fetch_of_groups(
+        self, groups: Sequence[AskedGroup], version: int, topics: TopicCatalog
+    ) -> Sequence[AnsweredGroup]:
+        """OffsetFetch 8 to 10, of those groups that are this coordinator's."""
+        return await self._fetcher.fetch_of_groups(groups, version, topics)
 
     async def expire_offsets(self) -> None:
         """Delete offsets and groups that outlived their use; happens by itself from time to time.

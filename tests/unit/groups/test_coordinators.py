@@ -134,3 +134,21 @@ async def test_a_shard_that_is_lost_lets_only_its_own_members_go(node):
 
 async def is_answered(node, member, group):
     return await node.beat(member, group=group) != ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("count", [1, 300])
+async def test_a_request_for_very_many_groups_is_no_task_for_each(node, count):
+    described = messages.ConsumerGroupDescribeRequest(group_ids=GROUPS * count, include_authorized_operations=False)
+    requests = [
+        (fetch_request(GROUPS * count), 8, "groups"),
+        (describe_groups_request(*GROUPS * count), 5, "groups"),
+        (described, 1, "groups"),
+    ]
+    for request, version, field in requests:
+        begun = asyncio.all_tasks()
+        answering = asyncio.create_task(node.ask(request, version))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks() - begun) <= 2 * SHARDS + 1
+        answer = await answering
+        assert [one.group_id for one in getattr(answer, field)] == GROUPS * count
