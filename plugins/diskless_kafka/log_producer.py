@@ -23,6 +23,7 @@ from diskless_core.plugin.coordinator_log import CoordinatorLogError, EntryRefus
 from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_kafka.log_reader import Place
 
+_INSTANCE_BYTES = 16
 _NUMBER_BYTES = 8
 _POLL_S = 0.02
 _SPARE_AGAIN_ROUNDS = 100
@@ -110,6 +111,11 @@ class ProducerPool:
                 for producer in (*self._producers, self._spare):
                     if producer is not None:
                         producer.client.poll(0)
+
+
+def is_entry_key(key: bytes | None) -> bool:
+    """Whether a message's key is like those that coordinator logs give to theirs: it is an entry then."""
+    return key is not None and len(key) == _INSTANCE_BYTES + _NUMBER_BYTES
 
 
 def _ignore(error: KafkaError | None, message: Message) -> None:

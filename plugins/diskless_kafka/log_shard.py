@@ -16,7 +16,7 @@ from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_core.plugin.shard import ShardId
 from diskless_kafka.log_backend import LogBackend
 from diskless_kafka.log_history import LogHistory
-from diskless_kafka.log_producer import ShardProducer
+from diskless_kafka.log_producer import ShardProducer, is_entry_key
 from diskless_kafka.log_reader import Place, ReadMessage
 from diskless_kafka.log_tail import Tail
 from diskless_kafka.log_topics import topic_name
@@ -194,12 +194,16 @@ class LogShard:
 
 
 def as_entries(read: Sequence[ReadMessage], offset: int) -> list[LogBatch]:
-    """Entries from an offset on. What was nothing to read, such as control batches at the end, is an empty one."""
+    """Entries from an offset on. What was nothing to read, such as control batches at the end, is an empty one.
+
+    So is a message of somebody else: whatever it is, it must not be taken for an entry, or for one that is damaged.
+    """
     entries = list[LogBatch]()
-    for _, next_offset, _, value in read:
+    for _, next_offset, key, value in read:
         if next_offset <= offset:
             continue
-        entries.append(LogBatch(offset if value is None else next_offset - 1, next_offset, value or b""))
+        data = value if value is not None and is_entry_key(key) else b""
+        entries.append(LogBatch(offset if value is None else next_offset - 1, next_offset, data))
         offset = next_offset
     return entries
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from diskless_core.coordinator import entries
 from diskless_core.plugin import kafka_client
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBatch
 from diskless_core.plugin.kafka_client import KafkaClientError
@@ -184,7 +185,7 @@ async def test_a_reader_that_has_all_waits_for_more_and_hears_of_a_failure() -> 
 
 
 def read(offset: int, value: Any = b"batch") -> ReadMessage:
-    return ReadMessage(offset, offset + 1, b"key", value)
+    return ReadMessage(offset, offset + 1, bytes(24), value)
 
 
 def end(offset: int) -> ReadMessage:
@@ -205,6 +206,16 @@ def test_control_batches_are_passed_over_and_one_at_the_end_still_moves_readers_
         LogBatch(5, 6, b"batch"),
         LogBatch(6, 7, b""),
     ]
+
+
+@pytest.mark.parametrize("key", [None, b"", b"theirs", bytes(25)])
+def test_what_somebody_else_wrote_is_no_entry_whatever_it_looks_like(key: bytes | None) -> None:
+    like_a_damaged_entry = bytes(16) + b"\2" + bytes(60)
+    [found] = as_entries([ReadMessage(3, 4, key, like_a_damaged_entry)], 3)
+    assert found == LogBatch(3, 4, b"")
+    assert entries.decode(found.data) == entries.FOREIGN
+    with pytest.raises(entries.DamagedEntryError):
+        entries.decode(like_a_damaged_entry)
 
 
 # --- producers -------------------------------------------------------------------------------------------------------
