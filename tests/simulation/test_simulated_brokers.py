@@ -47,7 +47,7 @@ def test_every_promise_is_kept_in_histories_that_nobody_has_seen(chunk: int) -> 
 
 
 def test_much_happens_in_a_few_histories() -> None:
-    outcomes = [simulate(seed) for seed in range(12)]
+    outcomes = [simulate(seed) for seed in range(20)]
     assert sum(outcome.acknowledged for outcome in outcomes) > 100
     assert sum(outcome.read for outcome in outcomes) > 100
     assert sum(outcome.committed_offsets for outcome in outcomes) > 10
