@@ -40,8 +40,8 @@ async def cluster_id_of(
     cluster_id = await cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody), counts)
     if config.cluster_id is not None and cluster_id != config.cluster_id:
         raise StartError(
-            f"the data in {config.data_dir} belongs to the cluster {cluster_id}, not {config.cluster_id}: "
-            f"change cluster.id or log.dirs"
+            f"the coordinator log is that of the cluster {cluster_id}, not {config.cluster_id}: change cluster.id, or "
+            f"give this broker the log of its own cluster"
         )
     _require_level(cluster)
     has_topics = cluster.has_topics

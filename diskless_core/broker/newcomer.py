@@ -23,6 +23,7 @@ from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.coordinators import new_counts
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.peer_connections import PeerConnections
+from diskless_core.broker.shared_log import missing_listener
 from diskless_core.clock import Clock
 from diskless_core.cluster.membership import node_ids
 from diskless_core.cluster.membership.peers import RegisteredPeers
@@ -88,6 +89,9 @@ class Newcomer:
         stack.push_async_callback(partial(end_backend, "wal_object_store", objects))
         await awaited.do(objects.start)
         log = self._plugins.create(COORDINATOR_LOG, chosen, context)
+        missing = missing_listener(log, config)
+        if missing is not None:
+            raise StartError(missing)
         stack.push_async_callback(log.stop)
         await log.start()
         peers = RegisteredPeers(self._provisional_id, config.inter_broker_listener_name)

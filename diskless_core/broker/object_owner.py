@@ -12,8 +12,9 @@ _NAME = "cluster"
 _LIMIT_BYTES = 256
 
 _ADVICE = (
-    "Nothing was changed. Bring back that cluster's log, or give this one a place of its own, by another "
-    "diskless.wal.object.prefix or another place of the wal_object_store"
+    "Nothing was changed. If this broker is to be one of that cluster, give it that cluster's coordinator_log, with "
+    "its settings; if that log was lost, bring it back. If it is to be another cluster, give it a place of its own, by "
+    "another diskless.wal.object.prefix or another place of the wal_object_store"
 )
 
 
@@ -73,8 +74,9 @@ class ObjectOwner:
     def _strangers(self, owner: str | None) -> StartError:
         return StartError(
             f"the log knows of no objects, and below {self._prefix}/ there are the objects of "
-            f"{'a cluster' if owner is None else f'the cluster {owner}'} whose log is not here. {_ADVICE}; or, "
-            f"to begin anew, delete what is below {self._prefix}/ and {self._beside}/"
+            f"{'a cluster' if owner is None else f'the cluster {owner}'} whose log is not here. {_ADVICE}. To "
+            f"give up all records of that cluster and begin anew, stop its brokers and delete what is below "
+            f"{self._prefix}/ and {self._beside}/"
         )
 
     async def _read(self) -> str | None:

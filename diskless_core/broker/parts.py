@@ -28,6 +28,7 @@ from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
+from diskless_core.broker.shared_log import missing_listener
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
 from diskless_core.cluster import feature_levels, group_configs, topic_configs
@@ -354,11 +355,9 @@ async def _start_coordinators(
     around: Surroundings,
     stack: AsyncExitStack,
 ) -> Coordinators:
-    if backends.log.is_shared and config.inter_broker_listener_name is None:
-        raise StartError(
-            "the coordinator log is one that brokers share, and other brokers cannot reach this one: set "
-            "inter.broker.listener.name to the name of a listener for them"
-        )
+    missing = missing_listener(backends.log, config)
+    if missing is not None:
+        raise StartError(missing)
     await _start_backend(backends.log.start, backends.log.stop, stack)
     snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     services = ShardServices(

@@ -97,7 +97,10 @@ class PeerConnections:
     async def _open(self, node_id: int) -> PeerConnection:
         address = self._peers.address_of(node_id)
         if address is None:
-            raise PeerUnavailableError(f"the address of node {node_id} is not known")
+            raise PeerUnavailableError(
+                f"no address of node {node_id} is known: it has not registered one by the name of this broker's "
+                "inter.broker.listener.name"
+            )
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, connection = await asyncio.get_running_loop().create_connection(

@@ -13,11 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from diskless_core.broker.contexts import configured_contexts
+from diskless_core.broker.shared_log import LISTENER_PROPERTY, missing_listener
 from diskless_core.cli import common
 from diskless_core.clock import SystemClock
 from diskless_core.config.describe import SettingDescription, describe_settings
 from diskless_core.config.errors import ConfigError, ConfigProblem
 from diskless_core.config.load import LoadedConfig, load_config
+from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.errors import PluginError, PluginFactoryError, PluginLoadError, PluginNotFoundError
 from diskless_core.plugin_host.loading import LoadedCommands, LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin_host.manager import PluginManager
@@ -101,15 +103,22 @@ def validate(
 
 
 async def _problems_of_factories(loaded: LoadedConfig, manager: PluginManager) -> Sequence[ConfigProblem]:
-    """What keeps the selected plugins from making their backends; asked on an event loop, as the broker does it."""
+    """What keeps the selected plugins from making their backends, or the log from being used with these settings.
+
+    It is asked on an event loop, as the broker does it.
+    """
     contexts = configured_contexts(loaded, manager, SystemClock(), node_id=loaded.broker.node_id)
     problems = []
     for noun in NOUNS.values():
         try:
-            manager.create(noun, loaded.plugins, contexts)
+            backend = manager.create(noun, loaded.plugins, contexts)
         except PluginFactoryError as error:
             name = loaded.plugins[noun.name].descriptor.name
             problems.append(ConfigProblem(key=noun.name, value=name, message=str(error), source="configuration"))
+            continue
+        missing = missing_listener(backend, loaded.broker) if isinstance(backend, CoordinatorLog) else None
+        if missing is not None:
+            problems.append(ConfigProblem(key=LISTENER_PROPERTY, message=missing, source="default"))
     return problems
 
 

@@ -253,7 +253,7 @@ class Registrar:
         ill = sessions.ill(now_s, live)
         for node_id, known in live.items():
             if node_id in silent:
-                await self._change(known, "it was not heard of for a session", is_fenced=True)
+                await self._change(known, sessions.silence(node_id), is_fenced=True)
             elif node_id in ill:
                 await self._change(known, "its log or its object store fails", is_fenced=True)
         self._wake.clear()

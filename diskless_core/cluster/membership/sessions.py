@@ -126,6 +126,15 @@ class Sessions:
         session = self._sessions.get(node_id)
         return None if session is None or session.heard_s is None else now_s - session.heard_s
 
+    def silence(self, node_id: int) -> str:
+        """How a broker was silent whose session is over, for those who ask why it was fenced."""
+        session = self._sessions.get(node_id)
+        if session is None or session.heard_s is None:
+            return "this controller has not heard of it"
+        if not session.is_connected:
+            return "its connection ended, and it has not come back"
+        return "it was not heard of for a session"
+
     def health(self, node_id: int) -> Health:
         """What it said last."""
         session = self._sessions.get(node_id)

@@ -187,6 +187,19 @@ def test_validate_refuses_a_plugin_that_would_not_start(validate, name, message)
     assert message in line
 
 
+def test_validate_refuses_a_shared_log_without_a_listener_for_brokers(validate):
+    shared = "coordinator_log=bucket"
+    result = validate(shared)
+
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("default: inter.broker.listener.name: ")
+    assert "other brokers cannot reach this one" in line
+    listeners = "listeners=PLAINTEXT://127.0.0.1:9092,INTERNAL://127.0.0.1:9093"
+    protocols = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+    assert validate(shared, listeners, protocols, "inter.broker.listener.name=INTERNAL").exit_code == 0
+
+
 def test_validate_as_json_has_the_plugin_that_would_not_start(validate):
     answer = json.loads(validate("wal_object_store=boom", json=True).stdout)
 

@@ -97,3 +97,16 @@ def test_a_broker_that_is_well_again_begins_anew_when_it_falls_ill():
 
     assert sessions.ill(16.0, [1, 2]) == set()
     assert sessions.ill(17.2, [1, 2]) == {1}
+
+
+def test_why_a_broker_is_fenced_tells_a_process_that_ended_from_one_that_is_silent():
+    sessions = Sessions(TIMES, 0.0, [1, 2, 3], Predecessor(node_id=1, is_gone=True))
+    for node_id in (2, 3):
+        sessions.heard(node_id, 1.0, UNKNOWN_HEALTH)
+    sessions.broke(3, 1.0)
+
+    assert sessions.silence(1) == "this controller has not heard of it"
+    assert sessions.silence(2) == "it was not heard of for a session"
+    assert sessions.silence(3) == "its connection ended, and it has not come back"
+    sessions.heard(3, 1.2, UNKNOWN_HEALTH)
+    assert sessions.silence(3) == "it was not heard of for a session"
