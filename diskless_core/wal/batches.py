@@ -68,8 +68,4 @@ def _sound_batches(view: WritableBuffer, run: Run, *, verify: bool) -> tuple[Seq
     expected = run.last_offset + 1
     if next_offset > expected or (problem is None and next_offset < expected):
         batches, problem = [], f"their offsets reach {next_offset - 1}, not {run.last_offset} as committed"
-    if problem is None and run.log_append_time is None:
-        latest = max(header.max_timestamp for _, header in batches)  # a producer's time may be before the epoch
-        if latest != run.max_timestamp:
-            batches, problem = [], f"their latest time is {latest}, not {run.max_timestamp} as committed"
     return batches, problem

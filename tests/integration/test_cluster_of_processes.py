@@ -176,12 +176,14 @@ def _has_offsets(admin: AdminClient, group: str, expected: list[tuple[str, int]]
     return offsets_of(admin, group) == expected
 
 
+def _led_by_another(broker: BrokerProcess) -> tuple[str, int] | None:
+    """A group, and its leader, which is not the controller; None where the controller leads all of them."""
+    controller = controller_of(broker)
+    return next(((name, node_id) for name, node_id in leaders_of(broker, GROUPS).items() if node_id != controller), None)
+
+
 def test_a_group_s_setting_holds_at_whichever_broker_leads_it(brokers: dict[int, BrokerProcess]) -> None:
-    group, leader = next(
-        (name, node_id)
-        for name, node_id in leaders_of(brokers[1], GROUPS).items()
-        if node_id != controller_of(brokers[1])
-    )
+    group, leader = wait_until(partial(_led_by_another, brokers[1]), "a leader of a group that is not the controller")
     with brokers[1].connect() as wire:
         assert alter(wire, GROUP, group, ("consumer.heartbeat.interval.ms", SET, "7000")) == (0, None)
     with brokers[leader].connect() as wire:

@@ -126,6 +126,7 @@ class Cluster:
             "inter.broker.listener.name": BROKERS,
             "admin.listener": "",
             "diskless.metadata.topic.num.partitions": str(self._shards),
+            "offsets.topic.num.partitions": "1",
             "wal_object_store.fsspec.url": f"file://{self._folder / 'bucket'}",
             **self._properties,
             **(properties or {}),

@@ -24,7 +24,7 @@ def batch_of(time: int) -> bytearray:
     return batch
 
 
-def run_of(times: list[int], *, max_timestamp: int | None = None) -> tuple[bytearray, Run]:
+def run_of(times: list[int]) -> tuple[bytearray, Run]:
     """A run of one batch for each of these times."""
     data = bytearray(b"".join(map(batch_of, times)))
     run = make_run(
@@ -34,7 +34,7 @@ def run_of(times: list[int], *, max_timestamp: int | None = None) -> tuple[bytea
         byte_offset=0,
         byte_size=len(data),
         append_time=1_000,
-        max_timestamp=max(times) if max_timestamp is None else max_timestamp,
+        max_timestamp=max(times),
         timestamp_type=CREATE_TIME,
         bytes_before=0,
     )
@@ -47,10 +47,3 @@ def test_times_before_the_epoch_are_no_damage(times: list[int]) -> None:
     prepared = prepare(data, run)
     assert prepared.problem is None
     assert (prepared.size_bytes, prepared.next_offset) == (len(data), 10 + len(times))
-
-
-def test_batches_with_other_times_than_were_committed_are_others() -> None:
-    data, run = run_of([5, 6], max_timestamp=7)
-    prepared = prepare(data, run)
-    assert prepared.size_bytes == 0
-    assert "their latest time is 6, not 7" in str(prepared.problem)
