@@ -1,7 +1,7 @@
 """Asks the brokers of this one's rack for what their caches have, or will have, of WAL objects.
 
 Whom to ask is `object_owners`' decision, and how long `peer_patience`'s. No answer is waited for longer than it is
-worth: then the object store is asked as well, and whatever comes first is used. Nothing here looks into the bytes; who
+worth: then the object store is asked as well, as far as `second_reads` allow it, and whatever comes first is used. Nothing here looks into the bytes; who
 gets them checks them, and tells when they were wrong. (Extension to KIP-1164.)
 """
 
@@ -21,6 +21,7 @@ from diskless_core.coordinator.peers import PeerError, PeerRequest, PeerTranspor
 from diskless_core.fetch.object_owners import ObjectOwners
 from diskless_core.fetch.peer_patience import PeerPatience
 from diskless_core.fetch.planner import MAX_RANGE_BYTES, ObjectRange
+from diskless_core.fetch.second_reads import SecondReads
 from diskless_core.metrics import Metrics
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessReadObjectRequest
@@ -36,6 +37,9 @@ MAX_UNDER_WAY = 12
 
 TIMEOUT_S = 5.0
 """For an answer that nobody waits for any more: then the connection is given up."""
+
+LONGEST_WAIT_S = 2.0
+"""For an answer, where there may be no second read. Then there is one all the same."""
 
 _VERSION = 0
 
@@ -85,6 +89,7 @@ class PeerObjects:
         self._metrics = metrics
         self._owners = ObjectOwners(())
         self._peers: defaultdict[int, _Peer] = defaultdict(_Peer)
+        self._second_reads = SecondReads()
         self._under_way: set[asyncio.Task[Lent | None]] = set()
 
     @property
@@ -113,7 +118,11 @@ class PeerObjects:
         asking = asyncio.create_task(self._ask(owner, peer, wanted), name="object of another broker")
         self._under_way.add(asking)
         asking.add_done_callback(self._under_way.discard)
-        await asyncio.wait([asking], timeout=peer.patience.wait_s)
+        self._second_reads.asked()
+        wait_s = peer.patience.wait_s
+        await asyncio.wait([asking], timeout=wait_s)
+        if not asking.done() and not self._second_reads.take():
+            await asyncio.wait([asking], timeout=LONGEST_WAIT_S - wait_s)
         if asking.done():
             return asking.result() or await from_store()
         peer.patience.late(self._clock.monotonic())

@@ -11,6 +11,7 @@ import pytest
 from diskless_core.coordinator.peers import PeerRequest
 from diskless_core.diskless.commands import TimestampType
 from diskless_core.fetch.object_reader import ReadRun
+from diskless_core.fetch.peer_objects import LONGEST_WAIT_S
 from diskless_core.fetch.peer_patience import FIRST_WAIT_S, LATE_IN_A_ROW, PAUSE_AFTER_WRONG_BYTES_S
 from diskless_core.fetch.planner import MAX_RANGE_BYTES
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStoreError
@@ -339,6 +340,33 @@ def test_readers_of_all_parts_of_an_object_cost_few_requests() -> None:
             reader = rack.nodes[1 + 2 * (number % 2)]
             assert values_of(await reader.reader.read([found])) == [values[number]]
         assert gets(path) <= 6
+
+    live(world)
+
+
+SLOW_STORES: dict[str, Callable[[int], float]] = {
+    "quick": lambda _: 0.05,
+    "slow": lambda _: 1.6 * FIRST_WAIT_S,
+    "very slow": lambda _: 0.9 * LONGEST_WAIT_S,
+    "slower each time": lambda number: 0.02 * number,
+}
+"""How long reads of the object store take, by how many came before."""
+
+
+@guarantee("Reads", "A cache that a rack shares costs one consumer of an idle cluster no more reads of the store.")
+@pytest.mark.parametrize("taken_s", SLOW_STORES.values(), ids=SLOW_STORES.keys())
+def test_a_single_consumer_costs_as_many_reads_of_the_store_as_without_a_shared_cache(
+    taken_s: Callable[[int], float],
+) -> None:
+    objects, at_once = 60, 6
+
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        runs = [await produced(path, b"%d" % number) for number in range(objects)]
+        for first in range(0, objects, at_once):
+            path.objects.delay(Operation.GET, taken_s(first))
+            read = await rack.nodes[1].reader.read(runs[first : first + at_once])
+            assert values_of(read) == [b"%d" % number for number in range(first, first + at_once)]
+        assert objects <= gets(path) <= 1.05 * objects
 
     live(world)
 
