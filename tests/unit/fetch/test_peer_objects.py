@@ -11,8 +11,8 @@ import pytest
 from diskless_core.coordinator.peers import PeerRequest
 from diskless_core.diskless.commands import TimestampType
 from diskless_core.fetch.object_reader import ReadRun
-from diskless_core.fetch.peer_objects import LONGEST_WAIT_S
-from diskless_core.fetch.peer_patience import FIRST_WAIT_S, LATE_IN_A_ROW, PAUSE_AFTER_WRONG_BYTES_S
+from diskless_core.fetch.peer_objects import LAST_WAIT_S, MAX_UNDER_WAY, TIMEOUT_S
+from diskless_core.fetch.peer_patience import FIRST_WAIT_S, LATE_IN_A_ROW, PAUSE_AFTER_WRONG_BYTES_S, SHORTEST_PAUSE_S
 from diskless_core.fetch.planner import MAX_RANGE_BYTES
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStoreError
 from diskless_core.protocol import record_batch
@@ -246,6 +246,38 @@ def test_a_broker_that_is_always_slow_is_not_asked_any_more() -> None:
     live(world)
 
 
+def test_a_broker_that_has_fallen_silent_holds_up_many_readers_once_and_one_from_then_on() -> None:
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        reader = rack.nodes[1].reader
+        runs = await lent_by(path, rack, rack.nodes[2], 3 * MAX_UNDER_WAY)
+        rack.delay_s[2] = 100.0
+        began = path.clock.monotonic()
+        await asyncio.gather(*(reader.read([found]) for found in runs[:MAX_UNDER_WAY]))
+        assert path.clock.monotonic() - began == pytest.approx(LAST_WAIT_S)
+        await asyncio.sleep(2 * SHORTEST_PAUSE_S + TIMEOUT_S)
+        sent = rack.sent[2]
+        await asyncio.gather(*(reader.read([found]) for found in runs[MAX_UNDER_WAY : 2 * MAX_UNDER_WAY]))
+        assert rack.sent[2] == sent + 1
+        began = path.clock.monotonic()
+        await asyncio.gather(*(reader.read([found]) for found in runs[2 * MAX_UNDER_WAY :]))
+        assert rack.sent[2] == sent + 1
+        assert path.clock.monotonic() - began < FIRST_WAIT_S
+
+    live(world)
+
+
+def test_however_many_readers_come_at_once_only_so_many_requests_to_a_broker_are_under_way() -> None:
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        reader = rack.nodes[1]
+        runs = await lent_by(path, rack, rack.nodes[2], MAX_UNDER_WAY + 4)
+        read = await asyncio.gather(*(reader.reader.read([found]) for found in runs))
+        assert [values_of(one) for one in read] == [[b"v"]] * len(runs)
+        assert rack.sent[2] == MAX_UNDER_WAY
+        assert reader.outcomes() == {"answered": MAX_UNDER_WAY, "crowded": 4}
+
+    live(world)
+
+
 def test_a_late_answer_is_used_if_the_object_store_is_later_still() -> None:
     async def world(path: ProducePath, rack: RackNetwork) -> None:
         found = await produced(path, b"a")
@@ -347,7 +379,7 @@ def test_readers_of_all_parts_of_an_object_cost_few_requests() -> None:
 SLOW_STORES: dict[str, Callable[[int], float]] = {
     "quick": lambda _: 0.05,
     "slow": lambda _: 1.6 * FIRST_WAIT_S,
-    "very slow": lambda _: 0.9 * LONGEST_WAIT_S,
+    "very slow": lambda _: 0.9 * LAST_WAIT_S,
     "slower each time": lambda number: 0.02 * number,
 }
 """How long reads of the object store take, by how many came before."""
