@@ -30,7 +30,10 @@ from tests.support.virtual_time import START_MS, run
 World = Callable[[ProducePath, RackNetwork], Awaitable[None]]
 
 
-def live(world: World, *, size: int = 3, cache_bytes: int = 1 << 20) -> None:
+CACHE_BYTES = 1 << 20
+
+
+def live(world: World, *, size: int = 3, cache_bytes: int = CACHE_BYTES) -> None:
     """Produce is another broker's, whose cache is not in the rack."""
 
     async def main() -> None:
@@ -449,6 +452,32 @@ def test_a_broker_refuses_to_read_more_for_others_than_it_has_memory_for() -> No
         assert unpack(await lender.answer(asked(runs[1].object_key, 0, 2_000))).error_code == ErrorCode.NONE
 
     live(world, cache_bytes=10_000)
+
+
+def test_no_more_than_is_wanted_is_read_for_others_while_much_is_being_read() -> None:
+    objects, first, block = 40, 4_096, 16_384
+
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        lender = rack.nodes[1].fetch.lender
+        keys = [object_key("wal", START_MS, path.clock.new_uuid()) for _ in range(objects)]
+        for key in keys:
+            path.objects.objects[key] = bytes(2 * block)
+            await lender.answer(asked(key, 0, first))
+        read_before = store_bytes_read(rack.nodes[1])
+        with path.objects.hold(Operation.GET) as hold:
+            asking = [asyncio.create_task(lender.answer(asked(key, block, block + 1))) for key in keys]
+            await hold.reached(objects)
+            hold.release()
+            answers = [unpack(await answer) for answer in asking]
+        assert [bytes(answer.data) for answer in answers] == [b"\0"] * objects
+        widened = store_bytes_read(rack.nodes[1]) - read_before
+        assert block < widened <= CACHE_BYTES // 4 + block + objects
+
+    live(world)
+
+
+def store_bytes_read(node: RackNode) -> int:
+    return int(node.metrics.registry.get_sample_value("diskless_store_bytes_read_total") or 0)
 
 
 def test_the_caches_bounds_hold_for_what_others_send() -> None:
