@@ -41,6 +41,8 @@ class Chunk:
         return self.data[start - self.start : end - self.start]
 
 
+_MUCH_PART = 4
+
 _NONE: Mapping[ObjectRange, Chunk] = {}
 
 
@@ -49,6 +51,7 @@ class ObjectCache:
 
     def __init__(self, max_bytes: int, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._much_bytes = max_bytes // _MUCH_PART
         self._chunks: LoadingCache[ObjectRange, Chunk] = LoadingCache(
             max_bytes,
             lambda chunk: len(chunk.data),
@@ -62,6 +65,11 @@ class ObjectCache:
     @property
     def size_bytes(self) -> int:
         return self._chunks.size_bytes
+
+    @property
+    def reads_much(self) -> bool:
+        """Whether reads that ask the object store only are a quarter of the cache already."""
+        return sum(wanted.size_bytes for wanted in self._direct.loading) >= self._much_bytes
 
     def find(self, object_key: str, start: int, end: int) -> Chunk | None:
         """A chunk that covers the range."""

@@ -168,7 +168,7 @@ class ObjectReader:
         return Chunk(wanted.object_key, wanted.start, _writable(found.data), lender=found.node_id)
 
     async def _read_directly(self, wanted: ObjectRange) -> Chunk:
-        widen = self._peers is not None and self._peers.reads_for_others
+        widen = self._peers is not None and self._peers.reads_for_others and not self._cache.reads_much
         return await self._cache.load_directly(wanted, self._get, self._widening.widened if widen else _as_it_is)
 
     async def _get(self, wanted: ObjectRange) -> Chunk:

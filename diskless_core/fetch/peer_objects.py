@@ -1,8 +1,8 @@
 """Asks the brokers of this one's rack for what their caches have, or will have, of WAL objects.
 
 Whom to ask is `object_owners`' decision, and how long `peer_patience`'s. No answer is waited for longer than it is
-worth: then the object store is asked as well, and whatever comes first is used. Nothing here looks into the bytes; who
-gets them checks them, and tells when they were wrong. (Extension to KIP-1164.)
+worth: then the object store is asked as well, as far as `second_reads` allow it, and whatever comes first is used.
+Nothing here looks into the bytes; who gets them checks them, and tells when they were wrong. (Extension to KIP-1164.)
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from diskless_core.coordinator.peers import PeerError, PeerRequest, PeerTranspor
 from diskless_core.fetch.object_owners import ObjectOwners
 from diskless_core.fetch.peer_patience import PeerPatience
 from diskless_core.fetch.planner import MAX_RANGE_BYTES, ObjectRange
+from diskless_core.fetch.second_reads import SecondReads
 from diskless_core.metrics import Metrics
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessReadObjectRequest
@@ -36,6 +37,9 @@ MAX_UNDER_WAY = 12
 
 TIMEOUT_S = 5.0
 """For an answer that nobody waits for any more: then the connection is given up."""
+
+LAST_WAIT_S = 2.0
+"""For an answer, where there may be no second read. Then there is one all the same."""
 
 _VERSION = 0
 
@@ -85,6 +89,7 @@ class PeerObjects:
         self._metrics = metrics
         self._owners = ObjectOwners(())
         self._peers: defaultdict[int, _Peer] = defaultdict(_Peer)
+        self._second_reads = SecondReads()
         self._under_way: set[asyncio.Task[Lent | None]] = set()
 
     @property
@@ -110,10 +115,11 @@ class PeerObjects:
         if owner is None:
             return await from_store()
         peer = self._peers[owner]
-        asking = asyncio.create_task(self._ask(owner, peer, wanted), name="object of another broker")
-        self._under_way.add(asking)
-        asking.add_done_callback(self._under_way.discard)
-        await asyncio.wait([asking], timeout=peer.patience.wait_s)
+        asking = self._begin_asking(owner, peer, wanted)
+        wait_s = peer.patience.wait_s
+        await asyncio.wait([asking], timeout=wait_s)
+        if not asking.done() and not self._second_reads.take():
+            await asyncio.wait([asking], timeout=LAST_WAIT_S - wait_s)
         if asking.done():
             return asking.result() or await from_store()
         peer.patience.late(self._clock.monotonic())
@@ -127,13 +133,29 @@ class PeerObjects:
         finally:
             reading.cancel()
 
+    def _begin_asking(self, node_id: int, peer: _Peer, wanted: ObjectRange) -> asyncio.Task[Lent | None]:
+        """It counts as under way from now on, not when its task begins: many readers may come before that."""
+        lane = min(range(LANES), key=peer.lanes.__getitem__)
+        peer.lanes[lane] += 1
+        self._second_reads.asked()
+        asking = asyncio.create_task(self._ask(node_id, peer, lane, wanted), name="object of another broker")
+        self._under_way.add(asking)
+
+        def end(_: asyncio.Task[Lent | None]) -> None:
+            peer.lanes[lane] -= 1
+            self._under_way.discard(asking)
+
+        asking.add_done_callback(end)
+        return asking
+
     def _whom_to_ask(self, wanted: ObjectRange) -> int | None:
         """Who reads this object for the others. None where that is this broker, or it is not worth it."""
         owner = self._owner_of(wanted)
         if owner is None:
             return None
         peer = self._peers[owner]
-        if not peer.patience.may_ask(self._clock.monotonic()):
+        is_on_trial = peer.patience.is_on_trial and peer.under_way > 0
+        if is_on_trial or not peer.patience.may_ask(self._clock.monotonic()):
             self._count("skipped")
             return None
         if peer.under_way >= MAX_UNDER_WAY:
@@ -146,10 +168,8 @@ class PeerObjects:
         owner = self._current().owner_of(wanted.object_key)
         return owner if owner != self._node_id and wanted.size_bytes <= MAX_RANGE_BYTES else None
 
-    async def _ask(self, node_id: int, peer: _Peer, wanted: ObjectRange) -> Lent | None:
+    async def _ask(self, node_id: int, peer: _Peer, lane: int, wanted: ObjectRange) -> Lent | None:
         """None where there is no answer, or none that helps."""
-        lane = min(range(LANES), key=peer.lanes.__getitem__)
-        peer.lanes[lane] += 1
         began = self._clock.monotonic()
         try:
             request = DisklessReadObjectRequest(object_key=wanted.object_key, start=wanted.start, end=wanted.end)
@@ -164,8 +184,6 @@ class PeerObjects:
         except FrameError as error:
             self.sent_wrong_bytes(node_id, wanted, str(error))
             return None
-        finally:
-            peer.lanes[lane] -= 1
         taken_s = self._clock.monotonic() - began
         return self._judged(node_id, peer, wanted, answer, taken_s)
 

@@ -19,7 +19,7 @@ LONGEST_WAIT_S = 1.0
 """An object store has answered by then as a rule."""
 
 LATE_IN_A_ROW = 8
-"""After so many it is not asked for a while."""
+"""After so many it is not asked for a while. When it is asked again, one is enough until an answer is in time."""
 
 SHORTEST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -43,6 +43,11 @@ class PeerPatience:
         slowest = sorted(self._taken)[-1 - len(self._taken) // SAMPLES]
         return min(max(slowest, SHORTEST_WAIT_S), LONGEST_WAIT_S)
 
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether it has given no answer in time since it was last left out: one reader's wait will tell."""
+        return self._pauses > 0
+
     def may_ask(self, now: float) -> bool:
         """Whether it is worth asking at all."""
         return now >= self._ask_at
@@ -56,7 +61,7 @@ class PeerPatience:
     def late(self, now: float) -> None:
         """The reader stopped waiting. Whether an answer comes after all is told by `answered` or `failed`."""
         self._late += 1
-        if self._late >= LATE_IN_A_ROW:
+        if self._late >= LATE_IN_A_ROW or self.is_on_trial:
             self._pause(now)
 
     def failed(self, now: float) -> None:

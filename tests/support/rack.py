@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.peers import PeerRequest, PeerUnavailableError
+from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
 from diskless_core.fetch.object_owners import ObjectOwners
 from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, Rack
 from diskless_core.metrics import Metrics
@@ -95,9 +95,12 @@ class RackNetwork:
         self.sent[node_id] += 1
         if node_id in self.down:
             raise PeerUnavailableError("connection refused")
-        async with asyncio.timeout(timeout_s):
-            await asyncio.sleep(self.delay_s.get(node_id, 0.0))
-            body = await self.nodes[node_id].fetch.lender.answer(request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.sleep(self.delay_s.get(node_id, 0.0))
+                body = await self.nodes[node_id].fetch.lender.answer(request)
+        except TimeoutError:
+            raise AnswerLostError(f"no answer within {timeout_s} s") from None
         if node_id in self.raw:
             return self.raw[node_id]
         garble = self.garble.get(node_id)

@@ -11,7 +11,8 @@ import pytest
 from diskless_core.coordinator.peers import PeerRequest
 from diskless_core.diskless.commands import TimestampType
 from diskless_core.fetch.object_reader import ReadRun
-from diskless_core.fetch.peer_patience import FIRST_WAIT_S, LATE_IN_A_ROW, PAUSE_AFTER_WRONG_BYTES_S
+from diskless_core.fetch.peer_objects import LAST_WAIT_S, MAX_UNDER_WAY, TIMEOUT_S
+from diskless_core.fetch.peer_patience import FIRST_WAIT_S, LATE_IN_A_ROW, PAUSE_AFTER_WRONG_BYTES_S, SHORTEST_PAUSE_S
 from diskless_core.fetch.planner import MAX_RANGE_BYTES
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStoreError
 from diskless_core.protocol import record_batch
@@ -29,7 +30,10 @@ from tests.support.virtual_time import START_MS, run
 World = Callable[[ProducePath, RackNetwork], Awaitable[None]]
 
 
-def live(world: World, *, size: int = 3, cache_bytes: int = 1 << 20) -> None:
+CACHE_BYTES = 1 << 20
+
+
+def live(world: World, *, size: int = 3, cache_bytes: int = CACHE_BYTES) -> None:
     """Produce is another broker's, whose cache is not in the rack."""
 
     async def main() -> None:
@@ -245,6 +249,38 @@ def test_a_broker_that_is_always_slow_is_not_asked_any_more() -> None:
     live(world)
 
 
+def test_a_broker_that_has_fallen_silent_holds_up_many_readers_once_and_one_from_then_on() -> None:
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        reader = rack.nodes[1].reader
+        runs = await lent_by(path, rack, rack.nodes[2], 3 * MAX_UNDER_WAY)
+        rack.delay_s[2] = 100.0
+        began = path.clock.monotonic()
+        await asyncio.gather(*(reader.read([found]) for found in runs[:MAX_UNDER_WAY]))
+        assert path.clock.monotonic() - began == pytest.approx(LAST_WAIT_S)
+        await asyncio.sleep(2 * SHORTEST_PAUSE_S + TIMEOUT_S)
+        sent = rack.sent[2]
+        await asyncio.gather(*(reader.read([found]) for found in runs[MAX_UNDER_WAY : 2 * MAX_UNDER_WAY]))
+        assert rack.sent[2] == sent + 1
+        began = path.clock.monotonic()
+        await asyncio.gather(*(reader.read([found]) for found in runs[2 * MAX_UNDER_WAY :]))
+        assert rack.sent[2] == sent + 1
+        assert path.clock.monotonic() - began < FIRST_WAIT_S
+
+    live(world)
+
+
+def test_however_many_readers_come_at_once_only_so_many_requests_to_a_broker_are_under_way() -> None:
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        reader = rack.nodes[1]
+        runs = await lent_by(path, rack, rack.nodes[2], MAX_UNDER_WAY + 4)
+        read = await asyncio.gather(*(reader.reader.read([found]) for found in runs))
+        assert [values_of(one) for one in read] == [[b"v"]] * len(runs)
+        assert rack.sent[2] == MAX_UNDER_WAY
+        assert reader.outcomes() == {"answered": MAX_UNDER_WAY, "crowded": 4}
+
+    live(world)
+
+
 def test_a_late_answer_is_used_if_the_object_store_is_later_still() -> None:
     async def world(path: ProducePath, rack: RackNetwork) -> None:
         found = await produced(path, b"a")
@@ -343,6 +379,33 @@ def test_readers_of_all_parts_of_an_object_cost_few_requests() -> None:
     live(world)
 
 
+SLOW_STORES: dict[str, Callable[[int], float]] = {
+    "quick": lambda _: 0.05,
+    "slow": lambda _: 1.6 * FIRST_WAIT_S,
+    "very slow": lambda _: 0.9 * LAST_WAIT_S,
+    "slower each time": lambda number: 0.02 * number,
+}
+"""How long reads of the object store take, by how many came before."""
+
+
+@guarantee("Reads", "A cache that a rack shares costs one consumer of an idle cluster no more reads of the store.")
+@pytest.mark.parametrize("taken_s", SLOW_STORES.values(), ids=SLOW_STORES.keys())
+def test_a_single_consumer_costs_as_many_reads_of_the_store_as_without_a_shared_cache(
+    taken_s: Callable[[int], float],
+) -> None:
+    objects, at_once = 60, 6
+
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        runs = [await produced(path, b"%d" % number) for number in range(objects)]
+        for first in range(0, objects, at_once):
+            path.objects.delay(Operation.GET, taken_s(first))
+            read = await rack.nodes[1].reader.read(runs[first : first + at_once])
+            assert values_of(read) == [b"%d" % number for number in range(first, first + at_once)]
+        assert objects <= gets(path) <= 1.05 * objects
+
+    live(world)
+
+
 def test_a_broker_alone_in_its_rack_asks_nobody() -> None:
     async def world(path: ProducePath, rack: RackNetwork) -> None:
         node = rack.nodes[1]
@@ -389,6 +452,32 @@ def test_a_broker_refuses_to_read_more_for_others_than_it_has_memory_for() -> No
         assert unpack(await lender.answer(asked(runs[1].object_key, 0, 2_000))).error_code == ErrorCode.NONE
 
     live(world, cache_bytes=10_000)
+
+
+def test_no_more_than_is_wanted_is_read_for_others_while_much_is_being_read() -> None:
+    objects, first, block = 40, 4_096, 16_384
+
+    async def world(path: ProducePath, rack: RackNetwork) -> None:
+        lender = rack.nodes[1].fetch.lender
+        keys = [object_key("wal", START_MS, path.clock.new_uuid()) for _ in range(objects)]
+        for key in keys:
+            path.objects.objects[key] = bytes(2 * block)
+            await lender.answer(asked(key, 0, first))
+        read_before = store_bytes_read(rack.nodes[1])
+        with path.objects.hold(Operation.GET) as hold:
+            asking = [asyncio.create_task(lender.answer(asked(key, block, block + 1))) for key in keys]
+            await hold.reached(objects)
+            hold.release()
+            answers = [unpack(await answer) for answer in asking]
+        assert [bytes(answer.data) for answer in answers] == [b"\0"] * objects
+        widened = store_bytes_read(rack.nodes[1]) - read_before
+        assert block < widened <= CACHE_BYTES // 4 + block + objects
+
+    live(world)
+
+
+def store_bytes_read(node: RackNode) -> int:
+    return int(node.metrics.registry.get_sample_value("diskless_store_bytes_read_total") or 0)
 
 
 def test_the_caches_bounds_hold_for_what_others_send() -> None:

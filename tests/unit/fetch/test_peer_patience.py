@@ -48,8 +48,9 @@ def test_answers_that_came_too_late_count_for_the_wait() -> None:
 
 def test_a_broker_that_is_late_again_and_again_is_not_asked_for_a_while_each_time_longer() -> None:
     patience, now, pauses = PeerPatience(), 100.0, list[float]()
-    for _ in range(10):
-        for _ in range(LATE_IN_A_ROW):
+    for turn in range(10):
+        assert patience.is_on_trial == (turn > 0)
+        for _ in range(1 if patience.is_on_trial else LATE_IN_A_ROW):
             assert patience.may_ask(now)
             patience.late(now)
         began = now
@@ -58,6 +59,15 @@ def test_a_broker_that_is_late_again_and_again_is_not_asked_for_a_while_each_tim
         pauses.append(now - began)
     assert pauses[:3] == [SHORTEST_PAUSE_S, 2 * SHORTEST_PAUSE_S, 4 * SHORTEST_PAUSE_S]
     assert pauses[-1] == LONGEST_PAUSE_S
+
+
+def test_one_answer_in_time_ends_the_trial() -> None:
+    patience = PeerPatience()
+    patience.failed(0.0)
+    patience.answered(2.0, in_time=False)
+    assert patience.is_on_trial
+    patience.answered(0.01, in_time=True)
+    assert not patience.is_on_trial
 
 
 def test_one_answer_in_time_and_the_late_ones_are_forgotten() -> None:
