@@ -29,6 +29,8 @@ def reason_of(error: ErrorCode, batch: CommitBatch) -> str:
             return f"In the {partition} a later epoch is known than that of {producer}."
         case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return f"The sequence number {batch.base_sequence} of {producer} does not follow in the {partition}."
+        case ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return f"The sequence number {batch.base_sequence} of {producer} came long ago to the {partition}."
         case ErrorCode.KAFKA_STORAGE_ERROR:
             return "By its key the object was created too long ago to be committed. Send the records in another one."
         case ErrorCode.INVALID_REQUEST:

@@ -1,6 +1,8 @@
 """Idempotence: whether a producer's batch is next, a repetition or out of order. Pure, and the only place that knows.
 
-A window holds a producer's last five batches of one partition, as many as a client may have in flight.
+A window holds a producer's last five batches of one partition, as many as a client may have in flight by one broker.
+Where its partition's leader has changed it may have five by each. So a window also says how many sequences were
+accepted before its batches, one after the other: what lies among these is a retry, too.
 """
 
 from __future__ import annotations
@@ -13,13 +15,18 @@ from diskless_core.protocol.errors import ErrorCode
 WINDOW_BATCHES = 5
 NO_PRODUCER = -1
 MAX_SEQUENCE = 2**31 - 1
+MAX_PRECEDING = 2**30
+"""Sequences that are known to precede a window at most: half of all, for the others are to come."""
 
 _BATCH = struct.Struct(">iiqq")
-_EPOCH = struct.Struct(">h")
-_NEWEST = struct.Struct(_BATCH.format + "h")
-"""The last batch and the epoch, with which a window ends."""
+_END = struct.Struct(">ih")
+_NEWEST = struct.Struct(_BATCH.format + "ih")
+"""The last batch, the preceding sequences and the epoch, with which a window ends."""
 
-_KEPT_BYTES = (WINDOW_BATCHES - 1) * _BATCH.size
+_SEQUENCES = struct.Struct(">ii")
+"""The sequences of the oldest batch, with which a window begins."""
+
+_FULL_BYTES = WINDOW_BATCHES * _BATCH.size + _END.size
 
 
 class WindowBatch(NamedTuple):
@@ -32,7 +39,8 @@ class WindowBatch(NamedTuple):
 
 
 ProducerWindow = NewType("ProducerWindow", bytes)
-"""What is remembered of a producer in a partition: its newest batches, oldest first, never none, and then its epoch.
+"""What is remembered of a producer in a partition: its newest batches, oldest first, never none, and then how many
+sequences precede them, and its epoch.
 
 Packed, for there may be millions of them: 64 bytes with one batch, 160 with five, and nothing that the garbage
 collector looks at, as it would at a class of our own.
@@ -40,7 +48,10 @@ collector looks at, as it would at a class of our own.
 
 
 class Verdict(NamedTuple):
-    """`error` is NONE for a batch to append and for a duplicate; a duplicate comes with its original batch."""
+    """`error` is NONE for a batch to append and for a duplicate, which comes with its original batch.
+
+    A duplicate whose original is not remembered any more is a DUPLICATE_SEQUENCE_NUMBER.
+    """
 
     error: ErrorCode
     original: WindowBatch | None = None
@@ -62,12 +73,21 @@ def epoch_of(window: ProducerWindow) -> int:
 
 def batches_of(window: ProducerWindow) -> tuple[WindowBatch, ...]:
     """The remembered batches, oldest first."""
-    return tuple(map(WindowBatch._make, _BATCH.iter_unpack(window[: -_EPOCH.size])))
+    return tuple(map(WindowBatch._make, _BATCH.iter_unpack(window[: -_END.size])))
 
 
 def last_batch(window: ProducerWindow) -> WindowBatch:
     """The newest batch."""
-    return WindowBatch._make(_newest(window)[:-1])
+    return WindowBatch._make(_newest(window)[:-2])
+
+
+def preceding_of(window: ProducerWindow) -> int:
+    """How many sequences were accepted before the oldest remembered batch, one after the other, in the same epoch.
+
+    At most `MAX_PRECEDING`. Those before are unknown: the producer began there, or what it wrote was forgotten.
+    """
+    preceding: int = _newest(window)[-2]
+    return preceding
 
 
 def last_append_time(window: ProducerWindow) -> int:
@@ -83,6 +103,8 @@ def check(
 
     There a partition has one broker, and what a producer sent first is there first. Here two batches that are in flight
     may come by two brokers, the later one first: it has to wait, lest the earlier one never finds its place again.
+    And there a retry from before the window is out of order. Java's producer then sends it again with a new epoch, and
+    it is there twice; librdkafka's fails for good. Both take DUPLICATE_SEQUENCE_NUMBER for a success without an offset.
 
     Args:
         window: what is remembered of the producer.
@@ -92,7 +114,7 @@ def check(
     if window is None:
         is_first = base_sequence == 0 or may_be_forgotten
         return ACCEPTED if is_first else Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    _, newest_sequence, _, _, known_epoch = _newest(window)
+    _, newest_sequence, _, _, preceding, known_epoch = _newest(window)
     if epoch != known_epoch:
         if epoch < known_epoch:
             return Verdict(ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -102,17 +124,29 @@ def check(
     for batch in batches_of(window):
         if batch.base_sequence == base_sequence and batch.last_sequence == last:
             return Verdict(ErrorCode.NONE, original=batch)
+    if _precedes(window, preceding, base_sequence, last):
+        return Verdict(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
     return Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+def _precedes(window: ProducerWindow, preceding: int, base_sequence: int, last: int) -> bool:
+    """Whether all of a batch lies among the sequences that precede a window."""
+    oldest, _ = _SEQUENCES.unpack_from(window)
+    return 0 < (oldest - last) & MAX_SEQUENCE <= (oldest - base_sequence) & MAX_SEQUENCE <= preceding
 
 
 def extend(window: ProducerWindow | None, epoch: int, batch: WindowBatch) -> ProducerWindow:
     """The window after an accepted batch. One of another epoch, or after a gap (it was forgotten), starts anew."""
-    newest = _NEWEST.pack(*batch, epoch)
     if window is not None:
-        _, newest_sequence, _, _, known_epoch = _newest(window)
+        _, newest_sequence, _, _, preceding, known_epoch = _newest(window)
         if epoch == known_epoch and batch[0] == (newest_sequence + 1) & MAX_SEQUENCE:
-            return ProducerWindow(window[-_KEPT_BYTES - _EPOCH.size : -_EPOCH.size] + newest)
-    return ProducerWindow(newest)
+            kept = 0
+            if len(window) == _FULL_BYTES:
+                first, last = _SEQUENCES.unpack_from(window)
+                preceding = min(preceding + ((last - first) & MAX_SEQUENCE) + 1, MAX_PRECEDING)
+                kept = _BATCH.size
+            return ProducerWindow(window[kept : -_END.size] + _NEWEST.pack(*batch, preceding, epoch))
+    return ProducerWindow(_NEWEST.pack(*batch, 0, epoch))
 
 
 def _newest(window: ProducerWindow) -> tuple[int, ...]:
@@ -124,11 +158,11 @@ def is_expired(window: ProducerWindow, now_ms: int, expiration_ms: int) -> bool:
     return now_ms - last_append_time(window) >= expiration_ms
 
 
-def pack(window: ProducerWindow) -> tuple[int, int, bytes]:
-    """A window as columns of the store: epoch, time of the last append, batches."""
-    return epoch_of(window), last_append_time(window), window[: -_EPOCH.size]
+def pack(window: ProducerWindow) -> tuple[int, int, int, bytes]:
+    """A window as columns of the store: epoch, time of the last append, preceding sequences, batches."""
+    return epoch_of(window), last_append_time(window), preceding_of(window), window[: -_END.size]
 
 
-def unpack(epoch: int, batches: bytes) -> ProducerWindow:
-    """The window back from its columns `epoch` and `batches`."""
-    return ProducerWindow(batches + _EPOCH.pack(epoch))
+def unpack(epoch: int, preceding: int, batches: bytes) -> ProducerWindow:
+    """The window back from its columns."""
+    return ProducerWindow(batches + _END.pack(preceding, epoch))

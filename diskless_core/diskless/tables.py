@@ -152,10 +152,10 @@ PRODUCERS: Table[ProducerWindow] = Table(
     spec=TableSpec(
         name="producers",
         key=(_TOPIC_ID, *_integers("partition", "producer_id")),
-        values=(*_integers("epoch", "last_append_time"), Column("batches", ColumnType.BLOB)),
+        values=(*_integers("epoch", "last_append_time", "preceding"), Column("batches", ColumnType.BLOB)),
     ),
     encode=producer_state.pack,
-    decode=lambda row: producer_state.unpack(row[3], row[5]),
+    decode=lambda row: producer_state.unpack(row[3], row[5], row[6]),
     grouped=True,
 )
 """Those of a partition are a group. They outlive it, until the leader says that they have expired."""

@@ -284,6 +284,14 @@ ALLOWED = (
         why="no client sends it, and duplicates of it could not be found",
     ),
     Allowed(
+        name="a retry of an old batch",
+        places=(("Produce", "responses.*.partition_responses.*.error_code", 45, 46),),
+        what="A retry of a batch that is older than the last five of its producer in the partition",
+        kafka="OUT_OF_ORDER_SEQUENCE_NUMBER: Java's producer sends it again with a new epoch, and it is there twice",
+        diskless="DUPLICATE_SEQUENCE_NUMBER, which clients take for a success without an offset",
+        why="more than five batches are in flight where the leader of a partition changes, five by each broker",
+    ),
+    Allowed(
         name="the first batch of a producer",
         places=(
             ("Produce", "responses.*.partition_responses.*.error_code", 0, 45),

@@ -33,7 +33,12 @@ from tests.differential.words import (
 )
 from tests.support.batches import NOW_MS, with_header
 
-ALLOWED = ("the append time of a duplicate", "the latest timestamp after a deletion", "topics created by Metadata")
+ALLOWED = (
+    "the append time of a duplicate",
+    "a retry of an old batch",
+    "the latest timestamp after a deletion",
+    "topics created by Metadata",
+)
 T = NOW_MS - 100_000
 OTHER = "$-other"
 BY_NAME_UNTIL = 12

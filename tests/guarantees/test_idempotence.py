@@ -29,6 +29,7 @@ from tests.support.virtual_time import VirtualClock, run
 
 MAX_SEQUENCE = 2**31 - 1
 OUT_OF_ORDER = int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+DUPLICATE = int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
 @pytest.fixture
@@ -91,13 +92,32 @@ def test_each_of_the_last_five_batches_can_be_repeated(wire, topic, producer):
     assert high_watermark(wire, topic) == 6
 
 
-@guarantee("Idempotence", "A retry of an older batch is out of order: OUT_OF_ORDER_SEQUENCE_NUMBER.")
-def test_a_batch_older_than_the_last_five_is_out_of_order(wire, topic, producer):
-    for number in range(6):
+@guarantee(
+    "Idempotence",
+    "A retry of an older batch is a duplicate too, without an offset: DUPLICATE_SEQUENCE_NUMBER, a success to clients.",
+)
+def test_a_batch_older_than_the_last_five_is_a_duplicate_without_an_offset(wire, topic, producer):
+    for number in range(12):
         producer(number)
 
-    assert producer(0) == (OUT_OF_ORDER, -1)
-    assert high_watermark(wire, topic) == 6
+    assert [producer(number) for number in range(7)] == [(DUPLICATE, -1)] * 7
+    assert high_watermark(wire, topic) == 12
+
+
+@guarantee(
+    "Idempotence",
+    "A batch of before a producer began, or was forgotten, is no duplicate: it is out of order, "
+    "OUT_OF_ORDER_SEQUENCE_NUMBER.",
+)
+@pytest.mark.parametrize("began", [10, MAX_SEQUENCE - 3])
+def test_a_batch_that_may_never_have_come_is_no_duplicate(wire, topic, forgotten_producer, began):
+    def send(number):
+        return forgotten_producer((began + number) % (MAX_SEQUENCE + 1))
+
+    assert [send(number) for number in range(8)] == [(0, number) for number in range(8)]
+    assert [send(-1), send(-5)] == [(OUT_OF_ORDER, -1)] * 2
+    assert [send(number) for number in range(3)] == [(DUPLICATE, -1)] * 3
+    assert high_watermark(wire, topic) == 8
 
 
 @guarantee("Idempotence", "A gap in a producer's sequence is out of order, and can still be filled.")
@@ -220,7 +240,7 @@ def test_repetitions_are_known_after_a_restart(new_broker, topic, how):
     broker.start()
     with broker.connect() as wire:
         assert [produce(wire, topic, batch).base_offset for batch in batches[1:]] == list(range(1, 6))
-        assert produce(wire, topic, batches[0]).error_code == OUT_OF_ORDER
+        assert produce(wire, topic, batches[0]).error_code == DUPLICATE
         assert read_values(fetch(wire, topic, 0).records) == [b"%d" % n for n in range(6)]
 
 

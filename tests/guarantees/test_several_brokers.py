@@ -31,7 +31,7 @@ async def test_a_retry_over_the_wire_through_another_broker_is_recognised(tmp_pa
                 first, again = (one, two) if number % 2 else (two, one)
                 assert produce(first, TOPIC, batch).base_offset == number
                 assert produce(again, TOPIC, batch).base_offset == number
-            assert produce(one, TOPIC, batches[0]).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert produce(one, TOPIC, batches[0]).error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
             last = batch_of(b"last", producer_id=producer_id, producer_epoch=0, base_sequence=len(batches))
             for wire in (one, two):
                 wire.send(produce_request(TOPIC, {0: last}), 9)

@@ -151,6 +151,12 @@ class CommitModel:
             for producer, window in partition.producers.items()
         }
 
+    def preceding(self, key: tuple[bytes, int, int]) -> int:
+        """How many records of a producer were accepted before those that are remembered."""
+        *partition, producer = key
+        window = self.partitions()[PartitionKey(*partition)].producers[producer]
+        return sum(one.batch.record_count for one in window[:-5])
+
     def producers_are_left(self, left: set[tuple[bytes, int, int]], asked_ms: int, answered_ms: int) -> None:
         """So many are left after the shard was asked to forget those that have expired.
 
@@ -242,7 +248,15 @@ def judge(seen: Sequence[Appended], batch: CommitBatch, *, may_be_forgotten: boo
         same_range = (original.batch.base_sequence, original.batch.last_sequence) == batch[-2:]
         if original.batch.producer_epoch == batch.producer_epoch and same_range:
             return ErrorCode.NONE, original
-    return (ErrorCode.NONE if follows(last, batch) else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), None
+    if follows(last, batch):
+        return ErrorCode.NONE, None
+    before = {sequence for one in seen[:-5] for sequence in sequences_of(one.batch)}
+    is_known = before.issuperset(sequences_of(batch))
+    return (ErrorCode.DUPLICATE_SEQUENCE_NUMBER if is_known else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), None
+
+
+def sequences_of(batch: CommitBatch) -> list[int]:
+    return [(batch.base_sequence + number) % SEQUENCES for number in range(batch.record_count)]
 
 
 def assert_runs_are(runs: Sequence[Run], expected: Sequence[Appended]) -> None:

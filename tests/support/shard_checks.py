@@ -118,10 +118,11 @@ def assert_rows_are(rows: Mapping[str, list[Any]], model: CommitModel, read: Rea
 
 
 def assert_producers_are(windows: Mapping[Any, ProducerWindow], model: CommitModel) -> None:
-    """Just these producers are remembered, with their last batches."""
+    """Just these producers are remembered, with their last batches and how much precedes these."""
     assert windows.keys() == model.producers.keys() | model.left_producers
     for key, expected in model.producers.items():
         assert producer_state.epoch_of(windows[key]) == expected[-1].batch.producer_epoch
         assert producer_state.batches_of(windows[key]) == tuple(
             (one.batch.base_sequence, one.batch.last_sequence, one.base_offset, one.append_time) for one in expected
         )
+        assert producer_state.preceding_of(windows[key]) == model.preceding(key)

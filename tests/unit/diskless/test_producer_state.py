@@ -13,8 +13,9 @@ from diskless_core.diskless import producer_state
 from diskless_core.diskless.producer_state import MAX_SEQUENCE, ProducerWindow, WindowBatch
 from diskless_core.protocol.errors import ErrorCode
 
-NONE, OUT_OF_ORDER, FENCED = (
+NONE, DUPLICATE, OUT_OF_ORDER, FENCED = (
     ErrorCode.NONE,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
@@ -57,13 +58,53 @@ def test_the_next_sequence_is_accepted_and_a_gap_is_not() -> None:
     assert judged(window, 1, 6, 9) == (OUT_OF_ORDER, None)
 
 
-def test_any_of_the_last_five_batches_is_a_duplicate_with_its_original_offset_and_an_older_one_out_of_order() -> None:
+def test_any_of_the_last_five_batches_is_a_duplicate_with_its_original_offset_and_an_older_one_without() -> None:
     window = window_of(*((number, number) for number in range(7)))
     assert [judged(window, 1, number, number) for number in range(7)] == [
-        (OUT_OF_ORDER, None),
-        (OUT_OF_ORDER, None),
+        (DUPLICATE, None),
+        (DUPLICATE, None),
         *((NONE, number * 100) for number in range(3, 8)),
     ]
+
+
+@pytest.mark.parametrize("began", [0, 100, MAX_SEQUENCE - 10, MAX_SEQUENCE])
+def test_what_came_before_a_producer_began_is_not_known_to_be_there(began: int) -> None:
+    window = window_of(*(((began + 2 * n) & MAX_SEQUENCE, (began + 2 * n + 1) & MAX_SEQUENCE) for n in range(10)))
+
+    def at(first: int, last: int) -> tuple[ErrorCode, int | None]:
+        return judged(window, 1, (began + first) & MAX_SEQUENCE, (began + last) & MAX_SEQUENCE)
+
+    assert producer_state.preceding_of(window) == 10
+    for first, last in [(0, 1), (8, 9), (0, 9), (3, 6), (0, 0), (9, 9)]:
+        assert at(first, last) == (DUPLICATE, None)
+    for first, last in [(-1, 0), (-2, -1), (-1, -1), (-1000, -999), (-1, 9), (-1, 20)]:
+        assert at(first, last) == (OUT_OF_ORDER, None)
+    for first, last in [(9, 10), (9, 19), (9, 20), (0, 19), (10, 10), (11, 12), (21, 21), (22, 23), (1_000, 1_001)]:
+        assert at(first, last) == (OUT_OF_ORDER, None)
+
+
+def test_a_new_epoch_and_a_gap_forget_what_was_before() -> None:
+    window = window_of(*((number, number) for number in range(9)))
+    for renewed, epoch in [
+        (producer_state.extend(window, 2, WindowBatch(0, 0, 900, 0)), 2),
+        (producer_state.extend(window, 1, WindowBatch(20, 20, 900, 0)), 1),
+    ]:
+        assert producer_state.preceding_of(renewed) == 0
+        assert judged(renewed, epoch, 19, 19) == (OUT_OF_ORDER, None)
+        assert judged(renewed, epoch, 2, 2) == (OUT_OF_ORDER, None)
+
+
+def test_half_of_all_sequences_are_retries_of_a_producer_that_has_gone_round_and_the_others_are_to_come() -> None:
+    quarter = 2**29
+    window = window_of(
+        *((quarter * n & MAX_SEQUENCE, quarter * (n + 1) - 1 & MAX_SEQUENCE) for n in range(8)),
+        *((number, number) for number in range(5)),
+    )
+    assert producer_state.preceding_of(window) == producer_state.MAX_PRECEDING == 2 * quarter
+    assert judged(window, 1, MAX_SEQUENCE, MAX_SEQUENCE) == (DUPLICATE, None)
+    assert judged(window, 1, 2 * quarter, 2 * quarter) == (DUPLICATE, None)
+    assert judged(window, 1, 2 * quarter - 1, 2 * quarter) == (OUT_OF_ORDER, None)
+    assert judged(window, 1, 6, 6) == (OUT_OF_ORDER, None)
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 3), (0, 5), (1, 4)])
@@ -105,7 +146,7 @@ def test_a_window_lives_as_long_as_the_expiration_says_and_not_longer() -> None:
 
 def test_a_window_is_small_and_none_of_the_garbage_collectors_business() -> None:
     windows = [window_of(*((number, number) for number in range(count))) for count in (1, 5, 9)]
-    assert [sys.getsizeof(window) for window in windows] == [59, 155, 155]
+    assert [sys.getsizeof(window) for window in windows] == [63, 159, 159]
     assert not any(map(gc.is_tracked, windows))
 
 
@@ -129,6 +170,9 @@ def test_an_unbroken_producer_is_accepted_batch_by_batch_and_every_recent_retry_
         first = (last + 1) % (MAX_SEQUENCE + 1)
         for one in sent[-5:]:
             assert judged(window, 0, one.base_sequence, one.last_sequence) == (NONE, one.base_offset)
+        for one in sent[:-5]:
+            assert judged(window, 0, one.base_sequence, one.last_sequence) == (DUPLICATE, None)
     assert window is not None
-    epoch, _, batches = producer_state.pack(window)
-    assert producer_state.unpack(epoch, batches) == window
+    assert producer_state.preceding_of(window) == sum(counts[:-5])
+    epoch, _, preceding, batches = producer_state.pack(window)
+    assert producer_state.unpack(epoch, preceding, batches) == window
