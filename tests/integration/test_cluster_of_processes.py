@@ -179,7 +179,9 @@ def _has_offsets(admin: AdminClient, group: str, expected: list[tuple[str, int]]
 def _led_by_another(broker: BrokerProcess) -> tuple[str, int] | None:
     """A group, and its leader, which is not the controller; None where the controller leads all of them."""
     controller = controller_of(broker)
-    return next(((name, node_id) for name, node_id in leaders_of(broker, GROUPS).items() if node_id != controller), None)
+    return next(
+        ((name, node_id) for name, node_id in leaders_of(broker, GROUPS).items() if node_id != controller), None
+    )
 
 
 def test_a_group_s_setting_holds_at_whichever_broker_leads_it(brokers: dict[int, BrokerProcess]) -> None:
