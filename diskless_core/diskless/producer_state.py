@@ -131,7 +131,7 @@ def check(
 
 def _precedes(window: ProducerWindow, preceding: int, base_sequence: int, last: int) -> bool:
     """Whether all of a batch lies among the sequences that precede a window."""
-    oldest, _ = _SEQUENCES.unpack_from(window)
+    oldest: int = _SEQUENCES.unpack_from(window)[0]
     return 0 < (oldest - last) & MAX_SEQUENCE <= (oldest - base_sequence) & MAX_SEQUENCE <= preceding
 
 
