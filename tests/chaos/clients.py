@@ -98,7 +98,8 @@ class LibrdkafkaProducer:
         if error is not None:
             self._history.complain(f"producer {self._number}", f"a record failed: {error}")
             return
-        place = Place(message.partition() or 0, message.offset() or 0)
+        offset = message.offset()
+        place = Place(message.partition() or 0, offset if offset is not None else -1)
         self._history.acknowledge(Acknowledged(Sent.of(message.value() or b""), place, self._clock()))
 
     def _error(self, error: KafkaError) -> None:

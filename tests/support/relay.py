@@ -6,10 +6,15 @@ import asyncio
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
 _PIECE_BYTES = 64 << 10
+
+
+def _never(_: bytes) -> bool:
+    return False
 
 
 class Relay:
@@ -33,6 +38,8 @@ class Relay:
         self._passing = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._held = threading.Event()
+        self._lost_from: Callable[[bytes], bool] = _never
+        self._answers_are_lost = False
 
     def __enter__(self) -> Relay:
         self._thread.start()
@@ -52,6 +59,8 @@ class Relay:
 
     def pass_on(self) -> None:
         """Be there, and pass everything on, what was held back too."""
+        self._lost_from = _never
+        self._answers_are_lost = False
         asyncio.run_coroutine_threadsafe(self._pass_on(), self._loop).result()
 
     def hang(self) -> None:
@@ -66,6 +75,10 @@ class Relay:
             AssertionError: nobody did, in this time.
         """
         assert self._held.wait(timeout_s), "nothing came that could hang"
+
+    def lose_answers_from(self, is_it: Callable[[bytes], bool]) -> None:
+        """From the first piece of a client's data on for which this is true, lose all answers until `pass_on`."""
+        self._lost_from = is_it
 
     def drop(self) -> None:
         """Reset all connections. What is held back is lost; new ones are accepted."""
@@ -91,10 +104,13 @@ class Relay:
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
         with suppress(asyncio.CancelledError):
             await asyncio.gather(
-                self._pump(reader, there_writer, 0.0), self._pump(there_reader, writer, self._answer_delay_s)
+                self._pump(reader, there_writer, 0.0),
+                self._pump(there_reader, writer, self._answer_delay_s, are_answers=True),
             )
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float, *, are_answers: bool = False
+    ) -> None:
         self._writers.add(writer)
         late: deque[bytes] = deque()
 
@@ -106,6 +122,10 @@ class Relay:
                 if not self._passing.is_set():
                     self._held.set()
                 await self._passing.wait()
+                if are_answers and self._answers_are_lost:
+                    continue
+                if not are_answers and self._lost_from(data):
+                    self._answers_are_lost = True
                 late.append(data)
                 if delay_s:
                     self._loop.call_later(delay_s, write_oldest)
