@@ -210,6 +210,8 @@ def _prepared(chunk: Chunk, run: Run) -> ReadRun:
     if run.byte_offset in chunk.prepared and len(view) == run.byte_size:
         return ReadRun(view, run.last_offset + 1, is_cold=is_cold)
     prepared = batches.prepare(view, run, verify=is_cold)
+    if prepared.problem is None and chunk.lender is not None and batches.is_of_another_time(view, run):
+        prepared = batches.Prepared(0, run.base_offset, "they are of another time")
     failure = None
     if prepared.problem is None:
         chunk.prepared.add(run.byte_offset)

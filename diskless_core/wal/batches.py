@@ -31,6 +31,17 @@ class Prepared(NamedTuple):
 _Placed = tuple[int, BatchHeader]
 
 
+def is_of_another_time(view: WritableBuffer, run: Run) -> bool:
+    """Whether sound batches have another latest time than was committed: they are not this run's.
+
+    It is for bytes that somebody else kept; what the object store has is the object. Where the broker gave the time, it
+    says nothing.
+    """
+    if run.log_append_time is not None:
+        return False
+    return max(header.max_timestamp for _, header in record_batch.walk(view)) != run.max_timestamp
+
+
 def prepare(view: WritableBuffer, run: Run, *, verify: bool = True) -> Prepared:
     """Make a run's batches into what consumers get. Once prepared, they stay as they are when it is done again.
 

@@ -198,3 +198,5 @@ def test_a_group_s_setting_holds_at_whichever_broker_leads_it(brokers: dict[int,
             topic_partitions=[],
         )
         wait_until(lambda: wire.call(beat, 1).heartbeat_interval_ms == 7_000, "the setting at the group's leader")
+        leave = ConsumerGroupHeartbeatRequest(group_id=group, member_id="member", member_epoch=-1)
+        assert wire.call(leave, 1).error_code == 0, "other tests commit as no member"
