@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ from diskless_core.testing.coordinator_log_tools import HangBackend, MakeLog
 from diskless_kafka.kafka_log import KafkaCoordinatorLog
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_log import kafka_log, log_properties
+from tests.support.waiting import wait_until
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether a signal to stop has reached all threads of a process."""
+    states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").iterdir()]
+    return set(states) == {"T"}
+
 
 _numbers = itertools.count()
 
@@ -48,6 +57,7 @@ class TestKafkaLog(CoordinatorLogContract):
         @asynccontextmanager
         async def hang() -> AsyncIterator[None]:
             os.kill(apache_kafka.pid, signal.SIGSTOP)
+            wait_until(partial(_stands_still, apache_kafka.pid), "a Kafka that stands still")
             try:
                 yield
             finally:

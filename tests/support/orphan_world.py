@@ -149,6 +149,7 @@ class Broker:
 
     async def start(self) -> None:
         world, metrics = self._world, Metrics()
+        world.shared.resume_reads(self._node_id)  # a start needs the log
         for replica in self.replicas:
             await replica.start(lead=False)
         coordinators: dict[int, Any] = {index: Line(world, index) for index in range(SHARDS)}

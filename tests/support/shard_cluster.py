@@ -115,6 +115,7 @@ class ReplicaNode(ShardNode):
 
     def boot(self) -> None:
         """Start a process. It dies at its step `dies_at`, if that is set."""
+        self.shared.resume_reads(self.node_id)  # a start needs the log
         self.process = MortalProcess(self._loop, f"node-{self.node_id}", self._died)
         self.process.dies_at, self.dies_at = self.dies_at, None
         self.process.start(self._run())
