@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 from diskless_core.shards import CLUSTER, DISKLESS, parse_shard, short_name
 from tests.support.broker import BrokerProcess
+from tests.support.broker_cluster import on_one_bucket
 from tests.support.waiting import wait_until
 
 BROKERS = 3
@@ -70,12 +71,8 @@ class BrokerCluster:
             self._folder / f"broker-{node_id}",
             {
                 "node.id": str(node_id),
-                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-                "inter.broker.listener.name": "INTERNAL",
+                **on_one_bucket(self._folder),
                 "admin.listener": "http://127.0.0.1:0",
-                "coordinator_log": "bucket",
-                "wal_object_store.fsspec.url": (self._folder / "bucket").as_uri(),
                 "diskless.metadata.topic.num.partitions": str(SHARDS),
                 "offsets.topic.num.partitions": "1",
                 **self._settings,

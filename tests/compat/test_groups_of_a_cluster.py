@@ -28,6 +28,7 @@ from tests.compat.clients import CLIENTS, CommitRefusedError, Member
 from tests.compat.kafka_tools import MAIN_CLASSES
 from tests.support.apache_kafka import java
 from tests.support.broker import BrokerProcess
+from tests.support.broker_cluster import on_one_bucket
 from tests.support.requests import create_topic, metadata_request
 from tests.support.waiting import wait_until
 
@@ -261,14 +262,10 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
             tmp_path / f"broker-{node_id}",
             {
                 "node.id": str(node_id),
-                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-                "inter.broker.listener.name": "INTERNAL",
-                "coordinator_log": "bucket",
+                **on_one_bucket(tmp_path),
                 "offsets.topic.num.partitions": str(SHARDS),
                 "group.consumer.heartbeat.interval.ms": "500",
                 "group.consumer.min.heartbeat.interval.ms": "500",
-                "wal_object_store.fsspec.url": f"file://{tmp_path / 'bucket'}",
             },
         )
         for node_id in (1, 2, 3)

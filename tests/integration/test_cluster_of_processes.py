@@ -16,6 +16,7 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ConsumerGroupHeartbeatRequest, FindCoordinatorRequest
 from tests.support.admin_requests import GROUP, SET, alter
 from tests.support.broker import BrokerProcess
+from tests.support.broker_cluster import on_one_bucket
 from tests.support.requests import (
     create_topic,
     create_topics,
@@ -37,12 +38,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Brok
             folder / f"broker-{node_id}",
             {
                 "node.id": str(node_id),
-                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-                "inter.broker.listener.name": "INTERNAL",
-                "coordinator_log": "bucket",
+                **on_one_bucket(folder),
                 "broker.session.timeout.ms": "60000",
-                "wal_object_store.fsspec.url": f"file://{folder / 'bucket'}",
             },
         )
         for node_id in (1, 2, 3)

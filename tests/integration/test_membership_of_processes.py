@@ -10,6 +10,7 @@ from kafka.protocol.admin import DescribeClusterRequest
 
 from tests.support.batches import batch_of
 from tests.support.broker import BrokerProcess
+from tests.support.broker_cluster import on_one_bucket
 from tests.support.cluster import until
 from tests.support.requests import append, create_topic
 
@@ -27,13 +28,9 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
             tmp_path / f"broker-{node_id}",
             {
                 "node.id": str(node_id),
-                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-                "inter.broker.listener.name": "INTERNAL",
-                "coordinator_log": "bucket",
+                **on_one_bucket(tmp_path),
                 "coordinator_log.bucket.lease.ms": str(LEASE_MS),
                 "broker.session.timeout.ms": str(SESSION_MS),
-                "wal_object_store.fsspec.url": f"file://{tmp_path / 'bucket'}",
             },
         )
         for node_id in (1, 2)

@@ -13,6 +13,7 @@ from kafka.protocol.admin import DescribeClusterRequest
 
 from diskless_core.protocol.messages import UnregisterBrokerRequest
 from tests.support.broker import BrokerProcess
+from tests.support.broker_cluster import on_one_bucket
 from tests.support.cluster import in_thread, until
 
 SESSION_MS = 3_000
@@ -25,13 +26,9 @@ def brokers(tmp_path: Path) -> Iterator[list[BrokerProcess]]:
             tmp_path / f"broker-{number}",
             {
                 "node.id": "auto",
-                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-                "inter.broker.listener.name": "INTERNAL",
-                "coordinator_log": "bucket",
+                **on_one_bucket(tmp_path),
                 "broker.heartbeat.interval.ms": "500",
                 "broker.session.timeout.ms": str(SESSION_MS),
-                "wal_object_store.fsspec.url": f"file://{tmp_path / 'bucket'}",
             },
         )
         for number in range(3)

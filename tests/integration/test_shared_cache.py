@@ -13,6 +13,7 @@ import pytest
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.batches import batch_of, read_values
 from tests.support.broker import BrokerProcess
+from tests.support.broker_cluster import on_one_bucket
 from tests.support.requests import append, create_topic, fetch, metadata_request
 from tests.support.waiting import wait_until
 from tests.support.wire import WireClient
@@ -29,14 +30,10 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerPro
             folder / f"broker-{node_id}",
             {
                 "node.id": str(node_id),
-                "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-                "inter.broker.listener.name": "INTERNAL",
+                **on_one_bucket(folder),
                 "admin.listener": "http://127.0.0.1:0",
-                "coordinator_log": "bucket",
                 "broker.rack": "a",
                 "broker.session.timeout.ms": "60000",
-                "wal_object_store.fsspec.url": f"file://{folder / 'bucket'}",
             },
         )
         for node_id in (1, 2, 3)

@@ -8,23 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import BrokerProcess
-
-LISTENERS = {
-    "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-}
+from tests.support.broker_cluster import on_one_bucket
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """What the brokers of a running cluster of one have in common."""
     folder = tmp_path_factory.mktemp("cluster")
-    shared = {
-        **LISTENERS,
-        "inter.broker.listener.name": "INTERNAL",
-        "coordinator_log": "bucket",
-        "wal_object_store.fsspec.url": (folder / "bucket").as_uri(),
-    }
+    shared = on_one_bucket(folder)
     broker = BrokerProcess(folder / "broker-1", {**shared, "node.id": "1"})
     try:
         broker.start()

@@ -13,6 +13,19 @@ NODE_IDS = (1, 2, 3)
 LEADERS = "|".join(str(node_id) for node_id in NODE_IDS if node_id != LEADS_NOTHING)
 
 
+def on_one_bucket(folder: Path) -> dict[str, str]:
+    """What brokers of one host have in common that are a cluster: a listener for each other, and a bucket, which is a
+    folder.
+    """
+    return {
+        "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "coordinator_log": "bucket",
+        "wal_object_store.fsspec.url": (folder / "bucket").as_uri(),
+    }
+
+
 class BrokerCluster:
     """Three brokers, by node id. Only the first start of each is together with the others.
 
@@ -27,14 +40,10 @@ class BrokerCluster:
                 {
                     "node.id": str(node_id),
                     "broker.rack": f"rack-{node_id}",
-                    "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
-                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-                    "inter.broker.listener.name": "INTERNAL",
-                    "coordinator_log": "bucket",
+                    **on_one_bucket(folder),
                     "diskless.coordinator.placement": f"*:{LEADERS}",
                     "auto.leader.rebalance.enable": "false",  # who leads does not change while tests run
                     "broker.session.timeout.ms": "60000",
-                    "wal_object_store.fsspec.url": f"file://{folder / 'bucket'}",
                     **(properties or {}),
                 },
             )
