@@ -72,7 +72,7 @@ from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
-from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels, LevelRange
+from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.quotas.managers import QuotaManagers
 from diskless_core.quotas.rate import Window
 from diskless_core.shards import GROUPS
@@ -344,7 +344,7 @@ def _broker_spec(config: BrokerConfig, incarnation_id: uuid.UUID, around: Surrou
             for name, endpoint in around.endpoints.items()
         ),
         rack=config.broker_rack,
-        features={name: LevelRange(*levels) for name, levels in features.supported(around.levels.supported).items()},
+        features=features.supported(around.levels.supported),
     )
 
 
