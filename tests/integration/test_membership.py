@@ -9,9 +9,10 @@ from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from diskless_core.broker.errors import StartError
+from diskless_core.cluster.membership import sessions
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import UnregisterBrokerRequest
-from tests.support.cluster import BROKERS, Cluster, in_thread, until
+from tests.support.cluster import BROKERS, LIMIT_S, Cluster, in_thread, until
 from tests.support.requests import create_topic, metadata_request
 
 GROUP = 0
@@ -94,7 +95,8 @@ async def test_a_second_process_with_a_node_id_does_not_start_and_says_where_the
         assert cluster.nodes[1]._parts.membership.brokers.get(2).is_live
 
 
-async def test_a_broker_whose_connections_are_reset_stays_live(tmp_path: Path):
+async def test_a_broker_whose_connections_are_reset_stays_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sessions, "RESET_S", LIMIT_S)
     async with Cluster(tmp_path, {0: 1}) as cluster:
         brokers = cluster.nodes[1]._parts.membership.brokers
         before = brokers.get(2)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.support.batches import batch_of
 from tests.support.broker import BrokerProcess
+from tests.support.moto_s3 import moto_s3
 from tests.support.relay import Relay
 from tests.support.requests import append, create_topic, produce_request
 from tests.support.waiting import wait_until
@@ -31,17 +31,12 @@ SHORT_S = 60.0
 @pytest.fixture
 def buckets() -> Iterator[int]:
     """The port of S3 as moto plays it, with a bucket."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
+    with moto_s3() as port:
         keys = {"aws_access_key_id": KEY_ID, "aws_secret_access_key": SECRET}
         client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1", **keys)
         client.create_bucket(Bucket="bucket")
         client.close()
         yield port
-    finally:
-        server.stop()
 
 
 @pytest.fixture

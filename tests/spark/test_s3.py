@@ -9,18 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import boto3
 import psutil
 import pytest
 from confluent_kafka import Producer
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
-from werkzeug.serving import make_server
 
 from diskless_core.cli.main import main
 from diskless_core.clock import SystemClock
@@ -34,6 +31,7 @@ from diskless_spark.orphans.config import SparkOrphanSettings
 from diskless_spark.orphans.detection import SparkDetection
 from tests.integration.test_tiering import SETTINGS, create
 from tests.support.broker import BrokerFactory
+from tests.support.moto_s3 import moto_s3
 from tests.support.waiting import wait_until
 
 BUCKET = "lake"
@@ -73,27 +71,20 @@ class Bucket:
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[Bucket]:
-    application = DomainDispatcherApplication(create_backend_app)
     requests: list[tuple[str, str, str, int]] = []
 
-    def noting(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+    def note(environ: dict[str, Any]) -> None:
         size = int(environ.get("CONTENT_LENGTH") or 0)
         requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"], size))
-        return application(environ, start_response)
 
-    server = make_server("127.0.0.1", 0, noting, threaded=True, request_handler=MotoRequestHandler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    made = Bucket(f"http://127.0.0.1:{server.port}", requests)
-    client = boto3.client(
-        "s3", endpoint_url=made.url, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s"
-    )
-    client.create_bucket(Bucket=BUCKET)
-    client.close()
-    yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with moto_s3(note) as port:
+        made = Bucket(f"http://127.0.0.1:{port}", requests)
+        client = boto3.client(
+            "s3", endpoint_url=made.url, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s"
+        )
+        client.create_bucket(Bucket=BUCKET)
+        client.close()
+        yield made
 
 
 @contextmanager
