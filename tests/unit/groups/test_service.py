@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.coordinator.slices import SLICE_UNITS
+from diskless_core.groups.model import CommittedOffset
+from diskless_core.groups.records import OffsetRecord
 from diskless_core.groups.tables import GROUP_OFFSETS, GROUPS
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
@@ -251,6 +254,35 @@ async def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay(nod
     await node.groups.topics_deleted([old_id], ["t"])
     assert {key for key, _ in node.shard.state.rows(GROUP_OFFSETS)} == {("g", "t", 1)}
     assert await node.fetch(new_id, version=10) == {(new_id, 0): (-1, "", 0), (new_id, 1): (5, "", 0)}
+
+
+async def test_while_offsets_of_a_deleted_topic_go_the_event_loop_serves_others(node):
+    topic_id, other_id, many = node.topics.ids["t"], node.topics.create("u"), 3000
+    offsets = {
+        ("t", number): CommittedOffset(offset=1, commit_timestamp_ms=1, topic_id=topic_id) for number in range(many)
+    }
+    offsets |= {
+        ("u", number): CommittedOffset(offset=1, commit_timestamp_ms=1, topic_id=other_id) for number in range(many)
+    }
+    written = [
+        OffsetRecord(group_id="large", topic=topic, partition=number, value=value)
+        for (topic, number), value in offsets.items()
+    ]
+    await node.shard.submit(lambda command: [command.emit(record) for record in written])
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    await node.groups.topics_deleted([uuid.uuid4()], ["u"])  # of which nothing has to go
+    other.cancel()
+    assert turns >= len(offsets) / SLICE_UNITS
+    await node.groups.topics_deleted([topic_id], ["t"])
+    assert {topic for (_, topic, _), _ in node.shard.state.rows(GROUP_OFFSETS)} == {"u"}
 
 
 async def test_a_node_that_does_not_lead_the_groups_leaves_offsets_of_a_deleted_topic_and_says_no_error(node):
