@@ -305,6 +305,16 @@ class CoordinatorShard(Generic[RecordT]):
         """End what `stand_back` began."""
         self._leader.may_claim(Hold.NAMESAKE)
 
+    def stand_aside(self) -> None:
+        """Be no candidate until `stand_again`: this node starts, and waits for an object store. Others may have none to
+        wait for. Nothing happens where there are no others."""
+        if self._services.log.is_shared:
+            self._leader.hold_back(Hold.OBJECTS, "the broker starts, and its object store does not answer")
+
+    def stand_again(self) -> None:
+        """End what `stand_aside` began."""
+        self._leader.may_claim(Hold.OBJECTS)
+
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
 
