@@ -5,11 +5,14 @@ It knows no connection: the broker's listeners and a simulated network put their
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from diskless_core.cluster.membership import wire
 from diskless_core.cluster.membership.registrar import Link, Registrar
 from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.peers import PeerRequest
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import Response, decode_request, encode_body
@@ -39,11 +42,16 @@ MEMBERSHIP_REQUESTS: dict[int, type[ApiMessage]] = {
 
 
 class MembershipService:
-    """What one node answers. All but its leader refuse with NOT_CONTROLLER."""
+    """What one node answers. All but its leader refuse with NOT_CONTROLLER.
 
-    def __init__(self, registrar: Registrar, *, cluster_id: str) -> None:
+    Args:
+        shards: those of the cluster.
+    """
+
+    def __init__(self, registrar: Registrar, *, cluster_id: str, shards: Iterable[ShardId]) -> None:
         self._registrar = registrar
         self._cluster_id = cluster_id
+        self._shards = {str(shard): shard for shard in shards}
 
     async def answer(self, request: PeerRequest, link: Link | None = None) -> bytes:
         """The body of a response to the body of a request of another broker, as a `PeerTransport` carries them.
@@ -81,7 +89,7 @@ class MembershipService:
 
     async def heartbeat(self, request: BrokerHeartbeatRequest, link: Link | None = None) -> BrokerHeartbeatResponse:
         """BrokerHeartbeat."""
-        beat = wire.beat_of(request)
+        beat = wire.beat_of(request, self._shards)
         try:
             answer = await self._registrar.heartbeat(beat, link)
         except CoordinatorError as error:
