@@ -88,7 +88,7 @@ class ClusterAdmin:
                     continue
         if node_id not in self._met:
             raise AdminClientError(
-                f"broker {node_id} is needed, and has told of no HTTP interface that is reached from elsewhere: set its "
+                f"broker {node_id} is needed, and has told of no HTTP interface that is reached from here: set its "
                 f"admin.listener or its advertised.admin.listener, or give its address with --url beside the others"
             )
         return self._met[node_id]

@@ -46,7 +46,7 @@ def coordinators_of(view: ClusterView) -> Mapping[int, int | None]:
 class WorkAtLeaders:
     """One piece of work, for all Diskless coordinators of a cluster, at all their leaders at once.
 
-    A coordinator without a leader, or whose leader does not answer, is waited for as long as the cluster's `patience_s`.
+    A coordinator that nobody leads, or whose leader does not answer, is waited for: for the cluster's `patience_s`.
     """
 
     def __init__(self, cluster: ClusterAdmin, clock: Clock | None = None) -> None:
@@ -79,12 +79,10 @@ class WorkAtLeaders:
                     under_way[task] = portion, self._clock.monotonic()
                 if not under_way and not to_do:
                     return
-                pause_s = BACKOFF.pause_s(max(1, self._failures), self._clock) if to_do else None
+                ended = set[asyncio.Task[Collection[int]]]()
                 if under_way:
-                    ended, _ = await asyncio.wait(under_way, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-                else:
-                    await asyncio.sleep(pause_s or 0)
-                    ended = set()
+                    limit_s = BACKOFF.max_ms / 1000 if to_do else None
+                    ended, _ = await asyncio.wait(under_way, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     (portion, begun_at), now = under_way.pop(task), self._clock.monotonic()
                     if self._settled(task, portion, to_do) or now - begun_at > 2 * patience_s:
@@ -94,6 +92,7 @@ class WorkAtLeaders:
                     continue
                 if not under_way and self._clock.monotonic() - quiet_since > patience_s:
                     raise self._failure or _without_leader(view, to_do)
+                await asyncio.sleep(BACKOFF.pause_s(max(1, self._failures), self._clock))
                 view = await self._look(view)
         finally:
             if not self._is_interrupted:
