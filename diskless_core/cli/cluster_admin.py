@@ -104,14 +104,19 @@ class ClusterAdmin:
     ) -> Any:
         """The answer of the broker that leads what it takes; again when it moves, or dies with the answer.
 
-        The request has to be one that may be done twice. Errors as `admin_client.ask`, when patience ends.
+        The request has to be one that may be done twice. Errors as `admin_client.ask`: at once if nobody tells of the
+        cluster, else when patience ends.
 
         Args:
             leader: who it is most likely. The other live brokers are asked after it.
         """
 
+        first: ClusterView | None = self.view()
+
         def attempt() -> Any:
-            view, failure = self.view(), AdminClientError("there is no live broker")
+            nonlocal first
+            view, first = first or self.view(), None
+            failure = AdminClientError("there is no live broker")
             for node_id in _candidates(view, leader(view)):
                 try:
                     url = self.url_of(node_id)

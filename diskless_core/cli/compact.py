@@ -101,7 +101,8 @@ def compact(
             made = report["segments"]
         if not (made or everything or as_json):
             with suppress(admin_client.AdminClientError):  # what was asked for is done
-                _say_what_waits(_planned(cluster, replace(wish, everything=True)))
+                impatient = ClusterAdmin(admin_client.addresses(url, config, override), patience_s=0)
+                _say_what_waits(_planned(impatient, replace(wish, everything=True)))
     except (admin_client.AdminClientError, RemoteStorageError) as error:
         common.fail(str(error))
 

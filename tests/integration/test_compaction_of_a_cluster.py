@@ -1,4 +1,4 @@
-"""`diskless compact` of three brokers: it is told one address, finds the leaders, and follows them when they die."""
+"""Tools that are told one address of three brokers: they find the leaders, and follow them when they die."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.armed import arm, make_mortal
+from tests.support.armed import arm, disarm, make_mortal
 from tests.support.broker import BrokerProcess
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.crash import (
@@ -25,25 +25,25 @@ from tests.support.crash import (
 )
 from tests.support.waiting import wait_until
 
-TOPIC = "spread"
 TIMEOUT_S = 300.0
+DISKLESS = Path(sys.executable).with_name("diskless")
+COORDINATORS = 3
 SETTINGS = {
     "admin.listener": "http://127.0.0.1:0",
-    "diskless.metadata.topic.num.partitions": "3",
-    "offsets.topic.num.partitions": "1",
+    "auto.leader.rebalance.enable": "true",
     "diskless.append.commit.interval.ms": "20",
     "diskless.compaction.driver.session.timeout.ms": "2000",
     "diskless.coordinator.placement": "",
-    "auto.leader.rebalance.enable": "true",
-    "log.segment.bytes": str(1 << 20),
+    "diskless.metadata.topic.num.partitions": str(COORDINATORS),
+    "offsets.topic.num.partitions": "1",
 }
 TIER = "diskless_core.diskless.shard:DisklessShard.tier"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[BrokerCluster]:
-    storage = (tmp_path / "segments").as_uri()
-    made = BrokerCluster(tmp_path, {**SETTINGS, "remote_storage.fsspec.url": storage})
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    folder: Path = tmp_path_factory.mktemp("three")
+    made = BrokerCluster(folder, {**SETTINGS, "remote_storage.fsspec.url": (folder / "segments").as_uri()})
     for broker in made.brokers.values():
         make_mortal(broker, TIER)
     try:
@@ -52,38 +52,125 @@ def cluster(tmp_path: Path) -> Iterator[BrokerCluster]:
         made.end()
 
 
+@pytest.fixture
+def cluster(started: BrokerCluster) -> BrokerCluster:
+    """All brokers run, and each leads one of the Diskless coordinators."""
+    for broker in started.brokers.values():
+        disarm(broker)
+        if not broker.is_running:
+            broker.start()
+    for broker in started.brokers.values():
+        wait_until(lambda broker=broker: set(leaders(broker)) == set(started.brokers), "each leads one")  # type: ignore[misc]
+    return started
+
+
 def view(broker: BrokerProcess) -> Any:
-    return httpx.get(f"{broker.admin}/cluster").raise_for_status().json()
+    return httpx.get(f"{broker.admin}/cluster", timeout=TIMEOUT_S).raise_for_status().json()
 
 
-def leaders(broker: BrokerProcess) -> dict[str, int]:
-    return {shard["shard"]: shard["leader"] for shard in view(broker)["shards"]}
+def leaders(broker: BrokerProcess) -> list[int]:
+    """Those of the Diskless coordinators, as a broker tells."""
+    return [shard["leader"] for shard in view(broker)["shards"] if shard["shard"].startswith("diskless-")]
 
 
-def test(cluster: BrokerCluster, tmp_path: Path) -> None:
-    wait_until(lambda: len({leaders(cluster.follower)[f"diskless-{i}"] for i in range(3)}) == 3, "leaders are spread")
-    print(leaders(cluster.follower))
-    first, *others = cluster.brokers.values()
-    admin = AdminClient({"bootstrap.servers": first.bootstrap, **CLIENT})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
-    producers = [SteadyProducer(first.bootstrap, TOPIC, "steady", idempotent=True).start()]
-    wait_for_acknowledgements(producers, 100)
-    try:
-        done = subprocess.run(
-            [Path(sys.executable).with_name("diskless"), "compact", "--all", "--everything", "--json", "--url", first.admin],
-            capture_output=True, text=True, timeout=100)
-        print(done.stdout, done.stderr)
-        led = leaders(first)
-        dying = cluster.brokers[led["diskless-0"]]
-        arm(dying)
-        other = next(b for b in cluster.brokers.values() if b is not dying)
-        done = subprocess.run(
-            [Path(sys.executable).with_name("diskless"), "compact", "--all", "--everything", "--json", "--url", f"{dying.admin},{other.admin}"],
-            capture_output=True, text=True, timeout=100)
-        print(done.stdout, done.stderr)
-    finally:
-        for producer in producers:
-            producer.stop()
-    assert not dying.is_running
-    assert_nothing_is_lost(other.bootstrap, TOPIC, producers)
-    assert 0
+def run(*arguments: str) -> Any:
+    """What a command says in JSON."""
+    done = subprocess.run([DISKLESS, *arguments, "--json"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def segments(broker: BrokerProcess, topic: str) -> list[Any]:
+    url = f"{broker.admin}/remote-log"
+    return list(httpx.get(url, params={"topic": topic}, timeout=TIMEOUT_S).raise_for_status().json())
+
+
+def files(started: BrokerCluster, topic: str) -> set[str]:
+    """The ids of a topic's segments whose logs lie in remote storage."""
+    folder = started.follower.folder.parent / "segments"
+    return {path.stem.split("-", 1)[1] for path in folder.rglob("*.log") if path.parent.name.startswith(f"{topic}-")}
+
+
+def producing(broker: BrokerProcess, topic: str) -> SteadyProducer:
+    """An idempotent producer that has written something to each partition of a new topic."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, **CLIENT})
+    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(TIMEOUT_S)
+    producer = SteadyProducer(broker.bootstrap, topic, "steady", idempotent=True).start()
+    wait_for_acknowledgements([producer], 100, TIMEOUT_S)
+    producer.stop()
+    return producer
+
+
+def assert_once(cluster: BrokerCluster, asked: BrokerProcess, topic: str, producer: SteadyProducer) -> None:
+    """All that was acknowledged is there, in segments that follow each other, and nothing else is."""
+    assert_nothing_is_lost(asked.bootstrap, topic, [producer])
+    wait_until(
+        lambda: {one["segment_id"] for one in segments(asked, topic)} == files(cluster, topic),
+        "the same segments in files and metadata",
+    )
+    known = segments(asked, topic)
+    assert {one["state"] for one in known} == {"COPY_SEGMENT_FINISHED"}
+    ends = [0] * PARTITIONS
+    for one in sorted(known, key=lambda one: one["start_offset"]):
+        assert one["start_offset"] == ends[one["partition"]]
+        ends[one["partition"]] = one["end_offset"] + 1
+    assert sum(ends) == len(producer.acknowledged)
+
+
+def test_a_compaction_that_one_broker_is_asked_for_is_done_by_all_leaders(cluster: BrokerCluster) -> None:
+    asked = cluster.follower
+    producer = producing(asked, "all")
+    planned = run("compact", "--topic", "all", "--everything", "--plan", "--url", asked.admin)
+    assert {segment["partition"] for segment in planned} == set(range(PARTITIONS))
+    report = run("compact", "--topic", "all", "--everything", "--url", asked.admin)
+    assert (report["state"], report["segments"]) == ("finished", len(planned))
+    assert {job["node_id"] for job in report["jobs"]} == set(cluster.brokers)
+    assert sorted(shard for job in report["jobs"] for shard in job["shards"]) == list(range(COORDINATORS))
+    assert report["topics"]["all"]["partitions"] == PARTITIONS
+    assert_once(cluster, asked, "all", producer)
+
+
+@pytest.mark.parametrize("here", [False, True], ids=["in brokers", "in another process"])
+def test_a_compaction_goes_on_at_the_next_leader_when_the_broker_dies_that_was_asked_first(
+    cluster: BrokerCluster, here: bool
+) -> None:
+    topic = f"dies-{here}"
+    dying, survivor = list(cluster.brokers.values())[:2]
+    producer = producing(survivor, topic)
+    arm(dying)
+    options = ["--topic", topic, "--everything", "--url", f"{dying.admin},{survivor.admin}"]
+    if here:
+        options += ["--here", *(part for item in dying._properties.items() for part in ("-o", "=".join(item)))]
+    report = run("compact", *options)
+    dying._running().wait(TIMEOUT_S)
+    assert report["state"] == "finished"
+    assert report["failures"] == []
+    assert {job["node_id"] for job in report["jobs"] if job["state"] == "lost"} == {1}
+    assert_once(cluster, survivor, topic, producer)
+
+
+def test_a_scan_for_orphans_is_done_by_the_controller_whoever_is_asked(cluster: BrokerCluster) -> None:
+    [asked, *_] = (one for node_id, one in cluster.brokers.items() if node_id != view(one)["controller"])
+    refused = httpx.post(f"{asked.admin}/orphans/scan", params={"dry_run": True}, timeout=TIMEOUT_S)
+    assert refused.status_code == 421
+    assert run("orphans", "scan", "--dry-run", "--url", asked.admin)["orphans"] == []
+
+
+def test_brokers_say_who_speaks_and_agree_about_the_cluster(cluster: BrokerCluster) -> None:
+    def agreed() -> Any:
+        views = [view(broker) for broker in cluster.brokers.values()]
+        assert [told.pop("node_id") for told in views] == list(cluster.brokers)
+        return views[0] if all(told == views[0] for told in views) else None
+
+    told = wait_until(agreed, "all brokers say the same of the cluster")
+    assert {broker["node_id"]: broker["http"] for broker in told["brokers"]} == {
+        node_id: broker.admin for node_id, broker in cluster.brokers.items()
+    }
+    for node_id, broker in cluster.brokers.items():
+        ready = httpx.get(f"{broker.admin}/health/ready", timeout=TIMEOUT_S)
+        assert ready.json()["node_id"] == int(ready.headers["Diskless-Node-Id"]) == node_id
+        assert ready.json()["cluster_id"] == ready.headers["Diskless-Cluster-Id"] == told["cluster_id"]
+    health = httpx.get(f"{cluster.follower.admin}/health/cluster", timeout=TIMEOUT_S)
+    assert (health.status_code, health.json()["healthy"], health.json()["fenced"]) == (200, True, [])
+    compared = httpx.get(f"{cluster.follower.admin}/cluster", params={"lag": True}, timeout=TIMEOUT_S).json()
+    assert all(set(map(int, shard["lag"])) == set(cluster.brokers) for shard in compared["shards"])

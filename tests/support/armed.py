@@ -48,3 +48,8 @@ def arm(broker: BrokerProcess) -> None:
 
 def _trigger(broker: BrokerProcess) -> Path:
     return broker.folder / "armed"
+
+
+def disarm(broker: BrokerProcess) -> None:
+    """No call kills it any more."""
+    _trigger(broker).unlink(missing_ok=True)
