@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from urllib.parse import urlencode
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from diskless_core.admin.models import RemoteSegment
 from diskless_core.cli import admin_client, kafka_cluster
 from diskless_core.cli.admin_client import AdminClientError
@@ -21,6 +23,9 @@ from diskless_core.tiering.migration import coverage
 from diskless_core.tiering.migration.coverage import GapError
 from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition
 from diskless_core.tiering.report import JobState
+
+LAG_S = 3.0
+"""How long a broker may take at most to hear of segments that another one has made."""
 
 _DEFAULT_REPLICATION = -1
 
@@ -68,8 +73,14 @@ class TieringClient:
         """The partitions of a topic, and the segments that hold their records.
 
         Raises:
-            ExportError: some records are in no segment.
+            ExportError: some records are in no segment, also when the broker that is asked had time to hear of it.
         """
+        retrying = Retrying(
+            retry=retry_if_exception_type(ExportError), stop=stop_after_delay(LAG_S), wait=wait_fixed(0.2), reraise=True
+        )
+        return retrying(self._partitions, topic)
+
+    def _partitions(self, topic: str) -> list[SourcePartition]:
         found = self._topic(topic)
         starts = self._cluster.offsets(found, kafka_cluster.EARLIEST)
         ends = self._cluster.offsets(found, kafka_cluster.LATEST)

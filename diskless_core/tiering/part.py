@@ -123,7 +123,7 @@ class Tiering:
         self.reader = segment_reader(settings, segments.remote_storage, backends.metadata, metrics)
         self.times = SegmentTimes(self.reader)
         self.compactor = _compactor(settings, backends, neighbours, segments, self._copies, obstacle)
-        self.remote_log = RemoteLog(backends.metadata, topics, neighbours.shards.values(), clock)
+        self.remote_log = RemoteLog(backends.metadata, topics, clock)
         self.layouts = Layouts(
             LayoutServices(
                 cluster=neighbours.cluster,

@@ -5,11 +5,10 @@ Segments that are adopted were made elsewhere and lie in this cluster's remote s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.strict_reads import catch_up
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PartitionHead
@@ -32,25 +31,20 @@ class AdoptionError(Exception):
 class RemoteLog:
     """The segments of the topics that there are."""
 
-    def __init__(
-        self, metadata: RemoteLogMetadata, topics: TieredTopics, shards: Collection[DisklessShard], clock: Clock
-    ) -> None:
+    def __init__(self, metadata: RemoteLogMetadata, topics: TieredTopics, clock: Clock) -> None:
         self._metadata = metadata
-        self._shards = shards
         self._topics = topics
         self._clock = clock
 
     async def segments(self, *, topic: str | None, partition: int | None) -> Sequence[RemoteLogSegmentMetadata]:
         """Those that are not deleted, by topic, partition and start offset; of one topic, or partition number, or all.
 
-        What any node's compaction had made before the call is in.
+        What another node has made a moment ago may be missing.
 
         Raises:
             UnknownTopicError: there is no such topic.
             RemoteLogMetadataError: who keeps that did not answer.
-            CoordinatorLogError, CoordinatorError: this node cannot say it now.
         """
-        await catch_up(self._shards)
         if topic is not None and self._topics.by_name(topic) is None:
             raise UnknownTopicError(f"there is no topic {topic}")
         found: list[RemoteLogSegmentMetadata] = []

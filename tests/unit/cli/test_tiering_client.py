@@ -13,7 +13,7 @@ import pytest
 
 from diskless_core.admin.compaction import CompactionAnswer
 from diskless_core.admin.models import RemoteSegment
-from diskless_core.cli import cluster_compaction, kafka_cluster
+from diskless_core.cli import cluster_compaction, kafka_cluster, tiering_client
 from diskless_core.cli.admin_client import AdminClientError
 from diskless_core.cli.cluster_admin import ClusterAdmin
 from diskless_core.cli.kafka_cluster import KafkaClusterError, Leader, Topic
@@ -127,10 +127,20 @@ def test_the_segments_of_each_partition_are_those_that_hold_its_records(http):
     ]
 
 
-def test_records_that_are_in_no_segment_are_told(http):
+def test_records_that_are_in_no_segment_are_told(http, monkeypatch):
+    monkeypatch.setattr(tiering_client, "LAG_S", 0)
     http.have_segments(segment(0, 0, 9))
     with pytest.raises(ExportError, match="t-0 from offset 10 to 19 are not all in segments"):
         http.client.partitions("t")
+
+
+def test_segments_that_the_broker_has_not_heard_of_yet_are_waited_for(http):
+    path = ("GET", "/remote-log?topic=t")
+    http.have_segments(segment(0, 0, 19))
+    known = http.answers[path]
+    http.have_segments(segment(0, 0, 9))
+    http.answers[path] += known
+    assert [one.segments for one in http.client.partitions("t")] == [[segment(0, 0, 19)], []]
 
 
 def test_a_topic_that_is_not_there_is_told(http):
