@@ -40,12 +40,17 @@ SETTINGS = {
 TIER = "diskless_core.diskless.shard:DisklessShard.tier"
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    folder: Path = tmp_path_factory.mktemp("three")
+def mortal_cluster(folder: Path) -> BrokerCluster:
+    """Brokers that can be armed: then the next segment that the coordinator takes kills them."""
     made = BrokerCluster(folder, {**SETTINGS, "remote_storage.fsspec.url": (folder / "segments").as_uri()})
     for broker in made.brokers.values():
         make_mortal(broker, TIER)
+    return made
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    made = mortal_cluster(tmp_path_factory.mktemp("three"))
     try:
         yield made.start()
     finally:
@@ -59,9 +64,13 @@ def cluster(started: BrokerCluster) -> BrokerCluster:
         disarm(broker)
         if not broker.is_running:
             broker.start()
-    for broker in started.brokers.values():
-        wait_until(lambda broker=broker: set(leaders(broker)) == set(started.brokers), "each leads one")  # type: ignore[misc]
+    wait_until_each_leads_one(started)
     return started
+
+
+def wait_until_each_leads_one(cluster: BrokerCluster) -> None:
+    for broker in cluster.brokers.values():
+        wait_until(lambda broker=broker: set(leaders(broker)) == set(cluster.brokers), "each leads one")  # type: ignore[misc]
 
 
 def view(broker: BrokerProcess) -> Any:

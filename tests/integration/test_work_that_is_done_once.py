@@ -1,4 +1,4 @@
-"""What brokers do by themselves for the coordinators that they lead. It goes on at the next leader when one is killed."""
+"""What brokers do by themselves for the coordinators that they lead goes on at the next leader when one is killed."""
 
 from __future__ import annotations
 
