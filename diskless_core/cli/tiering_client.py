@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from urllib.parse import urlencode
 
@@ -64,8 +65,9 @@ class TieringClient:
 
     def compact(self, topics: Sequence[str]) -> None:
         """Have all records of topics moved into segments, by all brokers that lead them, and wait for it."""
-        wish = CompactionWish(topics=topics, everything=True)
-        report = asyncio.run(ClusterCompaction(self._admin, wish, lambda *_: None).by_brokers())
+        compaction = ClusterCompaction(self._admin, CompactionWish(topics=topics, everything=True), lambda *_: None)
+        with ThreadPoolExecutor(1) as thread:  # the caller may be on an event loop of its own
+            report = thread.submit(lambda: asyncio.run(compaction.by_brokers())).result()
         if report["state"] == JobState.FAILED:
             raise AdminClientError(f"the compaction of {', '.join(topics)} failed: {'; '.join(report['failures'])}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import uuid
@@ -155,6 +156,17 @@ def test_a_compaction_is_waited_for(http, monkeypatch):
     http.client.compact(["t"])
     assert http.bodies == [{"topics": ["t"], "all": False, "shards": [0], "engine": None, "everything": True}]
     assert http.answers["GET", "/compaction/job"] == [report("failed")]
+
+
+def test_a_compaction_can_be_waited_for_on_an_event_loop(http, monkeypatch):
+    monkeypatch.setattr(cluster_compaction, "POLL_S", 0)
+    http.answers["POST", "/compaction"] = [report("waiting")]
+    http.answers["GET", "/compaction/job"] = [report("finished")]
+
+    async def on_a_loop():
+        http.client.compact(["t"])
+
+    asyncio.run(on_a_loop())
 
 
 def report(state, *failures):
