@@ -27,6 +27,10 @@ class NoAnswerError(AdminClientError):
     """Nobody answered, or not in time; it may have been done."""
 
 
+class SilentError(NoAnswerError):
+    """Somebody is there, and gave no answer in time."""
+
+
 class RefusedError(AdminClientError):
     """The broker answered with an error.
 
@@ -118,7 +122,7 @@ def ask(
         _require_broker(url, response.getheader(_NODE_ID_HEADER), node_id)
         answer = response.read()
     except TimeoutError as error:
-        raise NoAnswerError(
+        raise SilentError(
             f"{url} gave no answer within {patience_s:.0f} s: it may be at work still, its log tells"
         ) from error
     except (OSError, HTTPException) as error:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenacity import Retrying, retry_if_exception, stop_after_delay
 
 from diskless_core.cli import admin_client
-from diskless_core.cli.admin_client import AdminClientError, NoAnswerError, RefusedError
+from diskless_core.cli.admin_client import AdminClientError, NoAnswerError, RefusedError, SilentError
 from diskless_core.clock import SystemClock
 from diskless_core.cluster.view import ClusterView
 from diskless_core.plugin.retrying import Backoff
@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 BACKOFF = Backoff(first_ms=200, max_ms=2_000)
 
 _LOOK_S = 5.0
-"""How long one broker may take to tell of the cluster, before the next one is asked."""
+"""How long one of several brokers may take to tell of the cluster, before the next one is asked."""
 
 _VIEW = TypeAdapter(ClusterView)
 
@@ -51,15 +51,18 @@ class ClusterAdmin:
             RefusedError: the same, but some may soon.
             AdminClientError: something else than a broker answers.
         """
-        first: AdminClientError | None = None
-        for url in list(dict.fromkeys([*self._given, *self._told.values()])):
-            try:
-                return self._noted(url, admin_client.ask("GET", url, "/cluster", timeout_s=_LOOK_S))
-            except AdminClientError as error:
-                if not passes(error):
-                    raise
-                first = first or error
-        raise first or NoAnswerError("no address of a broker is given")
+        urls = list(dict.fromkeys([*self._given, *self._told.values()]))
+        problems: dict[str, AdminClientError] = {}
+        for limit_s in (_LOOK_S, None) if len(urls) > 1 else (None,):
+            for url in urls:
+                try:
+                    return self._noted(url, admin_client.ask("GET", url, "/cluster", timeout_s=limit_s))
+                except AdminClientError as error:
+                    if not passes(error):
+                        raise
+                    problems[url] = error
+            urls = [url for url in urls if isinstance(problems[url], SilentError)]
+        raise next(iter(problems.values()))
 
     def _noted(self, url: str, said: Any) -> ClusterView:
         try:
@@ -83,7 +86,7 @@ class ClusterAdmin:
         for url in self._given:
             if url not in self._met.values():
                 try:
-                    self._noted(url, admin_client.ask("GET", url, "/cluster", timeout_s=_LOOK_S))
+                    self._noted(url, admin_client.ask("GET", url, "/cluster"))
                 except NoAnswerError:
                     continue
         if node_id not in self._met:

@@ -98,8 +98,7 @@ class WorkAtLeaders:
             if not self._is_interrupted:
                 for task in under_way:
                     task.cancel()
-            if under_way:
-                await asyncio.wait(under_way)
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _portions(self, view: ClusterView, to_do: Collection[int], busy: Collection[int]) -> list[Portion]:
         """What can be begun. A broker has one portion at a time: it would do a second one after it anyway."""

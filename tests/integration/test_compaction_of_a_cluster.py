@@ -13,6 +13,8 @@ import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from diskless_core.cli.admin_client import RefusedError
+from diskless_core.cli.cluster_admin import ClusterAdmin
 from tests.support.armed import arm, disarm, make_mortal
 from tests.support.broker import BrokerProcess
 from tests.support.broker_cluster import BrokerCluster
@@ -163,6 +165,19 @@ def test_a_scan_for_orphans_is_done_by_the_controller_whoever_is_asked(cluster: 
     refused = httpx.post(f"{asked.admin}/orphans/scan", params={"dry_run": True}, timeout=TIMEOUT_S)
     assert refused.status_code == 421
     assert run("orphans", "scan", "--dry-run", "--url", asked.admin)["orphans"] == []
+
+
+def test_segments_are_adopted_by_the_leader_of_their_partition_alone(cluster: BrokerCluster) -> None:
+    producing(cluster.follower, "full")
+    body = {"topic": "full", "partition": 0, "log_start_offset": 0, "segments": []}
+    answers = [
+        httpx.post(f"{broker.admin}/remote-log/adopt", json=body, timeout=TIMEOUT_S)
+        for broker in cluster.brokers.values()
+    ]
+    assert sorted(answer.status_code for answer in answers) == [409, 421, 421]
+    client = ClusterAdmin([cluster.follower.admin])
+    with pytest.raises(RefusedError, match="full-0 is not empty"):
+        client.ask_leader(lambda view: view.node_id, "POST", "/remote-log/adopt", body)
 
 
 def test_brokers_say_who_speaks_and_agree_about_the_cluster(cluster: BrokerCluster) -> None:

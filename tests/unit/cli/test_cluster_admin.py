@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diskless_core.cli import admin_client
-from diskless_core.cli.admin_client import AdminClientError, NoAnswerError, RefusedError
+from diskless_core.cli.admin_client import AdminClientError, NoAnswerError, RefusedError, SilentError
 from diskless_core.cli.cluster_admin import ClusterAdmin
 
 
@@ -22,6 +22,7 @@ class Brokers:
         self.controller = 3
         self.asked: list[str] = []
         self.dies_with_answer = False
+        self.slow: dict[str, float] = {}
 
     def ask(
         self, method: str, url: str, path: str, body: Any = None, *, timeout_s: Any = None, node_id: Any = None
@@ -29,6 +30,8 @@ class Brokers:
         self.asked.append(f"{url}{path}")
         if url in self.down:
             raise NoAnswerError(f"no broker answers at {url}")
+        if self.slow.get(url, 0) > (60 if timeout_s is None else timeout_s):
+            raise SilentError("gave no answer in time")
         found = self.at[url]
         if path == "/cluster":
             brokers = [
@@ -74,6 +77,22 @@ def test_of_several_addresses_one_that_answers_is_enough_and_others_are_learnt(b
     assert scan(cluster) == "POST by 3"
     brokers.down = {"http://1", "http://2"}
     assert cluster.view().node_id == 3
+
+
+@pytest.mark.parametrize("given", [["http://1"], ["http://1", "http://2"]])
+def test_a_broker_that_takes_its_time_is_waited_for_where_no_other_one_answers(
+    brokers: Brokers, given: list[str]
+) -> None:
+    brokers.slow, brokers.down = {"http://1": 30}, {"http://2"}
+    assert ClusterAdmin(given).view().node_id == 1
+    brokers.slow = {"http://1": 100}
+    with pytest.raises(SilentError):
+        ClusterAdmin(given).view()
+
+
+def test_of_two_brokers_a_slow_one_is_not_waited_for(brokers: Brokers) -> None:
+    brokers.slow = {"http://1": 30}
+    assert ClusterAdmin(["http://1", "http://2"]).view().node_id == 2
 
 
 def test_a_leader_that_dies_with_the_answer_is_replaced(brokers: Brokers) -> None:
