@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -145,23 +146,28 @@ def test_a_compaction_that_one_broker_is_asked_for_is_done_by_all_leaders(cluste
     assert_once(cluster, asked, "all", producer)
 
 
-@pytest.mark.parametrize("here", [False, True], ids=["in brokers", "in another process"])
-def test_a_compaction_goes_on_at_the_next_leader_when_the_broker_dies_that_was_asked_first(
-    cluster: BrokerCluster, here: bool
+@pytest.mark.parametrize(
+    ("here", "ends_by"),
+    [(False, signal.SIGKILL), (True, signal.SIGTERM)],
+    ids=["in brokers, one of which dies", "in another process, and a broker stops"],
+)
+def test_a_compaction_goes_on_at_the_next_leader_when_the_broker_ends_that_was_asked_first(
+    cluster: BrokerCluster, here: bool, ends_by: signal.Signals
 ) -> None:
-    topic = f"dies-{here}"
+    topic = f"{ends_by.name.lower()}-{here}"
     leader, *_ = settled(cluster)
     dying, survivor = cluster.brokers[leader], cluster.brokers[1 if leader != 1 else 2]
     producer = producing(survivor, topic)
-    arm(dying)
+    arm(dying, ends_by)
     options = ["--topic", topic, "--everything", "--url", f"{dying.admin},{survivor.admin}"]
     if here:
         options += ["--here", *(part for item in dying._properties.items() for part in ("-o", "=".join(item)))]
     report = run("compact", *options)
-    dying._running().wait(TIMEOUT_S)
-    assert report["state"] == "finished"
-    assert report["failures"] == []
-    assert {job["node_id"] for job in report["jobs"] if job["state"] == "lost"} == {leader}
+    assert dying._running().wait(TIMEOUT_S) == (-signal.SIGKILL if ends_by is signal.SIGKILL else 0)
+    assert (report["state"], report["failures"]) == ("finished", [])
+    assert {job["node_id"] for job in report["jobs"] if job["state"] != "finished"} <= {leader}
+    finished = [job for job in report["jobs"] if job["state"] == "finished"]
+    assert {shard for job in finished for shard in job["shards"]} == set(range(COORDINATORS))
     assert_once(cluster, survivor, topic, producer)
 
 

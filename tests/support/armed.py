@@ -1,14 +1,15 @@
-"""Brokers that kill themselves in the middle of something, once a test has armed them."""
+"""Brokers that kill or stop themselves in the middle of something, once a test has armed them."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 from tests.support.broker import BrokerProcess
 
 _COMMAND = """#!{python}
-import importlib, os, pathlib, signal, sys
+import importlib, os, pathlib, sys
 
 module_name, _, attribute = {path!r}.partition(":")
 owner, armed = importlib.import_module(module_name), pathlib.Path({armed!r})
@@ -20,7 +21,7 @@ original = getattr(owner, last)
 async def dies(*args, **kwargs):
     result = await original(*args, **kwargs)
     if armed.exists():
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), int(armed.read_text()))
     return result
 
 setattr(owner, last, dies)
@@ -30,7 +31,7 @@ sys.exit(main())
 
 
 def make_mortal(broker: BrokerProcess, path: str) -> None:
-    """Have the broker, when it is started, end as by SIGKILL after a call of an async function, once it is armed.
+    """Have the broker, when it is started, send itself a signal after each call of an async function while it is armed.
 
     Args:
         path: the function, as `module:Class.method`.
@@ -41,9 +42,11 @@ def make_mortal(broker: BrokerProcess, path: str) -> None:
     broker._command = command
 
 
-def arm(broker: BrokerProcess) -> None:
-    """The next call kills it."""
-    _trigger(broker).touch()
+def arm(broker: BrokerProcess, number: signal.Signals = signal.SIGKILL) -> None:
+    """The next call kills it, or stops it in good order."""
+    whole = _trigger(broker).with_suffix(".new")
+    whole.write_text(str(int(number)))
+    whole.replace(_trigger(broker))
 
 
 def _trigger(broker: BrokerProcess) -> Path:
@@ -51,5 +54,5 @@ def _trigger(broker: BrokerProcess) -> Path:
 
 
 def disarm(broker: BrokerProcess) -> None:
-    """No call kills it any more."""
+    """Calls do nothing to it any more."""
     _trigger(broker).unlink(missing_ok=True)
