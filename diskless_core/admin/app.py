@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from diskless_core.admin import models
+from diskless_core.admin.cluster import add_cluster
 from diskless_core.admin.compaction import add_compaction
 from diskless_core.admin.driver import add_driver
 from diskless_core.admin.errors import answer_with, error_answer
@@ -22,16 +23,16 @@ from diskless_core.admin.request_checks import check_request
 from diskless_core.admin.sources import (
     OrphanScan,
     PluginSource,
-    ReadinessCheck,
     ShardSource,
     Sources,
 )
+from diskless_core.admin.speaker import SpeakerHeaders
 from diskless_core.admin.validation import validate_plugin
 from diskless_core.config.describe import describe_settings
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import ClockSkewError, CoordinatorError, NotCoordinatorError
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
-from diskless_core.metrics import CONTENT_TYPE, Metrics
+from diskless_core.metrics import CONTENT_TYPE
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
 from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin
@@ -40,12 +41,11 @@ from diskless_core.plugin_host.nouns import NOUNS, backend_errors
 MAX_BODY_BYTES = 16 << 20
 """Of a request. The largest that there is use for names the segments of one partition, some 400 bytes each."""
 
+RETRY_AFTER_S = 1
+"""When a broker is asked again whose coordinators are about to be led, or have just moved."""
+
 _WORDS_OF_VALIDATORS = ("value_error", "assertion_error")
-_UNAVAILABLE = (
-    *backend_errors(),
-    CoordinatorError,
-    OrphanDetectionError,
-)
+_UNAVAILABLE = (*backend_errors(), OrphanDetectionError)
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -76,7 +76,7 @@ def build_app(sources: Sources) -> FastAPI:
     # No pages of FastAPI's own: they load scripts from elsewhere.
     app = FastAPI(
         title="Diskless",
-        summary="Health, metrics, plugins and coordinators of one broker.",
+        summary="Health, metrics, plugins and coordinators of one broker, and its view of the cluster.",
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(check_request)],
@@ -85,9 +85,12 @@ def build_app(sources: Sources) -> FastAPI:
     app.add_exception_handler(PluginError, _plugin_error)
     for error in _UNAVAILABLE:
         app.add_exception_handler(error, answer_with(status.HTTP_503_SERVICE_UNAVAILABLE))
+    app.add_exception_handler(CoordinatorError, _coordinator_error)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _refused)
-    _add_observation(app, sources.metrics, sources.readiness)
+    app.add_middleware(SpeakerHeaders, speaker=sources.speaker)
+    _add_observation(app, sources)
+    add_cluster(app, sources.cluster)
     _add_plugins(app, sources.plugins)
     _add_coordinators(app, sources.shards, sources.orphans)
     add_remote_log(app, sources.remote_log)
@@ -97,11 +100,11 @@ def build_app(sources: Sources) -> FastAPI:
     return app
 
 
-def _add_observation(app: FastAPI, metrics: Metrics, readiness: ReadinessCheck) -> None:
+def _add_observation(app: FastAPI, sources: Sources) -> None:
     @app.get("/metrics", response_class=Response)
     async def scrape() -> Response:
         """All metrics in Prometheus' text format."""
-        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+        return Response(sources.metrics.exposition(), media_type=CONTENT_TYPE)
 
     @app.get("/health/live")
     async def live() -> dict[str, str]:
@@ -110,11 +113,13 @@ def _add_observation(app: FastAPI, metrics: Metrics, readiness: ReadinessCheck) 
 
     @app.get("/health/ready", responses={503: {"model": models.Readiness}})
     async def ready(response: Response) -> models.Readiness:
-        """Clients can be served: this broker leads its coordinator shards, and the object store takes writes."""
-        reasons = list(readiness())
+        """This broker can serve clients: it leads or follows each coordinator, and the object store takes writes."""
+        reasons, speaker = list(sources.readiness()), sources.speaker()
         if reasons:
             response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-        return models.Readiness(ready=not reasons, reasons=reasons)
+        return models.Readiness(
+            node_id=speaker.node_id, cluster_id=speaker.cluster_id, ready=not reasons, reasons=reasons
+        )
 
 
 def _add_plugins(app: FastAPI, plugins: PluginSource) -> None:
@@ -150,7 +155,7 @@ def _add_plugins(app: FastAPI, plugins: PluginSource) -> None:
 def _add_coordinators(app: FastAPI, shards: ShardSource, orphans: OrphanScan) -> None:
     @app.get("/coordinator/shards", responses={503: {"model": models.ErrorAnswer}})
     async def list_shards(count: bool = False) -> Sequence[ShardStatus]:
-        """All coordinator shards of this broker. With `count`, their stores are read through, which takes a while."""
+        """All coordinator shards as this broker has them. With `count`, it reads their stores through."""
         return await shards(count=count)
 
     @app.post("/orphans/scan", responses={503: {"model": models.ErrorAnswer}})
@@ -185,6 +190,14 @@ def _quarantined(plugin: QuarantinedPlugin) -> models.PluginAnswer:
         error=plugin.reason,
         traceback=plugin.traceback_text,
     )
+
+
+async def _coordinator_error(_request: Request, error: Exception) -> JSONResponse:
+    """Another broker can answer (421), or this one can soon (503 with `Retry-After`)."""
+    if isinstance(error, NotCoordinatorError):
+        return error_answer(status.HTTP_421_MISDIRECTED_REQUEST, str(error))
+    headers = None if isinstance(error, ClockSkewError) else {"Retry-After": str(RETRY_AFTER_S)}
+    return error_answer(status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers)
 
 
 async def _plugin_error(_request: Request, error: Exception) -> JSONResponse:

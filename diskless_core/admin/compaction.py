@@ -19,11 +19,13 @@ from diskless_core.tiering.compaction import CompactionRequest, Compactor
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment, TopicReport
 from diskless_core.tiering.topics import UnknownTopicError
 
-_UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer}, 503: {"model": ErrorAnswer}}
+_UNKNOWN: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for code in (404, 421, 503)}
 
 
 class CompactionBody(BaseModel):
     """What is to be compacted: either some topics, or all. `engine` null is the configured one.
+
+    `shards` are the Diskless coordinators whose partitions are, by index; null, all those that the broker leads.
 
     With `everything` the last segments are made too although they are not full, up to the high watermark.
     """
@@ -32,6 +34,7 @@ class CompactionBody(BaseModel):
 
     topics: list[str] = []
     all: bool = False
+    shards: list[int] | None = None
     engine: str | None = None
     everything: bool = False
 
@@ -44,7 +47,10 @@ class CompactionBody(BaseModel):
     def request(self) -> CompactionRequest:
         """As the compactor takes it."""
         return CompactionRequest(
-            topics=None if self.all else self.topics, engine=self.engine, everything=self.everything
+            topics=None if self.all else self.topics,
+            shards=self.shards,
+            engine=self.engine,
+            everything=self.everything,
         )
 
 
@@ -52,6 +58,9 @@ class CompactionAnswer(BaseModel):
     """A compaction as it is now; see `JobReport`."""
 
     id: str
+    node_id: int
+    shards: list[int]
+    moved: list[int]
     state: JobState
     engine: str
     begun_at_ms: int
@@ -76,17 +85,29 @@ def add_compaction(app: FastAPI, compactor: Callable[[], Compactor], plugins: Pl
 
     @app.post("/compaction", responses=_UNKNOWN)
     async def begin(body: CompactionBody) -> CompactionAnswer:
-        """Begin to compact partitions whose coordinators this broker leads."""
-        return CompactionAnswer.of(compactor().begin(body.request()))
+        """Begin to compact partitions whose coordinators this broker leads.
+
+        `shards` of the job, once it runs, are those. The others are for the brokers that lead them.
+        """
+        request = body.request()
+        await compactor().learn_topics(request)
+        return CompactionAnswer.of(compactor().begin(request))
 
     @app.get("/compaction/plan", responses=_UNKNOWN)
     async def plan(
-        topic: Annotated[list[str] | None, Query()] = None, engine: str | None = None, everything: bool = False
+        topic: Annotated[list[str] | None, Query()] = None,
+        shard: Annotated[list[int] | None, Query()] = None,
+        engine: str | None = None,
+        everything: bool = False,
     ) -> list[PlannedSegment]:
-        """The segments that a compaction would make now, of some topics or all. They are the same for any engine."""
+        """The segments that a compaction would make now, of some topics or all. They are the same for any engine.
+
+        Of the coordinators that are named, all of which this broker has to lead (421), or of those that it leads.
+        """
         if engine is not None:
             await asyncio.to_thread(plugins.get, SEGMENT_COMPACTION.name, engine)
-        request = CompactionRequest(topics=topic, engine=engine, everything=everything)
+        request = CompactionRequest(topics=topic, shards=shard, engine=engine, everything=everything)
+        await compactor().learn_topics(request)
         return [segment async for segment in compactor().plan(request)]
 
     @app.get("/compaction/{job_id}", response_model=CompactionAnswer, responses=_UNKNOWN)

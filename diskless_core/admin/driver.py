@@ -41,7 +41,9 @@ def add_driver(app: FastAPI, compactor: Callable[[], Compactor]) -> None:
     @app.post("/compaction/driver", responses=_ERRORS)
     async def begin(body: ExternalJobBody) -> CompactionAnswer:
         """Begin a compaction whose engine is the driver's. It waits for its turn, `state` says so."""
-        return CompactionAnswer.of(compactor().begin_external(body.request(), body.engine, body.driver))
+        request = body.request()
+        await compactor().learn_topics(request)
+        return CompactionAnswer.of(compactor().begin_external(request, body.engine, body.driver))
 
     @app.get("/compaction/{job_id}/driver", responses=_ERRORS)
     async def describe(job_id: str) -> JobAnswer:

@@ -37,8 +37,13 @@ Base64Text = Annotated[
 
 
 class Readiness(BaseModel):
-    """Whether clients can be served. `reasons` is empty when they can."""
+    """Whether clients can be served by this broker. `reasons` is empty when they can.
 
+    Its ids are null while it does not know them yet.
+    """
+
+    node_id: int | None
+    cluster_id: str | None
     ready: bool
     reasons: list[str] = []
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from diskless_core.cluster.view import ClusterView, Speaker
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
@@ -17,6 +18,18 @@ from diskless_core.tiering.layouts import Layouts
 
 ReadinessCheck = Callable[[], Sequence[str]]
 """Says why the broker can't serve clients yet, a sentence for each reason; empty when it can."""
+
+
+class ClusterSource(Protocol):
+    """Says how the broker sees its cluster."""
+
+    async def __call__(self, *, lag: bool) -> ClusterView:
+        """With `lag`, all brokers are asked how far their copies of the shards are.
+
+        Raises:
+            CoordinatorError: the broker is starting or stopping.
+        """
+        ...
 
 
 class ShardSource(Protocol):
@@ -80,7 +93,9 @@ class Sources:
     """
 
     metrics: Metrics
+    speaker: Callable[[], Speaker]
     readiness: ReadinessCheck
+    cluster: ClusterSource
     plugins: PluginSource
     shards: ShardSource
     orphans: OrphanScan

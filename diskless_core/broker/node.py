@@ -11,6 +11,7 @@ import structlog
 
 from diskless_core import logs
 from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
+from diskless_core.broker.cluster_view import advertised_http
 from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.endpoint import Endpoint
@@ -24,6 +25,7 @@ from diskless_core.broker.services import Services
 from diskless_core.broker.tiering_backends import tiering_backends
 from diskless_core.clock import Clock
 from diskless_core.cluster.membership.peers import RegisteredPeers
+from diskless_core.cluster.view import ClusterView, Speaker
 from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.status import ShardStatus
@@ -64,6 +66,7 @@ class Node:
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
         self._is_serving = False
+        self._http_port: int | None = None
 
     def _configure(self, loaded: LoadedConfig) -> None:
         self.config = loaded.broker
@@ -104,6 +107,25 @@ class Node:
     def cluster_id(self) -> str | None:
         """None before `start`."""
         return None if self._parts is None else self._parts.cluster_id
+
+    def advertise_http(self, port: int) -> None:
+        """Have others told, from the start on, that the HTTP interface is at this port of this machine."""
+        self._http_port = port
+
+    def speaker(self) -> Speaker:
+        """Who answers here."""
+        node_id = None if self.config.asks_for_node_id else self.config.node_id
+        return Speaker(node_id=node_id, cluster_id=self.cluster_id)
+
+    async def cluster_view(self, *, lag: bool) -> ClusterView:
+        """The cluster as this broker sees it; see `ClusterSight.view`.
+
+        Raises:
+            CoordinatorLoadingError: the broker is starting or stopping.
+        """
+        if self._parts is None:
+            raise CoordinatorLoadingError("the broker is starting or stopping")
+        return await self._parts.sight.view(lag=lag)
 
     def not_ready(self) -> list[str]:
         """Why this broker should get no traffic now; empty when it should."""
@@ -203,6 +225,7 @@ class Node:
             metrics=self.metrics,
             levels=self._levels,
             allocation_id=self._allocation_id,
+            http=advertised_http(self.config, self._http_port, self.endpoints) if self._http_port is not None else None,
         )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
         heartbeats.on_lost = self._parts.membership.connection_lost

@@ -22,6 +22,7 @@ from diskless_core.broker import features
 from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects, standing_aside, standing_aside_while_restoring
 from diskless_core.broker.cluster_identity import cluster_id_of
+from diskless_core.broker.cluster_view import ClusterSight
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
@@ -108,6 +109,7 @@ class Surroundings:
         new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
         endpoints: where this broker is reached, by the names of its listeners.
+        http: where tools of other machines reach its HTTP interface; None where they do not.
     """
 
     transport: PeerTransport
@@ -119,6 +121,7 @@ class Surroundings:
     metrics: Metrics
     levels: FeatureLevels = BUILD_LEVELS
     allocation_id: uuid.UUID | None = None
+    http: BrokerListener | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,7 @@ class BrokerParts:
         coordinator_service: those of this node, for other nodes.
         feeds: all shards of this node, for the replicas of other nodes.
         purgatory: where requests wait for what is committed.
+        sight: the cluster, for tools.
         forwarding: the way to the controller.
         auto_creation: creates topics that clients ask for.
     """
@@ -137,6 +141,7 @@ class BrokerParts:
     cluster_id: str
     coordinators: Coordinators
     shard_copies: AllShardCopies
+    sight: ClusterSight
     membership: Membership
     clients: CoordinatorClients
     coordinator_service: CoordinatorService
@@ -299,10 +304,12 @@ async def start_parts(
     topics.on_deletion(groups.topics_deleted)
     await cluster.start()
     feeds = ShardFeeds(coordinators.all(), clock)
+    copies = AllShardCopies(node_id, coordinators, around.peers, around.new_transport())
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
-        shard_copies=AllShardCopies(node_id, coordinators, around.peers, around.new_transport()),
+        shard_copies=copies,
+        sight=ClusterSight(node_id, cluster_id, coordinators, membership.brokers, copies),
         membership=membership,
         clients=clients,
         coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
@@ -337,13 +344,16 @@ async def _start_backend(
 
 def _broker_spec(config: BrokerConfig, incarnation_id: uuid.UUID, around: Surroundings) -> BrokerSpec:
     protocols = {entry.name: entry.protocol for entry in config.listener_security_protocol_map}
+    listeners = [
+        BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
+        for name, endpoint in around.endpoints.items()
+    ]
+    if around.http is not None:
+        listeners.append(around.http)
     return BrokerSpec(
         node_id=config.node_id,
         incarnation_id=incarnation_id,
-        listeners=tuple(
-            BrokerListener(name, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.index(protocols[name]))
-            for name, endpoint in around.endpoints.items()
-        ),
+        listeners=tuple(listeners),
         rack=config.broker_rack,
         features=features.supported(around.levels.supported),
     )

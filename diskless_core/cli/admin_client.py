@@ -16,6 +16,7 @@ from diskless_core.cli import common
 from diskless_core.config.listeners import WILDCARD_HOSTS, Listener
 
 TIMEOUT_S = 60.0
+_NODE_ID_HEADER = "Diskless-Node-Id"
 
 
 class AdminClientError(Exception):
@@ -26,16 +27,37 @@ class NoAnswerError(AdminClientError):
     """Nobody answered, or not in time; it may have been done."""
 
 
-class RefusedError(AdminClientError):
-    """The broker answered with an error: `reason`, in its own words."""
+class SilentError(NoAnswerError):
+    """Somebody is there, and gave no answer in time."""
 
-    def __init__(self, message: str, reason: str) -> None:
+
+class RefusedError(AdminClientError):
+    """The broker answered with an error.
+
+    Attributes:
+        reason: why, in its own words.
+        status: of HTTP.
+        may_retry: whether it passes: another broker leads what it takes, or this one can answer soon.
+    """
+
+    def __init__(self, message: str, reason: str, status: int = 0, *, may_retry: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
+        self.status = status
+        self.may_retry = may_retry
 
 
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The broker's HTTP address, instead of admin.listener.")
+]
+
+UrlsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URLS",
+        help="HTTP address of any broker, instead of admin.listener; or of several, separated by commas.",
+    ),
 ]
 
 
@@ -56,12 +78,32 @@ def configured_url(config: Path | None, override: Sequence[str] | None) -> str:
     return url_of(common.load_or_exit(config, override, common.discover_plugins()).broker.admin_listener)
 
 
-def ask(method: str, url: str, path: str, body: Any = None, *, timeout_s: float | None = None) -> Any:
+def addresses(urls: str | None, config: Path | None, override: Sequence[str] | None) -> list[str]:
+    """Those of `UrlsOption`, or else the one that is configured; errors as `url_of`."""
+    return given_addresses(urls) or [configured_url(config, override)]
+
+
+def given_addresses(urls: str | None) -> list[str]:
+    """Those of `UrlsOption`."""
+    given = [url.strip().rstrip("/") for url in (urls or "").split(",")]
+    return [url for url in given if url]
+
+
+def ask(
+    method: str,
+    url: str,
+    path: str,
+    body: Any = None,
+    *,
+    timeout_s: float | None = None,
+    node_id: int | None = None,
+) -> Any:
     """The JSON that `url` answers to a request of `path`.
 
     Args:
         body: what is sent as JSON; None sends nothing.
         timeout_s: how long an answer is waited for; None for `TIMEOUT_S`.
+        node_id: the broker that is expected there; None for any.
 
     Raises:
         NoAnswerError: nobody answers.
@@ -77,9 +119,10 @@ def ask(method: str, url: str, path: str, body: Any = None, *, timeout_s: float 
     try:
         connection.request(method, parts.path.rstrip("/") + path, *_json_body(body))
         response = connection.getresponse()
+        _require_broker(url, response.getheader(_NODE_ID_HEADER), node_id)
         answer = response.read()
     except TimeoutError as error:
-        raise NoAnswerError(
+        raise SilentError(
             f"{url} gave no answer within {patience_s:.0f} s: it may be at work still, its log tells"
         ) from error
     except (OSError, HTTPException) as error:
@@ -88,14 +131,23 @@ def ask(method: str, url: str, path: str, body: Any = None, *, timeout_s: float 
         ) from error
     finally:
         connection.close()
-    return _content(url, f"{method} {path}", response.status, answer)
+    may_retry = response.status == HTTPStatus.MISDIRECTED_REQUEST or response.getheader("Retry-After") is not None
+    return _content(url, f"{method} {path}", response.status, answer, may_retry=may_retry)
 
 
 def _json_body(body: Any) -> tuple[str | None, dict[str, str]]:
     return (None, {}) if body is None else (json.dumps(body), {"Content-Type": "application/json"})
 
 
-def _content(url: str, request: str, status: int, body: bytes) -> Any:
+def _require_broker(url: str, found: str | None, expected: int | None) -> None:
+    if expected is not None and found not in (None, str(expected)):
+        raise AdminClientError(
+            f"{url} should be the HTTP interface of broker {expected}, and broker {found} answers there: --url and "
+            f"advertised.admin.listener have to be addresses of one broker each, by which it is reached from here"
+        )
+
+
+def _content(url: str, request: str, status: int, body: bytes, *, may_retry: bool) -> Any:
     try:
         content = json.loads(body)
     except ValueError:
@@ -103,7 +155,8 @@ def _content(url: str, request: str, status: int, body: bytes) -> Any:
     if status != HTTPStatus.OK:
         message = content.get("message") if isinstance(content, dict) else None
         reason = message or "see the log of the broker"
-        raise RefusedError(f"{url} answered {status} to {request}: {reason}", reason)
+        message = f"{url} answered {status} to {request}: {reason}"
+        raise RefusedError(message, reason, status, may_retry=may_retry)
     if content is None:
         raise AdminClientError(f"what answers at {url} is no broker: {request} gave no JSON")
     return content

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from tenacity import Retrying, retry_if_result, wait_fixed
 
 from diskless_core.cli import admin_client, common, text
 from diskless_core.cli.backends import Backends, run
-from diskless_core.cli.compaction_progress import Show, progress_bar
+from diskless_core.cli.cluster_admin import ClusterAdmin
+from diskless_core.cli.cluster_compaction import ClusterCompaction, CompactionWish
+from diskless_core.cli.compaction_progress import progress_bar
+from diskless_core.cli.compaction_reports import LOST
 from diskless_core.plugin.remote_storage import RemoteStorageError
 
 app = typer.Typer(add_completion=False)
-
-POLL_S = 0.5
-_ENDED = ("finished", "failed")
 
 
 @app.command()
@@ -58,12 +57,16 @@ def compact(
             help="With --plan: ask no broker, but the snapshots of its coordinators in the object store.",
         ),
     ] = False,
-    url: admin_client.UrlOption = None,
+    url: admin_client.UrlsOption = None,
     config: common.ConfigOption = None,
     override: common.OverrideOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Move records of topics from WAL objects into segments, those of the coordinators that the broker leads."""
+    """Move records of topics from WAL objects into segments, at all brokers that lead their coordinators.
+
+    Any broker can be asked: it tells where the others are. When a coordinator moves meanwhile, or its broker dies, the
+    compaction goes on at the next one that leads it.
+    """
     if bool(topic) == all_topics:
         raise typer.BadParameter("give either --topic or --all")
     if from_snapshot and not plan:
@@ -75,56 +78,37 @@ def compact(
         if from_snapshot:
             _show_snapshot_plan(Backends.configured(config, override), topic, everything=everything, as_json=as_json)
             return
-        broker = url or admin_client.configured_url(config, override)
-        brokers_engine = None if here or master else engine
+        cluster = ClusterAdmin(admin_client.addresses(url, config, override))
+        wish = CompactionWish(topics=topic, engine=None if here or master else engine, everything=everything)
         if plan:
-            planned = _planned(broker, topic, brokers_engine, everything=everything)
+            planned = _planned(cluster, wish)
             common.echo_json(planned) if as_json else _show_plan(planned)
             made = len(planned)
         else:
             with progress_bar(wanted=not as_json) as show:
                 if here or master:
                     # it brings the server's parts, which other ways of this command do without
-                    from diskless_core.cli.compaction_driver import Driver, DriverBackends
-                    from diskless_core.cli.external_job_client import ExternalJobClient
+                    from diskless_core.cli.compaction_driver import DriverBackends, driven
 
                     backends = DriverBackends.for_engine(config, override, engine=engine, master=master)
-                    driver = Driver(backends, ExternalJobClient(broker), show)
-                    job_id = run(driver.drive(topic or None, everything=everything))
+                    compaction = ClusterCompaction(cluster, wish, show)
+                    report = run(driven(compaction, backends, topic or None, everything=everything))
                 else:
-                    body = {"topics": topic or [], "all": all_topics, "engine": engine, "everything": everything}
-                    job_id = admin_client.ask("POST", broker, "/compaction", body)["id"]
-                report = _follow(broker, job_id, show)
+                    report = run(ClusterCompaction(cluster, wish, show).by_brokers())
             common.echo_json(report) if as_json else _show_report(report)
             if report["state"] == "failed":
                 common.fail(*report["failures"])
             made = report["segments"]
         if not (made or everything or as_json):
             with suppress(admin_client.AdminClientError):  # what was asked for is done
-                _say_what_waits(_planned(broker, topic, brokers_engine, everything=True))
+                impatient = ClusterAdmin(admin_client.addresses(url, config, override), patience_s=0)
+                _say_what_waits(_planned(impatient, replace(wish, everything=True)))
     except (admin_client.AdminClientError, RemoteStorageError) as error:
         common.fail(str(error))
 
 
-def _planned(broker: str, topics: list[str] | None, engine: str | None, *, everything: bool) -> list[dict[str, Any]]:
-    asked = [*(("topic", one) for one in topics or ()), ("everything", str(everything).lower())]
-    if engine is not None:
-        asked.append(("engine", engine))
-    segments: list[dict[str, Any]] = admin_client.ask("GET", broker, f"/compaction/plan?{urlencode(asked)}")
-    return segments
-
-
-def _follow(broker: str, job_id: str, show: Show) -> dict[str, Any]:
-    """Wait for the end of a job; its last report."""
-
-    def look() -> dict[str, Any]:
-        now: dict[str, Any] = admin_client.ask("GET", broker, f"/compaction/{job_id}")
-        show(now["state"], now["bytes_copied"], now["bytes_planned"] + now["bytes_expected"])
-        return now
-
-    waiting = Retrying(retry=retry_if_result(lambda now: now["state"] not in _ENDED), wait=wait_fixed(POLL_S))
-    last: dict[str, Any] = waiting(look)
-    return last
+def _planned(cluster: ClusterAdmin, wish: CompactionWish) -> list[dict[str, Any]]:
+    return run(ClusterCompaction(cluster, wish, lambda *_: None).planned())
 
 
 def _show_snapshot_plan(backends: Backends, topics: list[str] | None, *, everything: bool, as_json: bool) -> None:
@@ -159,8 +143,9 @@ def _show_report(report: dict[str, Any]) -> None:
         f"{text.counted(report['segments'], 'segment')} of {report['bytes_copied']} bytes in {seconds:.1f} s, "
         f"engine {report['engine']}"
     )
-    if report["skipped"]:
-        typer.echo(f"other brokers lead {text.counted(report['skipped'], 'partition')}: run `diskless compact` there")
+    for job in report["jobs"]:
+        if job["state"] == LOST:
+            typer.echo(f"broker {job['node_id']} did not finish its job: others went on with it")
 
 
 def _say_what_waits(segments: list[dict[str, Any]]) -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from diskless_core.admin.compaction import CompactionAnswer
 from diskless_core.admin.driver import ExternalJobBody
 from diskless_core.broker.tiering_backends import backend_sources
 from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.cli.cluster_compaction import ClusterCompaction, is_lost
 from diskless_core.cli.common import fail, load_or_exit
-from diskless_core.cli.compaction_progress import Show
 from diskless_core.cli.external_job_client import ExternalJobClient
+from diskless_core.cli.leaders import Portion
 from diskless_core.cli.remote_job import RemoteJob
 from diskless_core.cli.remote_storages import RemoteStorages
+from diskless_core.cli.signals import watching
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.segment_building.backends import ObjectsToRead, RetryingRemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, SegmentCompaction, SegmentCompactionError
@@ -31,6 +32,8 @@ from diskless_core.tiering.report import JobState
 SIGN_INTERVAL_S = 0.5
 
 _INTERRUPTED = "interrupted"
+
+Tell = Callable[[CompactionAnswer], None]
 
 
 class DriverBackends(RemoteStorages):
@@ -91,17 +94,30 @@ class DriverBackends(RemoteStorages):
 
 
 class Driver:
-    """Drives one job of a broker. It closes the client."""
+    """Drives one job of a broker. It closes the client.
 
-    def __init__(self, backends: DriverBackends, client: ExternalJobClient, show: Show) -> None:
+    Args:
+        tell: called with what the broker says of the job, now and then.
+
+    Attributes:
+        job_id: of the job that has begun; None before.
+    """
+
+    def __init__(self, backends: DriverBackends, client: ExternalJobClient, tell: Tell) -> None:
         self._backends = backends
         self._client = client
-        self._show = show
+        self._tell = tell
+        self.job_id: str | None = None
         self._job: RemoteJob | None = None
         self._has_turn = False
 
-    async def drive(self, topics: Sequence[str] | None, *, everything: bool) -> str:
+    async def drive(
+        self, topics: Sequence[str] | None, *, everything: bool, shards: Sequence[int] | None = None
+    ) -> str:
         """Have the engine do a job, of some topics or all. SIGINT and SIGTERM end it in good order.
+
+        Args:
+            shards: the Diskless coordinators whose partitions are compacted; None for all that the broker leads.
 
         Returns:
             The id of the job. The broker ends it when it has cleared away what the engine left, and reports of it.
@@ -110,8 +126,7 @@ class Driver:
             AdminClientError: there is no job, or it was given up before it was its turn, or twice.
             PluginError, RemoteStorageError, WalObjectStoreError: a backend or the engine cannot be used.
         """
-        loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
-        work = asyncio.create_task(self._drive(topics, everything=everything), name="driver")
+        work = asyncio.create_task(self._drive(topics, shards, everything=everything), name="driver")
         is_interrupted = False
 
         def interrupt() -> None:
@@ -119,23 +134,20 @@ class Driver:
             is_interrupted = True
             work.cancel()
 
-        for number in signals:
-            loop.add_signal_handler(number, interrupt)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not is_interrupted:
-                raise
-            when = "at the end of the compaction" if self._has_turn else "before the compaction began"
-            raise AdminClientError(f"interrupted {when}") from None
-        finally:
-            for number in signals:
-                loop.remove_signal_handler(number)
+        with watching(interrupt):
+            try:
+                return await work
+            except asyncio.CancelledError:
+                if not is_interrupted:
+                    raise
+                when = "at the end of the compaction" if self._has_turn else "before the compaction began"
+                raise AdminClientError(f"interrupted {when}") from None
 
-    async def _drive(self, topics: Sequence[str] | None, *, everything: bool) -> str:
+    async def _drive(self, topics: Sequence[str] | None, shards: Sequence[int] | None, *, everything: bool) -> str:
         body = ExternalJobBody(
             topics=list(topics or ()),
             all=topics is None,
+            shards=None if shards is None else list(shards),
             everything=everything,
             engine=self._backends.engine_name,
             driver=uuid_text(self._backends.clock.new_uuid()),
@@ -144,6 +156,7 @@ class Driver:
             engine = self._backends.engine()
             async with self._backends.opened() as (objects, remote_storage):
                 begun = await self._begin(body)
+                self.job_id = begun.id
                 failure: str | None = None
                 try:
                     job = await self._begun(begun, objects, remote_storage)
@@ -210,11 +223,39 @@ class Driver:
             self._tell(await self._client.progress(job_id, job.bytes_copied))
             await asyncio.sleep(SIGN_INTERVAL_S)
 
-    def _tell(self, report: CompactionAnswer) -> None:
-        self._show(report.state, report.bytes_copied, report.bytes_planned + report.bytes_expected)
-
     async def _end(self, job_id: str, failure: str | None) -> None:
         """Tell the broker. If it knows better, or cannot be told, the job ends there by itself."""
         bytes_copied = self._job.bytes_copied if self._job is not None else 0
         with suppress(AdminClientError):
             await self._client.end(job_id, bytes_copied, failure)
+
+
+async def driven(
+    compaction: ClusterCompaction, backends: DriverBackends, topics: Sequence[str] | None, *, everything: bool
+) -> dict[str, Any]:
+    """Have this process' engine compact what all brokers of a cluster lead, for each in a job of its own.
+
+    SIGINT and SIGTERM end it in good order.
+
+    Returns:
+        What became of it.
+
+    Raises:
+        AdminClientError: as `ClusterCompaction.by`; or it was interrupted, see `Driver.drive`.
+        PluginError, RemoteStorageError, WalObjectStoreError: a backend or the engine cannot be used.
+    """
+
+    def tell(answer: CompactionAnswer) -> None:
+        compaction.tell(answer.model_dump(mode="json"))
+
+    async def begin(portion: Portion) -> str:
+        driver = Driver(backends, ExternalJobClient(portion.url, portion.node_id), tell)
+        try:
+            return await driver.drive(topics, everything=everything, shards=portion.shards)
+        except AdminClientError as error:
+            if driver.job_id is None or not is_lost(error):
+                raise
+            return driver.job_id  # what became of it, its report tells
+
+    with watching(compaction.work.interrupt):
+        return await compaction.by(begin)

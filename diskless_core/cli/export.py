@@ -77,7 +77,7 @@ def kafka(
     ] = -1,
     tiered_storage_option: StorageOptionsOption = None,
     diskless: DisklessOption = None,
-    url: admin_client.UrlOption = None,
+    url: admin_client.UrlsOption = None,
     config: common.ConfigOption = None,
     override: common.OverrideOption = None,
 ) -> None:

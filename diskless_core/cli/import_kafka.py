@@ -37,7 +37,7 @@ def kafka(
     bootstrap: Annotated[str, typer.Option("--bootstrap", metavar="HOST:PORT", help="The Kafka; it has to run.")],
     tiered_storage_option: StorageOptionsOption = None,
     diskless: DisklessOption = None,
-    url: admin_client.UrlOption = None,
+    url: admin_client.UrlsOption = None,
     config: common.ConfigOption = None,
     override: common.OverrideOption = None,
 ) -> None:

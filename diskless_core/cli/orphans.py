@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from diskless_core.cli import admin_client, common
+from diskless_core.cli.cluster_admin import ClusterAdmin
 from diskless_core.cli.text import iso_time
 
 SCAN_TIMEOUT_S = 24 * 3600.0
@@ -23,16 +24,19 @@ def orphans() -> None:
 @app.command()
 def scan(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing, refuse nothing.")] = False,
-    url: admin_client.UrlOption = None,
+    url: admin_client.UrlsOption = None,
     config: common.ConfigOption = None,
     override: common.OverrideOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Scan now, as the broker does by itself every diskless.coordinator.orphan.scan.interval.ms."""
+    """Scan now, as the controller does by itself every diskless.coordinator.orphan.scan.interval.ms.
+
+    Any broker can be asked: it tells who the controller is. When that dies meanwhile, the next one scans anew.
+    """
     try:
-        broker = url or admin_client.configured_url(config, override)
+        cluster = ClusterAdmin(admin_client.addresses(url, config, override))
         path = f"/orphans/scan{'?dry_run=true' if dry_run else ''}"
-        report = admin_client.ask("POST", broker, path, timeout_s=SCAN_TIMEOUT_S)
+        report = cluster.ask_leader(lambda view: view.controller, "POST", path, timeout_s=SCAN_TIMEOUT_S)
     except admin_client.AdminClientError as error:
         common.fail(str(error))
     if as_json:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import typer
 
 from diskless_core.cli import admin_client, common
+from diskless_core.cli.cluster_admin import ClusterAdmin
 
 app = typer.Typer(help="Show what is known of segments in remote storage.", no_args_is_help=True, add_completion=False)
 
@@ -33,12 +34,12 @@ def dump(
             help="Print the records of __remote_log_metadata of this Kafka cluster instead.",
         ),
     ] = None,
-    url: admin_client.UrlOption = None,
+    url: admin_client.UrlsOption = None,
     config: common.ConfigOption = None,
     override: common.OverrideOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Print all segments that the running broker knows, a line for each, in the form of Kafka's own formatter."""
+    """Print all segments that running brokers know, a line for each, in the form of Kafka's own formatter."""
     if kafka is None:
         _dump_broker(_segments(topic, partition, url, config, override), as_json=as_json)
     elif as_json:
@@ -52,8 +53,9 @@ def _segments(
 ) -> Any:
     wanted = {name: value for name, value in (("topic", topic), ("partition", partition)) if value is not None}
     try:
-        broker = url or admin_client.configured_url(config, override)
-        return admin_client.ask("GET", broker, f"/remote-log{'?' if wanted else ''}{urlencode(wanted)}")
+        cluster = ClusterAdmin(admin_client.addresses(url, config, override))
+        path = f"/remote-log{'?' if wanted else ''}{urlencode(wanted)}"
+        return cluster.ask_leader(lambda view: view.node_id, "GET", path)
     except admin_client.AdminClientError as error:
         common.fail(str(error))
 

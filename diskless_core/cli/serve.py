@@ -199,7 +199,9 @@ def _bound_admin(node: Node, plugins: PluginManager) -> AdminServer | None:
 
     sources = Sources(
         metrics=node.metrics,
+        speaker=node.speaker,
         readiness=node.not_ready,
+        cluster=node.cluster_view,
         plugins=plugins,
         shards=node.shard_status,
         orphans=node.scan_for_orphans,
@@ -215,6 +217,7 @@ def _bound_admin(node: Node, plugins: PluginManager) -> AdminServer | None:
             f"cannot listen on admin.listener={listener}: {error.strerror or error}. Is another broker running? "
             f"Set it to another address, or to nothing"
         ) from error
+    node.advertise_http(server.port)
     return server
 
 

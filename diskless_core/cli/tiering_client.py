@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from typing import Any
 from urllib.parse import urlencode
 
-from tenacity import Retrying, retry_if_result, wait_fixed
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from diskless_core.admin.models import RemoteSegment
-from diskless_core.cli import admin_client, kafka_cluster, text
+from diskless_core.cli import admin_client, kafka_cluster
 from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.cli.cluster_admin import ClusterAdmin
+from diskless_core.cli.cluster_compaction import ClusterCompaction, CompactionWish
 from diskless_core.cli.kafka_cluster import KafkaCluster, KafkaClusterError, Topic
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import WILDCARD_HOSTS
@@ -22,29 +25,30 @@ from diskless_core.tiering.migration.coverage import GapError
 from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition
 from diskless_core.tiering.report import JobState
 
-_POLL_S = 0.5
+LAG_S = 3.0
+"""How long a broker may take at most to hear of segments that another one has made."""
+
 _DEFAULT_REPLICATION = -1
 
 
 class TieringClient:
     """A running Diskless. Every method raises `AdminClientError` or `KafkaClusterError` where it does not answer."""
 
-    def __init__(self, cluster: KafkaCluster, url: str) -> None:
+    def __init__(self, cluster: KafkaCluster, admin: ClusterAdmin) -> None:
         self._cluster = cluster
-        self._url = url
-        self._led_elsewhere = 0
+        self._admin = admin
 
     @classmethod
     @contextmanager
     def connected(cls, config: BrokerConfig, bootstrap: str | None, url: str | None) -> Iterator[TieringClient]:
-        """The broker of a configuration, or one at other addresses.
+        """The cluster of a broker's configuration, or one at other addresses: `url` may be several, see `UrlsOption`.
 
         Raises:
             AdminClientError, KafkaClusterError: an address is not known, or nobody answers there.
         """
-        address = url or admin_client.url_of(config.admin_listener)
+        urls = admin_client.given_addresses(url) or [admin_client.url_of(config.admin_listener)]
         with closing(KafkaCluster(bootstrap or _bootstrap_of(config))) as cluster:
-            yield cls(cluster, address)
+            yield cls(cluster, ClusterAdmin(urls))
 
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has, which has to exist."""
@@ -60,23 +64,25 @@ class TieringClient:
         return found or self._cluster.create_topic(name, partitions, _DEFAULT_REPLICATION, config)
 
     def compact(self, topics: Sequence[str]) -> None:
-        """Have all records of topics moved into segments, and wait for it. Partitions that others lead are left out."""
-        job = admin_client.ask("POST", self._url, "/compaction", {"topics": list(topics), "everything": True})
-        waiting = Retrying(
-            retry=retry_if_result(lambda report: report["state"] not in (JobState.FINISHED, JobState.FAILED)),
-            wait=wait_fixed(_POLL_S),
-        )
-        report: Any = waiting(admin_client.ask, "GET", self._url, f"/compaction/{job['id']}")
+        """Have all records of topics moved into segments, by all brokers that lead them, and wait for it."""
+        compaction = ClusterCompaction(self._admin, CompactionWish(topics=topics, everything=True), lambda *_: None)
+        with ThreadPoolExecutor(1) as thread:  # the caller may be on an event loop of its own
+            report = thread.submit(lambda: asyncio.run(compaction.by_brokers())).result()
         if report["state"] == JobState.FAILED:
             raise AdminClientError(f"the compaction of {', '.join(topics)} failed: {'; '.join(report['failures'])}")
-        self._led_elsewhere = report["skipped"]
 
     def partitions(self, topic: str) -> list[SourcePartition]:
         """The partitions of a topic, and the segments that hold their records.
 
         Raises:
-            ExportError: some records are in no segment.
+            ExportError: some records are in no segment, also when the broker that is asked had time to hear of it.
         """
+        retrying = Retrying(
+            retry=retry_if_exception_type(ExportError), stop=stop_after_delay(LAG_S), wait=wait_fixed(0.2), reraise=True
+        )
+        return retrying(self._partitions, topic)
+
+    def _partitions(self, topic: str) -> list[SourcePartition]:
         found = self._topic(topic)
         starts = self._cluster.offsets(found, kafka_cluster.EARLIEST)
         ends = self._cluster.offsets(found, kafka_cluster.LATEST)
@@ -88,7 +94,8 @@ class TieringClient:
 
     def segments(self, topic: Topic) -> Mapping[int, Sequence[RemoteLogSegmentMetadata]]:
         """The complete segments of a topic by partition, in the order of their start offsets."""
-        answer = admin_client.ask("GET", self._url, f"/remote-log?{urlencode({'topic': topic.name})}")
+        path = f"/remote-log?{urlencode({'topic': topic.name})}"
+        answer = self._admin.ask_leader(lambda view: view.node_id, "GET", path)
         found = defaultdict(list)
         for one in answer:
             metadata = RemoteSegment.model_validate(one).metadata()
@@ -107,7 +114,7 @@ class TieringClient:
             "log_start_offset": log_start_offset,
             "segments": [RemoteSegment.of(segment).model_dump(mode="json") for segment in segments],
         }
-        admin_client.ask("POST", self._url, "/remote-log/adopt", body)
+        self._admin.ask_leader(lambda view: view.node_id, "POST", "/remote-log/adopt", body)
 
     def _covered(
         self, partition: TopicIdPartition, start: int, end: int, segments: Sequence[RemoteLogSegmentMetadata]
@@ -115,13 +122,9 @@ class TieringClient:
         try:
             chain = coverage.chain(segments, start, end)
         except GapError as error:
-            advice = "end all producers and try again; if that does not help, see the log of the broker"
-            if self._led_elsewhere:
-                led = text.counted(self._led_elsewhere, "partition")
-                advice = f"other brokers lead {led}: run `diskless compact --everything` there first"
             raise ExportError(
-                f"the records of {partition.name} from offset {error.offset} to {end - 1} are "
-                f"not all in segments: {advice}"
+                f"the records of {partition.name} from offset {error.offset} to {end - 1} are not all in segments: "
+                "end all producers and try again; if that does not help, see the log of the broker"
             ) from error
         return SourcePartition(partition=partition.partition, log_start_offset=start, next_offset=end, segments=chain)
 

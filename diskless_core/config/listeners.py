@@ -162,3 +162,15 @@ def check_advertised(advertised: Sequence[Listener], listeners: Sequence[Listene
                 f"{listener} listens on all interfaces, which no client can connect to: "
                 f"set advertised.listeners to an address of this host that clients can reach"
             )
+
+
+def check_advertised_http(advertised: Listener, listener: Listener | None) -> None:
+    """Refuse an address of the HTTP interface that tools could not use.
+
+    Raises:
+        ValueError: its host is a wildcard, or there is no HTTP interface.
+    """
+    if listener is None:
+        raise ValueError("admin.listener is empty: there is no HTTP interface to tell of")
+    if advertised.host in WILDCARD_HOSTS:
+        raise ValueError(f"{advertised} is no address that anybody can connect to")

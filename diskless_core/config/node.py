@@ -11,6 +11,7 @@ from diskless_core.config.listeners import (
     LOOPBACK_HOSTS,
     Listener,
     check_advertised,
+    check_advertised_http,
     check_inter_broker,
     check_protocols,
 )
@@ -87,6 +88,13 @@ class NodeConfig(Settings):
         default=Listener("http", "127.0.0.1", 9644),
         description="Address of the HTTP interface for health, metrics and plugins. Empty, there is none.",
     )
+    advertised_admin_listener: AdminListener = Field(
+        default=None,
+        description="Where tools on other machines reach the HTTP interface: any broker tells them. Unset, it is "
+        "admin.listener; if that listens on all interfaces, with the advertised host of the inter-broker listener; if "
+        "it is a loopback address and that host is not, tools are told of none. Port 0 stands for the port that was "
+        "really bound.",
+    )
     socket_request_max_bytes: Int = Field(
         default=100 * MIB, ge=1, description="Size of the largest request accepted, in bytes."
     )
@@ -144,6 +152,13 @@ class NodeConfig(Settings):
     def _for_brokers(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and "listeners" in info.data:
             check_inter_broker(value, info.data["listeners"], info.data.get("advertised_listeners", ()))
+        return value
+
+    @field_validator("advertised_admin_listener")
+    @classmethod
+    def _http_that_is_reached(cls, value: Listener | None, info: ValidationInfo) -> Listener | None:
+        if value is not None:
+            check_advertised_http(value, info.data.get("admin_listener"))
         return value
 
     @field_validator("advertised_listeners")

@@ -12,9 +12,13 @@ from typing import Any
 
 from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.plugin.coordinator_log import CoordinatorLogError
 
 PATIENCE_S = 10.0
 """How long a replica may take to get there."""
+
+MARKS = 5
+"""How often the end of a log is asked for that does not say it."""
 
 _LOOK_S = 0.02
 
@@ -29,8 +33,18 @@ async def catch_up(shards: Iterable[CoordinatorShard[Any]]) -> None:
     await asyncio.gather(*(_catch_up(shard) for shard in shards))
 
 
+async def _end(shard: CoordinatorShard[Any]) -> int:
+    """Where the log ends. A mark there that is pruned before it is confirmed is set anew: it changes nothing."""
+    for _ in range(MARKS - 1):
+        try:
+            return await shard.marked_end()
+        except CoordinatorLogError:
+            await asyncio.sleep(_LOOK_S)
+    return await shard.marked_end()
+
+
 async def _catch_up(shard: CoordinatorShard[Any]) -> None:
-    end = await shard.marked_end()
+    end = await _end(shard)
     try:
         async with asyncio.timeout(PATIENCE_S):
             while shard.next_offset < end:

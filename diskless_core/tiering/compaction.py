@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import structlog
 
 from diskless_core.background import end
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.strict_reads import catch_up
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import TOPICS
@@ -71,11 +72,13 @@ class CompactionRequest:
 
     Attributes:
         topics: by name; None for all.
+        shards: the Diskless coordinators whose partitions are compacted, by index; None for all that the node leads.
         engine: None for the one that is configured.
         everything: whether the last segments are made although they are not full, up to the high watermark.
     """
 
     topics: Sequence[str] | None = None
+    shards: Sequence[int] | None = None
     engine: str | None = None
     everything: bool = False
 
@@ -115,6 +118,15 @@ class Compactor:
         await end(self._tasks)
 
     # --- on demand -----------------------------------------------------------------------------------------------
+
+    async def learn_topics(self, request: CompactionRequest) -> None:
+        """See to it that this node knows the topics of a request: another one may have created them a moment ago.
+
+        Raises:
+            CoordinatorLogError, CoordinatorError: it cannot say now which topics there are.
+        """
+        if self._unknown(request):
+            await catch_up(self._services.segments.shards.values())
 
     def begin(self, request: CompactionRequest) -> JobReport:
         """Begin a job in the background. Its report is kept up to date.
@@ -202,11 +214,16 @@ class Compactor:
 
         Raises:
             UnknownTopicError: as `begin`.
+            NotCoordinatorError: another node leads one of the shards that are asked for.
             CoordinatorError, CoordinatorStoreError: a shard did not answer.
         """
         self._require_topics(request)
         now_ms = self._services.segments.clock.now_ms()
-        works, _ = await self._works(request)
+        for index in request.shards or ():
+            shard = self._services.segments.shards.get(index)
+            if shard is None or not shard.leading:
+                raise NotCoordinatorError(f"this broker does not lead the Diskless coordinator {index}")
+        works, _ = await self._works(request, self._led(request))
         for work in works:
             async with aclosing(planned(work, now_ms)) as segments:
                 async for segment in segments:
@@ -214,14 +231,16 @@ class Compactor:
 
     async def _run(self, request: CompactionRequest, report: JobReport, engine: SegmentCompaction) -> None:
         async with self._turn:
+            terms = self._led(request)
+            report.shards = list(terms)
             try:
-                works, report.skipped = await self._works(request)
-                await self._compact(works, report, engine)
+                works, report.skipped = await self._works(request, terms)
+                await self._compact(works, report, engine, terms)
                 for work in works:
                     if not work.has_failed:
                         self._waits.pop(key_of(work.partition), None)
             except (CoordinatorError, CoordinatorStoreError) as error:
-                self._end(report, [str(error)])
+                self._end(report, [str(error)], terms)
 
     # --- periodic ------------------------------------------------------------------------------------------------
 
@@ -251,7 +270,7 @@ class Compactor:
                 return None
             name, engine = self._services.engine_of(None)
             report = self._new_report(name)
-            await self._compact(due, report, engine)
+            await self._compact(due, report, engine, self._led(CompactionRequest()))
             for work in due:
                 self._note(work)
             return report
@@ -314,28 +333,50 @@ class Compactor:
                     yield topic_id, topic.partitions, tiering, shard
 
     def _require_topics(self, request: CompactionRequest) -> None:
-        known = {topic.topic for _, _, topic, _ in self._topics()}
-        unknown = sorted(set(request.topics or ()) - known)
+        unknown = self._unknown(request)
         if unknown:
             raise UnknownTopicError(f"there is no topic {', '.join(unknown)}")
 
-    async def _works(self, request: CompactionRequest) -> tuple[Sequence[PartitionWork], int]:
-        """The partitions of a request that this node leads, with all that is committed by now; how many others do."""
-        shards = self._services.segments.shards.values()
-        await asyncio.gather(*(shard.barrier() for shard in shards if shard.leading))
+    def _unknown(self, request: CompactionRequest) -> Sequence[str]:
+        if not request.topics:
+            return []
+        return sorted(set(request.topics) - {topic.topic for _, _, topic, _ in self._topics()})
+
+    def _led(self, request: CompactionRequest) -> Mapping[int, int]:
+        """The shards of a request that this node leads, by index, and the terms that it leads them in."""
+        return {
+            index: shard.term
+            for index, shard in self._services.segments.shards.items()
+            if shard.term is not None and (request.shards is None or index in request.shards)
+        }
+
+    async def _works(self, request: CompactionRequest, led: Collection[int]) -> tuple[Sequence[PartitionWork], int]:
+        """The partitions of a request in shards that this node leads, with all that is committed by now; and how many
+        there are that others lead.
+        """
+        shards = self._services.segments.shards
+        await asyncio.gather(*(shards[index].barrier() for index in led))
         works, skipped = list[PartitionWork](), 0
         for topic_id, partitions, topic, shard in self._topics():
             if request.topics is not None and topic.topic not in request.topics:
                 continue
+            if request.shards is not None and shard.id.index not in request.shards:
+                continue
             await asyncio.sleep(0)
-            if shard.leading:
+            if shard.id.index in led:
                 keys = [PartitionKey(topic_id, partition) for partition in partitions]
                 works += [_work(key, topic, shard, everything=request.everything) for key in keys]
             else:
                 skipped += len(partitions)
         return works, skipped
 
-    async def _compact(self, works: Sequence[PartitionWork], report: JobReport, engine: SegmentCompaction) -> None:
+    async def _compact(
+        self,
+        works: Sequence[PartitionWork],
+        report: JobReport,
+        engine: SegmentCompaction,
+        terms: Mapping[int, int],
+    ) -> None:
         services, segments = self._services, self._services.segments
         by_partition = {work.partition: work for work in works}
         for partition in by_partition:
@@ -358,7 +399,8 @@ class Compactor:
         except SegmentCompactionError as error:
             failures.append(str(error))
         except asyncio.CancelledError:
-            self._end(report, ["the broker stops"])
+            self._end(report, ["the broker stops"], terms)
+            report.moved = list(terms)
             raise
         except Exception as error:
             _log.error("a defect, of the segment_compaction plugin perhaps, ended a compaction", exc_info=True)
@@ -366,7 +408,7 @@ class Compactor:
         finally:
             job.end()
         failures += await self._clear(works)
-        self._end(report, failures)
+        self._end(report, failures, terms)
 
     async def _clear(self, works: Sequence[PartitionWork]) -> Sequence[str]:
         """Remove the copies that the job has passed."""
@@ -384,9 +426,17 @@ class Compactor:
 
     def _new_report(self, engine: str, driver: str | None = None) -> JobReport:
         clock = self._services.segments.clock
-        return JobReport(id=uuid_text(clock.new_uuid()), engine=engine, driver=driver, begun_at_ms=clock.now_ms())
+        return JobReport(
+            id=uuid_text(clock.new_uuid()),
+            node_id=self._services.segments.node_id,
+            engine=engine,
+            driver=driver,
+            begun_at_ms=clock.now_ms(),
+        )
 
-    def _end(self, report: JobReport, failures: Sequence[str]) -> None:
+    def _end(self, report: JobReport, failures: Sequence[str], terms: Mapping[int, int]) -> None:
+        shards = self._services.segments.shards
+        report.moved = [index for index, term in terms.items() if shards[index].term != term]
         report.failures += failures
         report.state = JobState.FAILED if report.failures else JobState.FINISHED
         report.ended_at_ms = self._services.segments.clock.now_ms()

@@ -42,11 +42,16 @@ class JobReport:
         bytes_planned: of segments that were planned.
         bytes_copied: of these, what has been copied.
         driver: the id of the process that runs the engine of an external job; None where the engine is the broker's.
+        node_id: the broker whose job it is.
+        shards: the Diskless coordinators whose partitions it compacts, by index: those that the broker led when it was
+            the job's turn.
+        moved: those of them that the broker did not lead until the end. Of a job that failed, others may go on there.
         skipped: partitions that another broker has to compact, because it leads their coordinator.
         failures: what went wrong, a sentence each.
     """
 
     id: str
+    node_id: int
     engine: str
     driver: str | None = None
     begun_at_ms: int
@@ -55,6 +60,8 @@ class JobReport:
     bytes_expected: int = 0
     bytes_planned: int = 0
     bytes_copied: int = 0
+    shards: list[int] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
     skipped: int = 0
     topics: dict[str, TopicReport] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)

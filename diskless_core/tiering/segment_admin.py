@@ -39,6 +39,8 @@ class RemoteLog:
     async def segments(self, *, topic: str | None, partition: int | None) -> Sequence[RemoteLogSegmentMetadata]:
         """Those that are not deleted, by topic, partition and start offset; of one topic, or partition number, or all.
 
+        What another node has made a moment ago may be missing.
+
         Raises:
             UnknownTopicError: there is no such topic.
             RemoteLogMetadataError: who keeps that did not answer.

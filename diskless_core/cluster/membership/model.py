@@ -10,6 +10,10 @@ from typing import NamedTuple
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.feature_levels import LevelRange
 
+HTTP_LISTENER = "admin.listener"
+"""The name under which a broker registers where its HTTP interface is. Listeners of Kafka's protocol have no dots in
+theirs."""
+
 
 class BrokerListener(NamedTuple):
     """Where a broker is reached: what it advertises. `security_protocol` is Kafka's number, 0 for PLAINTEXT."""
@@ -38,6 +42,14 @@ class BrokerSpec:
     def listener(self, name: str) -> BrokerListener | None:
         """The listener of this name; None where the broker has none."""
         return next((listener for listener in self.listeners if listener.name == name), None)
+
+    @property
+    def http_url(self) -> str | None:
+        """Where its HTTP interface is; None where it has none that other machines reach."""
+        found = self.listener(HTTP_LISTENER)
+        if found is None:
+            return None
+        return f"http://[{found.host}]:{found.port}" if ":" in found.host else f"http://{found.host}:{found.port}"
 
     @property
     def address(self) -> str:

@@ -42,14 +42,14 @@ class Connection:
     Attributes:
         objects, segments: make the backends, not started, wherever they are needed. They hold settings, which may be
             secret.
-        url: of a broker's HTTP interface.
+        urls: of brokers' HTTP interfaces, at least one. Any broker answers for all.
         snapshot_prefix: what keys of snapshots begin with.
         machine: where the backends have to be used that only one machine has; None for anywhere.
     """
 
     objects: Callable[[], WalObjectStore] = field(repr=False)
     segments: Callable[[], RemoteStorage] = field(repr=False)
-    url: str
+    urls: tuple[str, ...]
     snapshot_prefix: str
     machine: str | None
 
@@ -86,9 +86,14 @@ def connect(options: SourceOptions, environ: Mapping[str, str] = os.environ) -> 
         objects=objects,
         segments=segments,
         machine=platform.node() if any(backend.is_node_local for backend in backends) else None,
-        url=options.url or properties.get(_ADMIN_LISTENER, _DEFAULT_ADMIN_LISTENER).rstrip("/"),
+        urls=_urls(options.url) or _urls(properties.get(_ADMIN_LISTENER, _DEFAULT_ADMIN_LISTENER)),
         snapshot_prefix=reading.prefix_beside(properties.get(_WAL_OBJECT_PREFIX, _DEFAULT_WAL_OBJECT_PREFIX)),
     )
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    urls = (one.strip().rstrip("/") for one in text.split(","))
+    return tuple(url for url in urls if url)
 
 
 def _read(config: str) -> Mapping[str, str]:

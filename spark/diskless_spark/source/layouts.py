@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +37,7 @@ PATIENCE_S = 60.0
 
 _BACKOFF = Backoff(first_ms=200, max_ms=10_000, jitter=0.2)
 _TIMEOUT_S = 60.0
+_CONNECT_S = 5.0
 _BUSY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _TOPICS_IN_A_PATTERN = 50
 """So that requests stay short."""
@@ -95,14 +98,12 @@ class Layouts:
         return sorted(wanted, key=place_of)
 
     def _from_broker(self, subscription: Subscription, position: Position) -> Sequence[PartitionLayout]:
-        url, names = self.connection.url, subscription.names()
-        if not url.startswith(("http://", "https://")):
-            raise LayoutError(f"diskless.url: {url!r} is no address of a broker, as http://host:9644 is")
+        names = subscription.names()
+        for url in self.connection.urls:
+            if not url.startswith(("http://", "https://")):
+                raise LayoutError(f"diskless.url: {url!r} is no address of a broker, as http://host:9644 is")
         wanted = {"topics": names} if names else {"pattern": subscription.pattern}
         body = {**wanted, "from": {topic["id"]: topic["offsets"] for topic in position.noted().values()}}
-        request = urllib.request.Request(  # noqa: S310 - http, as checked
-            f"{url}/topics/layout", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
         begun_s = self.clock.monotonic()
         asking = Retrying(
             retry=retry_if_exception_type(_UnansweredError),
@@ -112,11 +113,43 @@ class Layouts:
             before_sleep=_report,
             reraise=True,
         )
-        found: Sequence[PartitionLayout] = asking(self._ask, request, subscription)
+        found: Sequence[PartitionLayout] = asking(self._ask_any, json.dumps(body).encode(), subscription)
         return found
 
-    def _ask(self, request: urllib.request.Request, subscription: Subscription) -> Sequence[PartitionLayout]:
-        url = self.connection.url
+    def _ask_any(self, body: bytes, subscription: Subscription) -> Sequence[PartitionLayout]:
+        """Ask one broker after the other, until one has an answer."""
+        problems: list[_UnansweredError] = []
+        for url in self.connection.urls:
+            try:
+                if len(self.connection.urls) > 1:
+                    self._require_listener(url)
+                return self._ask(url, body, subscription)
+            except _UnansweredError as error:
+                problems.append(error)
+        if len(problems) == 1:
+            raise problems[0]
+        raise _UnansweredError("; ".join(map(str, problems))) from problems[-1]
+
+    def _require_listener(self, url: str) -> None:
+        """That the broker's machine is there, which takes long to find out of one that is not: another one may be."""
+        parts = urllib.parse.urlsplit(url)
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            socket.create_connection((parts.hostname or "", port), _CONNECT_S).close()
+        except OSError as error:
+            raise self._silent(url, error) from error
+
+    def _silent(self, url: str, error: OSError) -> _UnansweredError:
+        other = "; diskless.snapshot=bucket reads what the last snapshots know, without a broker"
+        return _UnansweredError(
+            f"the broker at {url} does not answer: {error}; diskless.url says where it is"
+            f"{'' if self.is_stream else other}"
+        )
+
+    def _ask(self, url: str, body: bytes, subscription: Subscription) -> Sequence[PartitionLayout]:
+        request = urllib.request.Request(  # noqa: S310 - http, as checked
+            f"{url}/topics/layout", body, {"Content-Type": "application/json"}
+        )
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - http, as checked
                 return list(decode_layouts(answer))
@@ -132,11 +165,7 @@ class Layouts:
         except (LayoutFormatError, HTTPException) as error:
             raise _UnansweredError(f"the answer of the broker at {url} is not whole: {error}") from error
         except OSError as error:
-            other = "; diskless.snapshot=bucket reads what the last snapshots know, without a broker"
-            raise _UnansweredError(
-                f"the broker at {url} does not answer: {error}; diskless.url says where it is"
-                f"{'' if self.is_stream else other}"
-            ) from error
+            raise self._silent(url, error) from error
 
     def _from_bucket(self, subscription: Subscription) -> Sequence[PartitionLayout]:
         prefix = self.connection.snapshot_prefix

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diskless_core.admin.http import AdminServer
-from diskless_core.cli import compact as command
+from diskless_core.cli import cluster_compaction
 from diskless_core.cli.main import main
 from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.plugin.errors import PluginError, PluginNotFoundError
@@ -31,7 +31,10 @@ class StubCompactor:
         self.segments, self.is_full = 2, True
         self.refusal: PluginError | None = None
         self.plan_error: Exception | None = None
-        self.job = JobReport(id="job", engine="inline", begun_at_ms=1000)
+        self.job = JobReport(id="job", node_id=1, shards=[0], engine="inline", begun_at_ms=1000)
+
+    async def learn_topics(self, request: CompactionRequest) -> None:
+        """All are known."""
 
     def begin(self, request: CompactionRequest) -> JobReport:
         self._check(request)
@@ -99,6 +102,9 @@ async def test_a_job_is_begun_and_followed(client, compactor):
     answer = await client.get("/compaction/job")
     assert answer.json() == {
         "id": "job",
+        "node_id": 1,
+        "shards": [0],
+        "moved": [],
         "state": "finished",
         "engine": "inline",
         "begun_at_ms": 1000,
@@ -139,6 +145,11 @@ async def test_a_plan_is_a_list_of_segments(client, compactor):
     assert compactor.requests == [CompactionRequest(topics=["t", "u"], everything=True)]
 
 
+async def test_a_plan_may_be_of_some_coordinators_only(client, compactor):
+    await client.get("/compaction/plan?shard=0&shard=2")
+    assert compactor.requests == [CompactionRequest(shards=[0, 2])]
+
+
 async def test_a_plan_for_an_engine_that_is_not_there_is_not_found(client):
     assert (await client.get("/compaction/plan?engine=inline")).status_code == 200
     answer = await client.get("/compaction/plan?engine=missing")
@@ -174,15 +185,14 @@ async def run(server, *arguments):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(command, "POLL_S", 0.01)
+    monkeypatch.setattr(cluster_compaction, "POLL_S", 0.01)
 
 
 async def test_the_command_waits_for_the_end_and_shows_what_was_made(server, compactor):
     result = await run(server, "--topic", "t", "--everything")
     assert result.exit_code == 0, result.output
     assert "2 segments of 70 bytes in 2.0 s, engine inline" in result.output
-    assert "other brokers lead 1 partition: run `diskless compact` there" in result.output
-    assert compactor.requests == [CompactionRequest(topics=["t"], everything=True)]
+    assert compactor.requests == [CompactionRequest(topics=["t"], shards=[0], everything=True)]
 
 
 async def test_the_command_fails_when_the_job_does(server, compactor):
@@ -210,7 +220,7 @@ async def test_the_command_says_what_waits_where_nothing_is_full(server, compact
     result = await run(server, "--topic", "t", *way)
     assert result.exit_code == 0, result.output
     assert "nothing is full yet (70 bytes wait in WAL objects); --everything makes the rest" in result.output
-    assert compactor.requests[-1] == CompactionRequest(topics=["t"], everything=True)
+    assert compactor.requests[-1] == CompactionRequest(topics=["t"], shards=[0], everything=True)
     for others in (("--everything",), ("--json",)):
         assert "nothing is full" not in (await run(server, "--topic", "t", *way, *others)).output
 

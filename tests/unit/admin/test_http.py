@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -13,8 +14,14 @@ from pydantic import Field, SecretStr, field_validator
 from diskless_core.admin.http import AdminServer
 from diskless_core.admin.models import RemoteSegment
 from diskless_core.admin.sources import Sources
+from diskless_core.cluster.view import BrokerView, ClusterView, ShardView, Speaker
 from diskless_core.config.listeners import Listener
-from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
+from diskless_core.coordinator.errors import (
+    ClockSkewError,
+    CoordinatorError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+)
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
@@ -116,6 +123,31 @@ class StubShards:
         ]
 
 
+BROKER = BrokerView(node_id=1, rack="r", is_fenced=False, http=None)
+
+
+class StubCluster:
+    """A broker that leads everything, or an error."""
+
+    def __init__(self):
+        self.error = None
+        self.brokers = [BROKER]
+        self.leader = 1
+
+    async def __call__(self, *, lag):
+        if self.error is not None:
+            raise self.error
+        copies = {"high_watermark": 9, "lag": {1: 0, 2: None}} if lag else {}
+        names = ("cluster-0", "diskless-0")
+        return ClusterView(
+            node_id=1,
+            cluster_id="abc",
+            controller=1,
+            brokers=self.brokers,
+            shards=[ShardView(shard=name, leader=self.leader, term=4, **copies) for name in names],
+        )
+
+
 class StubOrphans:
     """Two orphans, which go unless it is a dry run, or an error."""
 
@@ -161,7 +193,9 @@ def sources(**given):
     return Sources(
         **{
             "metrics": Metrics(),
+            "speaker": lambda: Speaker(node_id=1, cluster_id="abc"),
             "readiness": list,
+            "cluster": StubCluster(),
             "plugins": StubPlugins(),
             "shards": StubShards(),
             "orphans": StubOrphans(),
@@ -179,15 +213,23 @@ def orphans():
 
 
 @pytest.fixture
+def cluster():
+    return StubCluster()
+
+
+@pytest.fixture
 def shards():
     return StubShards()
 
 
 @pytest.fixture
-async def client(reasons, shards, orphans):
+async def client(reasons, shards, orphans, cluster):
     metrics = Metrics()
     metrics.produce_records.inc(5)
-    server = AdminServer(ANY_PORT, sources(metrics=metrics, readiness=lambda: reasons, shards=shards, orphans=orphans))
+    server = AdminServer(
+        ANY_PORT,
+        sources(metrics=metrics, readiness=lambda: reasons, shards=shards, orphans=orphans, cluster=cluster),
+    )
     server.bind()
     server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
@@ -209,7 +251,12 @@ async def test_a_broker_that_is_not_ready_says_why_and_is_alive_all_the_same(cli
     live = await client.get("/health/live")
 
     assert ready.status_code == 503
-    assert ready.json() == {"ready": False, "reasons": ["shard __diskless_metadata-0 has no leader"]}
+    assert ready.json() == {
+        "node_id": 1,
+        "cluster_id": "abc",
+        "ready": False,
+        "reasons": ["shard __diskless_metadata-0 has no leader"],
+    }
     assert live.status_code == 200
 
 
@@ -220,7 +267,62 @@ async def test_a_broker_becomes_ready_when_there_is_no_reason_left(client, reaso
     after = await client.get("/health/ready")
 
     assert (before.status_code, after.status_code) == (503, 200)
-    assert after.json() == {"ready": True, "reasons": []}
+    assert after.json() == {"node_id": 1, "cluster_id": "abc", "ready": True, "reasons": []}
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/health/live", "/plugins", "/nothing"])
+async def test_every_answer_says_who_gives_it(client, path):
+    headers = (await client.get(path)).headers
+    assert (headers["Diskless-Node-Id"], headers["Diskless-Cluster-Id"]) == ("1", "abc")
+
+
+async def test_a_broker_that_does_not_know_yet_who_it_is_says_nothing_of_it():
+    server = AdminServer(ANY_PORT, sources(speaker=lambda: Speaker(node_id=None, cluster_id=None)))
+    server.bind()
+    server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        answer = await http.get("/health/ready")
+    await server.stop()
+    assert "Diskless-Node-Id" not in answer.headers
+    assert answer.json() == {"node_id": None, "cluster_id": None, "ready": True, "reasons": []}
+
+
+async def test_the_cluster_is_shown_as_the_broker_sees_it(client):
+    view = (await client.get("/cluster")).json()
+    assert view["brokers"] == [{"node_id": 1, "rack": "r", "is_fenced": False, "http": None}]
+    assert [(shard["leader"], shard["lag"]) for shard in view["shards"]] == [(1, None)] * 2
+    compared = (await client.get("/cluster", params={"lag": True})).json()
+    assert compared["shards"][0]["lag"] == {"1": 0, "2": None}
+
+
+@pytest.mark.parametrize(
+    ("fenced", "leader", "problems"),
+    [
+        (False, 1, []),
+        (True, 1, ["broker 1, which is fenced or not registered, is to lead diskless-0"]),
+        (False, None, ["nobody leads diskless-0"]),
+    ],
+)
+async def test_a_cluster_is_healthy_while_all_coordinators_have_live_leaders(client, cluster, fenced, leader, problems):
+    cluster.brokers, cluster.leader = [replace(BROKER, is_fenced=fenced)], leader
+    answer = await client.get("/health/cluster")
+    assert answer.status_code == (503 if problems else 200)
+    assert (answer.json()["reasons"][1:], answer.json()["fenced"]) == (problems, [1] if fenced else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "again_s"),
+    [
+        (NotCoordinatorError("node 1 does not lead it"), 421, None),
+        (CoordinatorLoadingError("it is being loaded"), 503, "1"),
+        (ClockSkewError("the clocks differ"), 503, None),
+    ],
+)
+async def test_what_another_broker_leads_or_this_one_does_soon_is_told_apart(client, orphans, error, status, again_s):
+    orphans.error = error
+    answer = await client.post("/orphans/scan")
+    assert (answer.status_code, answer.json()["message"]) == (status, str(error))
+    assert answer.headers.get("Retry-After") == again_s
 
 
 async def test_plugins_are_listed_with_type_version_and_location_and_the_broken_ones_with_their_error(client):
@@ -328,6 +430,7 @@ async def test_the_openapi_document_describes_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
 
     assert sorted(paths) == [
+        "/cluster",
         "/compaction",
         "/compaction/driver",
         "/compaction/plan",
@@ -337,6 +440,7 @@ async def test_the_openapi_document_describes_every_route(client):
         "/compaction/{job_id}/driver/progress",
         "/compaction/{job_id}/driver/steps",
         "/coordinator/shards",
+        "/health/cluster",
         "/health/live",
         "/health/ready",
         "/metrics",

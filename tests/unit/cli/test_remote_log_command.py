@@ -29,7 +29,9 @@ LINE = (
 def asked(monkeypatch):
     requests = []
 
-    def ask(method, url, path):
+    def ask(method, url, path, body=None, *, timeout_s=None, node_id=None):
+        if path == "/cluster":
+            return {"node_id": 1, "cluster_id": "c", "controller": 1, "brokers": [], "shards": []}
         requests.append((method, url, path))
         return SHOWN
 
@@ -68,7 +70,7 @@ def test_the_configured_broker_is_asked_unless_another_is_named(asked):
 
 
 def test_what_goes_wrong_is_told(monkeypatch):
-    def nobody(method, url, path):
+    def nobody(method, url, path, **_):
         raise AdminClientError(f"no broker answers at {url}")
 
     monkeypatch.setattr(admin_client, "ask", nobody)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import uuid
@@ -11,9 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from diskless_core.admin.compaction import CompactionAnswer
 from diskless_core.admin.models import RemoteSegment
-from diskless_core.cli import kafka_cluster, tiering_client
+from diskless_core.cli import cluster_compaction, kafka_cluster, tiering_client
 from diskless_core.cli.admin_client import AdminClientError
+from diskless_core.cli.cluster_admin import ClusterAdmin
 from diskless_core.cli.kafka_cluster import KafkaClusterError, Leader, Topic
 from diskless_core.cli.log_positions import Address
 from diskless_core.cli.tiering_client import TieringClient
@@ -24,6 +27,7 @@ from diskless_core.remote_log.metadata import (
     TopicIdPartition,
 )
 from diskless_core.tiering.migration.kafka_export import ExportError, SourcePartition
+from diskless_core.tiering.report import JobReport
 
 LEADER = Leader(broker_id=0, address=Address("localhost", 9092))
 TOPIC = Topic(name="t", topic_id=uuid.UUID(int=7), leaders=dict.fromkeys((0, 1), LEADER))
@@ -91,7 +95,12 @@ class Http:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
-        self.client = TieringClient(Cluster(), f"http://127.0.0.1:{self._server.server_port}")
+        url = f"http://127.0.0.1:{self._server.server_port}"
+        self.client = TieringClient(Cluster(), ClusterAdmin([url]))
+        shard = {"shard": "diskless-0", "leader": 1, "term": 0}
+        broker = {"node_id": 1, "rack": None, "is_fenced": False, "http": url}
+        about = {"node_id": 1, "cluster_id": "c", "controller": 1, "brokers": [broker], "shards": [shard]}
+        self.answers["GET", "/cluster"] = [about]
 
     def have_segments(self, *segments):
         self.answers["GET", "/remote-log?topic=t"] = [
@@ -119,21 +128,20 @@ def test_the_segments_of_each_partition_are_those_that_hold_its_records(http):
     ]
 
 
-def test_records_that_are_in_no_segment_are_told(http):
+def test_records_that_are_in_no_segment_are_told(http, monkeypatch):
+    monkeypatch.setattr(tiering_client, "LAG_S", 0)
     http.have_segments(segment(0, 0, 9))
     with pytest.raises(ExportError, match="t-0 from offset 10 to 19 are not all in segments"):
         http.client.partitions("t")
 
 
-def test_partitions_that_other_brokers_have_to_compact_are_told_where_records_are_missing(http):
-    http.answers["POST", "/compaction"] = [{"id": "job"}]
-    http.answers["GET", "/compaction/job"] = [{"state": "finished", "skipped": 3}]
-    http.client.compact(["t"])
+def test_segments_that_the_broker_has_not_heard_of_yet_are_waited_for(http):
+    path = ("GET", "/remote-log?topic=t")
     http.have_segments(segment(0, 0, 19))
-    assert len(http.client.partitions("t")) == 2
+    known = http.answers[path]
     http.have_segments(segment(0, 0, 9))
-    with pytest.raises(ExportError, match="other brokers lead 3 partitions: run `diskless compact --everything` there"):
-        http.client.partitions("t")
+    http.answers[path] += known
+    assert [one.segments for one in http.client.partitions("t")] == [[segment(0, 0, 19)], []]
 
 
 def test_a_topic_that_is_not_there_is_told(http):
@@ -142,19 +150,34 @@ def test_a_topic_that_is_not_there_is_told(http):
 
 
 def test_a_compaction_is_waited_for(http, monkeypatch):
-    monkeypatch.setattr(tiering_client, "_POLL_S", 0)
-    http.answers["POST", "/compaction"] = [{"id": "job"}]
-    http.answers["GET", "/compaction/job"] = [
-        {"state": state, "skipped": 0} for state in ("waiting", "running", "finished", "failed")
-    ]
+    monkeypatch.setattr(cluster_compaction, "POLL_S", 0)
+    http.answers["POST", "/compaction"] = [report("waiting")]
+    http.answers["GET", "/compaction/job"] = [report(state) for state in ("waiting", "running", "finished", "failed")]
     http.client.compact(["t"])
-    assert http.bodies == [{"topics": ["t"], "everything": True}]
-    assert http.answers["GET", "/compaction/job"] == [{"state": "failed", "skipped": 0}]
+    assert http.bodies == [{"topics": ["t"], "all": False, "shards": [0], "engine": None, "everything": True}]
+    assert http.answers["GET", "/compaction/job"] == [report("failed")]
+
+
+def test_a_compaction_can_be_waited_for_on_an_event_loop(http, monkeypatch):
+    monkeypatch.setattr(cluster_compaction, "POLL_S", 0)
+    http.answers["POST", "/compaction"] = [report("waiting")]
+    http.answers["GET", "/compaction/job"] = [report("finished")]
+
+    async def on_a_loop():
+        http.client.compact(["t"])
+
+    asyncio.run(on_a_loop())
+
+
+def report(state, *failures):
+    job = JobReport(id="job", node_id=1, shards=[0], engine="inline", begun_at_ms=1, state=state)
+    job.failures += failures
+    return CompactionAnswer.of(job).model_dump(mode="json")
 
 
 def test_a_compaction_that_fails_is_told(http):
-    http.answers["POST", "/compaction"] = [{"id": "job"}]
-    http.answers["GET", "/compaction/job"] = [{"state": "failed", "failures": ["no space", "no time"]}]
+    http.answers["POST", "/compaction"] = [report("waiting")]
+    http.answers["GET", "/compaction/job"] = [report("failed", "no space", "no time")]
     with pytest.raises(AdminClientError, match="compaction of t failed: no space; no time"):
         http.client.compact(["t"])
 

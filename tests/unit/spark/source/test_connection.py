@@ -57,13 +57,13 @@ def test_all_comes_from_the_file(config, tmp_path):
     assert settings_of(found.objects).url == "file:///from-file"
     assert settings_of(found.objects).threads == 7
     assert context_of(found.segments).log_dir == tmp_path / "one"
-    assert (found.url, found.snapshot_prefix) == ("http://10.0.0.1:9000", "wal/prod-snapshots")
+    assert (found.urls, found.snapshot_prefix) == (("http://10.0.0.1:9000",), "wal/prod-snapshots")
 
 
 def test_what_is_not_configured_is_where_a_broker_has_it():
     defaults = BrokerConfig()
     found = connect(options(), {})
-    assert (found.url, found.snapshot_prefix) == (str(defaults.admin_listener), snapshot_prefix(defaults))
+    assert (found.urls, found.snapshot_prefix) == ((str(defaults.admin_listener),), snapshot_prefix(defaults))
     assert context_of(found.objects) == plugin_contexts(defaults, context_of(found.objects).clock, node_id=-1)(
         "wal_object_store", "fsspec"
     )
@@ -78,7 +78,7 @@ def test_options_win_over_the_environment_and_that_over_the_file(config):
     found = connect(options(**given, **{"wal_object_store.fsspec.url": "file:///from-option"}), environ)
     assert settings_of(found.objects).url == "file:///from-option"
     assert settings_of(found.objects).threads == 8
-    assert found.url == "http://other:1"
+    assert found.urls == ("http://other:1",)
 
 
 def test_executors_make_the_backends_for_themselves(config):

@@ -119,6 +119,22 @@ def test_a_broker_that_is_started_again_is_found_again():
     assert len(clock.seconds) == 2
 
 
+def test_of_several_brokers_one_that_answers_is_enough():
+    clock = Pauses()
+    with answering((503, b"starting")) as starting, answering(WHOLE) as well:
+        assert asking(f"http://127.0.0.1:1, {starting}/,{well}", clock).of(ALL) == [ONE]
+    assert clock.seconds == []
+
+
+def test_several_brokers_that_have_no_answer_are_all_told_and_asked_again():
+    clock = Pauses()
+    with answering((503, b"starting"), WHOLE) as starting:
+        assert asking(f"http://127.0.0.1:1,{starting}", clock).of(ALL) == [ONE]
+    assert len(clock.seconds) == 1
+    with pytest.raises(LayoutError, match=r"127\.0\.0\.1:1 does not answer.*127\.0\.0\.1:2 does not answer"):
+        asking("http://127.0.0.1:1,http://127.0.0.1:2", clock, patience_s=0).of(ALL)
+
+
 @pytest.mark.parametrize(("is_stream", "patience_s"), [(True, PATIENCE_S), (False, PLAN_PATIENCE_S)])
 def test_a_broker_that_is_not_there_is_an_error_in_the_end(is_stream, patience_s):
     clock = Pauses()
