@@ -63,9 +63,6 @@ class MemberProcess:
 
     Args:
         advertised: the port that it says it has for other brokers, if that is another one.
-
-    Attributes:
-        asked_once: how often it was asked by a connection for that alone.
     """
 
     def __init__(
@@ -85,7 +82,6 @@ class MemberProcess:
         self.is_dead = False
         self.is_paused = False
         self.log_is_ok = True
-        self.asked_once = 0
         self.links: dict[int, tuple[MemberProcess, FakeLink]] = {}
         self.metrics = Metrics()
         self._world = world
@@ -181,6 +177,7 @@ class MemberProcess:
 
     async def ask_once(self, address: PeerAddress, request: PeerRequest, timeout_s: float) -> bytes:
         began_s = asyncio.get_running_loop().time()
+        self._world.asked.append(address.port)
         while address.port in self._world.dropping:
             await asyncio.sleep(DELAY_S)
             if asyncio.get_running_loop().time() - began_s >= timeout_s:
@@ -188,7 +185,6 @@ class MemberProcess:
         target = self._world.at(address.port)
         if target is None:
             raise PeerGoneError(f"nobody listens at {address.host}:{address.port}")
-        target.asked_once += 1
         await asyncio.sleep(2 * DELAY_S)
         if target.is_paused:
             await asyncio.sleep(timeout_s)
@@ -214,10 +210,12 @@ class MemberWorld:
 
     Attributes:
         dropping: ports that a firewall keeps others from, without a word.
+        asked: the ports that somebody has asked by a connection for that alone.
     """
 
     def __init__(self) -> None:
         self.dropping: set[int] = set()
+        self.asked: list[int] = []
         self.shared = SharedLog()
         self.processes: list[MemberProcess] = []
         self._ports = 9000

@@ -20,7 +20,7 @@ from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, R
 from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.peers import AskOnce, PeerAddress, PeerRequest
+from diskless_core.coordinator.peers import AskOnce, PeerAddress, PeerError, PeerRequest
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import DisklessIdentifyBrokerRequest, DisklessIdentifyBrokerResponse
@@ -164,7 +164,7 @@ class Reachability:
             response = await calls.call(spec.node_id, DisklessIdentifyBrokerRequest(broker_id=spec.node_id))
             problem = self._mismatch(spec, response)
         except CoordinatorError as error:
-            problem = str(error)
+            problem = str(error.__cause__ if isinstance(error.__cause__, PeerError) else error)
         if problem is None:
             return None
         return (
