@@ -25,6 +25,7 @@ from diskless_core.broker.services import Services
 from diskless_core.broker.starting import EarlyAnswers, StartingDispatcher
 from diskless_core.broker.tiering_backends import tiering_backends
 from diskless_core.clock import Clock
+from diskless_core.cluster.membership.part import Membership
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.errors import CoordinatorLoadingError
@@ -66,6 +67,7 @@ class Node:
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
         self._for_brokers: tuple[Server, StartingDispatcher] | None = None
+        self._membership: Membership | None = None
         self._is_serving = False
 
     def _configure(self, loaded: LoadedConfig) -> None:
@@ -111,16 +113,20 @@ class Node:
     def not_ready(self) -> list[str]:
         """Why this broker should get no traffic now; empty when it should."""
         if self._parts is None or not self._is_serving:
-            return ["the broker is starting or stopping"]
+            return ["the broker is starting or stopping", *self._unreachable()]
         reasons = [shard.obstacle for shard in self._parts.coordinators.all() if shard.obstacle is not None]
         if self._parts.membership.is_fenced:
-            reasons.append("the controller keeps this broker fenced")
+            reasons += ["the controller keeps this broker fenced", *self._unreachable()]
         failure = self._parts.produce.failing
         if failure is not None:
             reasons.append(f"the object store refuses writes: {failure}")
         if self._parts.fetch.failing is not None:
             reasons.append(f"the object store does not answer reads: {self._parts.fetch.failing}")
         return reasons
+
+    def _unreachable(self) -> list[str]:
+        reason = self._membership.unreachable_because if self._membership is not None else None
+        return [reason] if reason is not None else []
 
     async def shard_status(self, *, count: bool) -> Sequence[ShardStatus]:
         """How the coordinator shards are doing. Arguments and errors as `Coordinators.status`; none before `start`."""
@@ -230,6 +236,7 @@ class Node:
 
     async def _serve_brokers(self, early: EarlyAnswers) -> None:
         """Answer other brokers what can be answered before all parts are there."""
+        self._membership = early.membership
         name = self.config.inter_broker_listener_name
         if name is None:
             return

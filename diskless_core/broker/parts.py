@@ -207,7 +207,7 @@ async def start_parts(
     membership = _membership(config, incarnation_id, cluster_id, coordinators, around)
     stack.push_async_callback(membership.stop)
     if backends.log.is_shared:
-        await around.serve_brokers(EarlyAnswers(membership=membership.service, coordinators=coordinator_service))
+        await around.serve_brokers(EarlyAnswers(membership=membership, coordinators=coordinator_service))
     await _become_member(membership)
     if coordinators.nominated is not None:
         loops.run(_controller(config, coordinators, membership, clock).run, "controller")

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection, Dispatcher
 from diskless_core.broker.frames import Frame
-from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS, MembershipService
+from diskless_core.cluster.membership.part import Membership
+from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
 from diskless_core.diskless.service import CoordinatorService
 from diskless_core.protocol import framing
@@ -35,13 +36,13 @@ _AT_ONCE: dict[int, type[ApiMessage]] = {
 class EarlyAnswers:
     """What a broker can answer to other brokers before it serves clients."""
 
-    membership: MembershipService
+    membership: Membership
     coordinators: CoordinatorService
 
     async def handle(self, api_key: int, request: Request, connection: Connection) -> Response:
         """The response to a request that `answers` accepts."""
         if api_key in MEMBERSHIP_REQUESTS:
-            return await self.membership.handle(request, connection)
+            return await self.membership.service.handle(request, connection)
         return await self.coordinators.handle(api_key, request)
 
     @staticmethod

@@ -407,7 +407,7 @@ def _host_of(node_id: int) -> str:
 async def _answer(target: Broker, early: EarlyAnswers, request: PeerRequest) -> bytes:
     """What a broker answers to another one. What it can't answer while it starts waits until it has."""
     if request.api_key in MEMBERSHIP_REQUESTS:
-        return await early.membership.answer(request)
+        return await early.membership.service.answer(request)
     if request.api_key in _WHILE_STARTING:
         return await early.coordinators.answer(request)
     await target.ready.wait()

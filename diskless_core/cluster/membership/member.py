@@ -56,6 +56,7 @@ class Member:
     Attributes:
         last_controller: the other node that was the controller last, as far as is known.
         unreachable: the controller that could not be connected to when it was asked last.
+        unreachable_because: why the controller does not reach this broker, and what to do; None as far as it does.
         answered_s: when the last controller answered last, by the monotonic clock; None if it never did.
     """
 
@@ -88,7 +89,7 @@ class Member:
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
         self._said: str | None = None
-        self._unreachable_because: str | None = None
+        self.unreachable_because: str | None = None
         self._told_unreachable_s = 0.0
         self.last_controller: int | None = None
         self.unreachable: int | None = None
@@ -295,9 +296,9 @@ class Member:
             return
         reason = response.fenced_reason or "the controller does not reach it"
         self._told_unreachable_s = self._clock.monotonic()
-        if reason != self._unreachable_because:
+        if reason != self.unreachable_because:
             _log.warning("the controller keeps this broker fenced", controller=controller, reason=reason)
-        self._unreachable_because = reason
+        self.unreachable_because = reason
         self._shard.stand_back(Hold.UNREACHABLE, reason)
 
     def _forget_old_word(self) -> None:
@@ -306,8 +307,8 @@ class Member:
             self._stand_again()
 
     def _stand_again(self) -> None:
-        if self._unreachable_because is not None:
-            self._unreachable_because = None
+        if self.unreachable_because is not None:
+            self.unreachable_because = None
             self._shard.stand(Hold.UNREACHABLE)
 
     async def _call(self, controller: int | None, request: ApiRequest[ResponseT_co]) -> ResponseT_co:

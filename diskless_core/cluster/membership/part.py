@@ -208,6 +208,11 @@ class Membership:
         known = self.brokers.get(self._node_id)
         return known is None or known.is_fenced
 
+    @property
+    def unreachable_because(self) -> str | None:
+        """Why the controller, which does not reach this broker, keeps it fenced, and what to do; None where it does."""
+        return self._member.unreachable_because
+
     def connection_lost(self, node_id: int) -> None:
         """The connection of `transport` to a node broke."""
         self._member.connection_lost(node_id)

@@ -36,8 +36,8 @@ def reasons(logs: list[dict[str, str]], event: str) -> list[str]:
 
 async def until_told(process: MemberProcess) -> str:
     """Wait until a broker has been told why it stays fenced."""
-    await until(lambda: process.membership._member._unreachable_because is not None)
-    reason = process.membership._member._unreachable_because
+    await until(lambda: process.membership.unreachable_because is not None)
+    reason = process.membership.unreachable_because
     assert reason is not None
     return reason
 
