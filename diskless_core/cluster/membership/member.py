@@ -219,13 +219,12 @@ class Member:
         except (NotCoordinatorError, OutcomeUnknownError) as error:
             self._obstacle = str(error)
             self._lifecycle.no_answer(self._clock.monotonic())
-            self._forget_old_word()
         except CoordinatorError as error:
             self._obstacle, self.unreachable = str(error), controller
             self._lifecycle.no_answer(self._clock.monotonic())
-            self._forget_old_word()
             if isinstance(error, NodeGoneError) and controller is not None:
                 self._refused_by(controller)
+        self._forget_old_word()
 
     def _refused_by(self, controller: int) -> None:
         if self._suspicion.refused(controller, self._clock.monotonic()):
