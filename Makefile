@@ -71,7 +71,7 @@ test: system-packages $(INSTALLED)
 simulate: $(INSTALLED)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(REPORT),--report $(REPORT))
 
-# Needs Go, for a real S3 server that is built once; as root it fills disks too, and with libfaketime it sets clocks.
+# Needs Go, for a real S3 server that is built once; as root it fills disks too.
 chaos: system-packages $(INSTALLED)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) --log $(LOG)
 

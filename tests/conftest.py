@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerFactory, BrokerProcess
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.maven import jars_or_skip
 from tests.support.wire import WireClient
+
+# how long an example takes says more about the machine than about what is tested
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 ALONE, IN_A_CLUSTER = "alone", "in-a-cluster"
 _DEFECTS = ("Traceback (most recent call last)", "defect of the broker")

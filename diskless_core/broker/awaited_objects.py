@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.plugin.retrying import Backoff, Retrying
-from diskless_core.plugin.wal_object_store import WalObjectStoreError
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStoreError
 
 RETRY = Backoff(first_ms=500, max_ms=2_000)
 
 SILENCE_S = 3.0
 """After so long without an answer the log says what the start waits for."""
+
+ONE_TRY_S = 60.0
+"""How long a step may take where the start is not to wait."""
 
 PROPERTY = "diskless.startup.timeout.ms"
 
@@ -28,7 +32,7 @@ class AwaitedObjects:
     """Does steps of a start that ask the store, each again while it fails and can succeed.
 
     Args:
-        timeout_ms: how long a step is tried in all. 0: it is tried once.
+        timeout_ms: how long a step is tried in all. 0: it is tried once, for `ONE_TRY_S` at most.
     """
 
     def __init__(self, timeout_ms: int, clock: Clock) -> None:
@@ -45,7 +49,7 @@ class AwaitedObjects:
             WalObjectStoreError: it fails for good, or the time is over.
         """
         if not self._timeout_s:
-            return await step()
+            return await _tried_once(step)
         self._begun_at, self._obstacle = self._clock.monotonic(), ""
         silence = asyncio.get_running_loop().call_later(SILENCE_S, self._say_that_nobody_answers)
         try:
@@ -75,3 +79,38 @@ class AwaitedObjects:
         _log.warning(
             "the start waits for the WAL object store", error=obstacle, gives_up_in_s=round(left_s, 1), limit=PROPERTY
         )
+
+
+async def _tried_once(step: Callable[[], Awaitable[T]]) -> T:
+    try:
+        async with asyncio.timeout(ONE_TRY_S):
+            return await step()
+    except TimeoutError:
+        raise WalObjectStoreError(f"the WAL object store has not answered for {ONE_TRY_S:g} s") from None
+
+
+class Candidate(Protocol):
+    """The cluster shard, as far as this node may come to lead it."""
+
+    def stand_aside(self) -> None: ...
+
+    def stand_again(self) -> None: ...
+
+
+@contextmanager
+def standing_aside(shard: Candidate) -> Iterator[None]:
+    """Be no candidate for the controller once what the block asks of the store has taken `SILENCE_S`, until it answers.
+
+    A broker that starts answers nobody yet. As the controller it would leave the heartbeats of all others unanswered
+    for as long as its store hangs. An error is no answer: the store is likely to be asked again.
+    """
+    timer = asyncio.get_running_loop().call_later(SILENCE_S, shard.stand_aside)
+    try:
+        yield
+    except ObjectNotFoundError:
+        shard.stand_again()
+        raise
+    else:
+        shard.stand_again()
+    finally:
+        timer.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diskless_core.broker.awaited_objects import AwaitedObjects
+from diskless_core.broker.awaited_objects import AwaitedObjects, standing_aside
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.clock import Clock
@@ -45,7 +45,8 @@ async def cluster_id_of(
         )
     _require_level(cluster)
     has_topics = cluster.has_topics
-    await awaited.do(lambda: owner.require(cluster_id, has_topics=has_topics))
+    with standing_aside(cluster):
+        await awaited.do(lambda: owner.require(cluster_id, has_topics=has_topics))
     return cluster_id
 
 

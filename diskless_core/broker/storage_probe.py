@@ -12,12 +12,13 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import structlog
 
+from diskless_core.broker.awaited_objects import standing_aside
 from diskless_core.broker.errors import StartError
 from diskless_core.clock import Clock
 from diskless_core.plugin.remote_storage import (
@@ -42,6 +43,9 @@ PATIENCE_S = 10.0
 
 LOOK_S = 0.2
 """Between looks."""
+
+WRITE_LIMIT_S = 30.0
+"""How long the controller waits for a storage to take a probe before it tries again."""
 
 RETRY = Backoff(first_ms=500, max_ms=5_000)
 """While the controller cannot write."""
@@ -71,6 +75,10 @@ class ProbedShard(Protocol):
     def latest_term(self) -> int: ...
 
     async def until_term_changes(self, term: int | None) -> int | None: ...
+
+    def stand_aside(self) -> None: ...
+
+    def stand_again(self) -> None: ...
 
 
 class StorageProbe:
@@ -120,17 +128,35 @@ class StorageProbe:
                 await self._in_term(term, partial(self._delete_segments, term, segments))
                 await self._shard.until_term_changes(term)
 
-    async def _in_term(self, term: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _in_term(self, term: int, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         failures = 0
         while self._shard.term == term:
             try:
-                await step()
+                await self._while_in_term(term, step())
             except (WalObjectStoreError, RemoteStorageError) as error:
                 failures += 1
                 _log.warning("brokers that start wait for a probe that can't be written", error=str(error))
                 await asyncio.sleep(RETRY.pause_s(failures, self._clock))
             else:
                 return
+
+    async def _while_in_term(self, term: int, step: Coroutine[Any, Any, None]) -> None:
+        """Do a step, `WRITE_LIMIT_S` at most: a storage that hangs must not keep a later term waiting.
+
+        Raises:
+            WalObjectStoreError, RemoteStorageError: it failed, or took too long.
+        """
+        work = asyncio.create_task(step, name="probe")
+        over = asyncio.create_task(self._shard.until_term_changes(term), name="end of the term")
+        try:
+            await asyncio.wait((work, over), timeout=WRITE_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+            elif not over.done():
+                raise WalObjectStoreError(f"there was no answer for {WRITE_LIMIT_S:g} s")
+        finally:
+            work.cancel()
+            over.cancel()
 
     async def _write_object(self, term: int) -> None:
         probe = {
@@ -239,7 +265,8 @@ class StorageProbe:
         while not self._is_controller:
             term = self._shard.latest_term
             try:
-                data = await self._objects.get(self._key(term) + suffix, 0, _LIMIT_BYTES)
+                with standing_aside(self._shard):
+                    data = await self._objects.get(self._key(term) + suffix, 0, _LIMIT_BYTES)
             except ObjectNotFoundError:
                 if self._clock.monotonic() >= deadline:
                     return None

@@ -170,7 +170,7 @@ _CLUSTER: Meanings = {
         "A broker with node.id=auto has a node id that no broker had before.",
         "By DisklessAllocateNodeId, when the broker has none yet.",
         "Puts the node id with the allocation id, by which the broker registers. An UnregisterBrokerRecord takes it "
-        "away for good. The next id is higher than any before.",
+        "away for good. No broker gets the id again.",
     ),
     messages.CoordinatorNominationRecord: Meaning(
         "A broker should lead a coordinator, and these may be next.",

@@ -61,6 +61,7 @@ class Hold(Enum):
     LEAVING = auto()
     NAMESAKE = auto()
     UNREACHABLE = auto()
+    OBJECTS = auto()
 
 
 class Standing(NamedTuple):

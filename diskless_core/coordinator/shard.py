@@ -305,6 +305,16 @@ class CoordinatorShard(Generic[RecordT]):
         """End what `stand_back` began."""
         self._leader.may_claim(cause)
 
+    def stand_aside(self) -> None:
+        """Be no candidate until `stand_again`: this node starts, and waits for an object store. Others may have none to
+        wait for. Nothing happens where there are no others."""
+        if self._services.log.is_shared:
+            self._leader.hold_back(Hold.OBJECTS, "the broker starts, and its object store does not answer")
+
+    def stand_again(self) -> None:
+        """End what `stand_aside` began."""
+        self._leader.may_claim(Hold.OBJECTS)
+
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
 
@@ -490,6 +500,7 @@ class CoordinatorShard(Generic[RecordT]):
         if prefetch:
             base = Prefetched(self.state, await self._prefetch(prefetch))
         generation = flusher.generation
+        too_large: EntryTooLargeError | None = None
         async with self._judging:
             standing = self._leader.standing()
             while prefetch and generation != flusher.generation:  # the command had to wait, and rows left memory
@@ -498,9 +509,17 @@ class CoordinatorShard(Generic[RecordT]):
                 standing = self._leader.standing()
             command = Command(machine=self.machine, tx=Transaction(base), now_ms=self._services.clock.now_ms())
             answer = await self._while_standing(standing, operation(command))
-            done = await self._sent(standing, command)
-            for effect in command.effects:
-                effect()
+            try:
+                done = await self._sent(standing, command)
+            except EntryTooLargeError as error:
+                too_large = error
+            else:
+                for effect in command.effects:
+                    effect()
+        if too_large is not None:  # other commands do not wait for the proof
+            await self.barrier()
+            self._leader.require_same(standing)
+            raise too_large
         if done is not None:
             await (self._outcome(done, standing, command) if command.writes_something else _proven(done))
         self.meter.command_seconds.observe(self._services.clock.monotonic() - begun)
@@ -511,18 +530,17 @@ class CoordinatorShard(Generic[RecordT]):
         return await _one_by_one(slices, lambda: self._leader.require_same(standing))
 
     async def _sent(self, standing: Standing, command: Command[RecordT]) -> Outcome | None:
-        """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending."""
+        """Put a judged command's records on their way. What it waits for; None when it relied on nothing pending.
+
+        Raises:
+            EntryTooLargeError: the log would refuse them. That is final once this node has proved to lead still.
+        """
         if not command.writes_something:
             last = self._leader.pipeline.last
             return last.done if last is not None else None
         self._replica.flusher.require_room()
         records = await self._while_standing(standing, self._encoded(command))
-        try:
-            return self._leader.enqueue(records, command.tx.writes, has_effects=bool(command.effects))
-        except EntryTooLargeError:
-            await self.barrier()
-            self._leader.require_same(standing)
-            raise
+        return self._leader.enqueue(records, command.tx.writes, has_effects=bool(command.effects))
 
     async def _outcome(self, done: Outcome, standing: Standing, command: Command[RecordT]) -> None:
         """Wait for a command that has been put on its way; errors as `submit`.

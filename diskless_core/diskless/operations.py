@@ -72,8 +72,8 @@ class OffsetAssignmentError(Exception):
 
 
 def create_partitions(command: DisklessCommand, topic_id: bytes, name: str, partitions: Sequence[int]) -> None:
-    """Create those of the partitions that are not there yet; repeating it changes nothing."""
-    missing = [one for one in partitions if command.get(PARTITIONS, (topic_id, one)) is None]
+    """Create those of the partitions that are not there yet, each once; repeating it changes nothing."""
+    missing = [one for one in dict.fromkeys(partitions) if command.get(PARTITIONS, (topic_id, one)) is None]
     if missing:
         command.emit(PartitionsCreated(topic_id=topic_id, name=name, partitions=missing))
 

@@ -5,8 +5,8 @@ It knows no connection: the broker's inter-broker listener and a simulated netwo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from diskless_core.clock import Clock
@@ -47,6 +47,7 @@ from diskless_core.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from diskless_core.side_by_side import side_by_side, side_by_side_in_groups
 
 R = TypeVar("R")
 RequestT = TypeVar("RequestT", bound="ApiMessage")
@@ -178,7 +179,7 @@ class CoordinatorService:
         return await self._reads.find_batches(request)
 
     async def create_partitions(self, request: DisklessCreatePartitionsRequest) -> DisklessCreatePartitionsResponse:
-        topics = await asyncio.gather(*(self._create_topic(request, topic) for topic in request.topics))
+        topics = await side_by_side(partial(self._create_topic, request), request.topics)
         return DisklessCreatePartitionsResponse(throttle_time_ms=0, topics=topics)
 
     async def _create_topic(
@@ -197,7 +198,7 @@ class CoordinatorService:
         return CreatedTopic(topic_id=topic.topic_id, error_code=int(done.error), error_message=done.message)
 
     async def delete_topics(self, request: DisklessDeleteTopicsRequest) -> DisklessDeleteTopicsResponse:
-        topics = await asyncio.gather(*(self._delete_topic(request, topic) for topic in request.topics))
+        topics = await side_by_side(partial(self._delete_topic, request), request.topics)
         return DisklessDeleteTopicsResponse(throttle_time_ms=0, responses=topics)
 
     async def _delete_topic(
@@ -211,12 +212,14 @@ class CoordinatorService:
         return DeletedTopic(topic_id=topic.topic_id, error_code=int(error), error_message=done.message)
 
     async def delete_records(self, request: DisklessDeleteRecordsRequest) -> DisklessDeleteRecordsResponse:
-        topics = await asyncio.gather(*(self._delete_of_topic(request, topic) for topic in request.topics))
+        deleted = await side_by_side_in_groups(
+            partial(self._delete, request), [(topic, topic.partitions) for topic in request.topics]
+        )
+        topics = [
+            RecordsTopic(topic_id=topic.topic_id, partitions=partitions)
+            for topic, partitions in zip(request.topics, deleted, strict=True)
+        ]
         return DisklessDeleteRecordsResponse(throttle_time_ms=0, topics=topics)
-
-    async def _delete_of_topic(self, request: DisklessDeleteRecordsRequest, topic: AskedTopic) -> RecordsTopic:
-        partitions = await asyncio.gather(*(self._delete(request, topic, asked) for asked in topic.partitions))
-        return RecordsTopic(topic_id=topic.topic_id, partitions=partitions)
 
     async def _delete(
         self, request: DisklessDeleteRecordsRequest, topic: AskedTopic, asked: AskedTopic.DisklessDeleteRecordsPartition

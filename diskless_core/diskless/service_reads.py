@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from diskless_core.clock import Clock
@@ -22,6 +22,7 @@ from diskless_core.protocol.messages import (
     DisklessListOffsetsResponse,
 )
 from diskless_core.protocol.record_batch import MAGIC
+from diskless_core.side_by_side import side_by_side_in_groups
 from diskless_core.wal.runs import Run
 
 _ZERO_ID = bytes(16)
@@ -57,13 +58,15 @@ class CoordinatorReads:
         self._clock = clock
 
     async def list_offsets(self, request: DisklessListOffsetsRequest) -> DisklessListOffsetsResponse:
-        """DisklessListOffsets: all partitions at once, so that they share one proof of leadership."""
-        topics = await asyncio.gather(*(self._list_topic(request, topic) for topic in request.topics))
+        """DisklessListOffsets: partitions side by side, so that they share one proof of leadership."""
+        listed = await side_by_side_in_groups(
+            partial(self._list_one, request), [(topic, topic.partitions) for topic in request.topics]
+        )
+        topics = [
+            OffsetsTopic(topic_id=topic.topic_id, partitions=partitions)
+            for topic, partitions in zip(request.topics, listed, strict=True)
+        ]
         return DisklessListOffsetsResponse(throttle_time_ms=0, topics=topics)
-
-    async def _list_topic(self, request: DisklessListOffsetsRequest, topic: AskedOffsets) -> OffsetsTopic:
-        partitions = await asyncio.gather(*(self._list_one(request, topic, asked) for asked in topic.partitions))
-        return OffsetsTopic(topic_id=topic.topic_id, partitions=partitions)
 
     async def _list_one(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -25,6 +26,7 @@ from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
+from diskless_core.side_by_side import side_by_side
 from diskless_core.wal.runs import Run
 
 _log = structlog.get_logger(__name__)
@@ -165,7 +167,7 @@ class Fetcher:
 
     async def _find(self, query: FetchQuery) -> list[FoundRuns]:
         found: list[FoundRuns | None] = []
-        slow = []
+        slow: list[tuple[int, Callable[[], Awaitable[FoundRuns]]]] = []
         for index, wanted in enumerate(query.partitions):
             shard = self._shard_for(wanted.key)
             if shard is None:
@@ -175,12 +177,13 @@ class Fetcher:
             recent = shard.find_recent(wanted.key, wanted.offset, max_bytes)
             found.append(recent)
             if recent is None:
-                slow.append((index, _stored(shard, wanted, max_bytes)))
+                slow.append((index, partial(_stored, shard, wanted, max_bytes)))
             elif recent.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                slow.append((index, self._offset_ranges.checked(wanted.key, wanted.offset, recent)))
-        answers = await asyncio.gather(*(search for _, search in slow))
-        for (index, _), answer in zip(slow, answers, strict=True):
-            found[index] = answer
+                slow.append((index, partial(self._offset_ranges.checked, wanted.key, wanted.offset, recent)))
+        if slow:
+            answers = await side_by_side(lambda search: search[1](), slow)
+            for (index, _), answer in zip(slow, answers, strict=True):
+                found[index] = answer
         return [answer for answer in found if answer is not None]
 
     async def _failed(self, wanted: FetchPartition, failure: ReadError) -> GivenUp:

@@ -26,6 +26,7 @@ from diskless_core.plugin.remote_storage import RemoteResourceNotFoundError, Rem
 from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
+from diskless_core.side_by_side import side_by_side
 from diskless_core.tiering.remote_reads import ReaderBusyError
 from diskless_core.tiering.retrying import is_retriable
 from diskless_core.tiering.segment_reader import SegmentRead, SegmentReader, SegmentReadError
@@ -94,7 +95,7 @@ class SegmentFetcher:
         self._bytes = metrics.fetch_bytes.labels("segments")
 
     async def read(self, parts: Mapping[int, SegmentPart]) -> Mapping[int, FromSegment]:
-        answers = await asyncio.gather(*(self._read(part) for part in parts.values()))
+        answers = await side_by_side(self._read, parts.values())
         return dict(zip(parts, answers, strict=True))
 
     async def _read(self, part: SegmentPart) -> FromSegment:

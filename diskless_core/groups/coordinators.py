@@ -23,6 +23,7 @@ from diskless_core.groups.shard import GroupsShard
 from diskless_core.groups.topics import TopicCatalog
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.side_by_side import side_by_side
 
 _GROUPS_IN_OFFSET_FETCH_SINCE = 8
 
@@ -93,7 +94,7 @@ class GroupCoordinators:
     async def delete(self, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
         """DeleteGroups: groups without members, their offsets too. Answered once that is committed."""
         group_ids = list(dict.fromkeys(request.groups_names))
-        errors = await asyncio.gather(*(self.of(one).administration.delete(one) for one in group_ids))
+        errors = await side_by_side(lambda group_id: self.of(group_id).administration.delete(group_id), group_ids)
         result_class = messages.DeleteGroupsResponse.DeletableGroupResult
         return messages.DeleteGroupsResponse(
             throttle_time_ms=0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from diskless_core.coordinator.tables import Writes
@@ -19,14 +19,16 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class OffsetIndex:
-    """The rows of `GROUP_OFFSETS` that are committed, by group."""
+    """The rows of `GROUP_OFFSETS` that are committed, by group; and which groups have any of a topic."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._counts: dict[str, dict[str, int]] = {}
+        """By topic and group."""
 
     def reset(self, rows: Iterable[tuple[Any, CommittedOffset]]) -> None:
         """Forget everything and take these rows."""
-        self._groups = {}
+        self._groups, self._counts = {}, {}
         self.apply({GROUP_OFFSETS: dict(rows)})
 
     def apply(self, writes: Writes) -> None:
@@ -34,16 +36,31 @@ class OffsetIndex:
         changed: Mapping[Any, CommittedOffset | None] = writes.get(GROUP_OFFSETS, {})
         for (group_id, topic, partition), value in changed.items():
             offsets = self._groups.setdefault(group_id, {})
+            before = len(offsets)
             if value is None:
                 offsets.pop((topic, partition), None)
             else:
                 offsets[topic, partition] = value
+            if len(offsets) != before:
+                self._count(topic, group_id, len(offsets) - before)
             if not offsets:
                 del self._groups[group_id]
+
+    def _count(self, topic: str, group_id: str, change: int) -> None:
+        counts = self._counts.setdefault(topic, {})
+        counts[group_id] = counts.get(group_id, 0) + change
+        if not counts[group_id]:
+            del counts[group_id]
+            if not counts:
+                del self._counts[topic]
 
     def of(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """All offsets of a group."""
         return self._groups.get(group_id, {})
+
+    def groups_of(self, topic: str) -> Sequence[str]:
+        """The groups that have offsets of a topic, or of others that had its name."""
+        return list(self._counts.get(topic, ()))
 
     def __iter__(self) -> Iterator[str]:
         """The groups that have offsets."""

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from diskless_core.coordinator.slices import chunks
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.groups.consumer.records import tombstones
 from diskless_core.groups.model import CommittedOffset
@@ -63,15 +64,17 @@ class OffsetRetention:
     async def topics_deleted(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
         """Delete all offsets that were committed for these topics, but none for newer ones of the same names."""
         await self._registry.require_loaded()
-        keys = [
-            (group_id, topic, partition)
-            for group_id in self._registry.offsets
-            for (topic, partition), offset in self._registry.offsets.of(group_id).items()
-            if _is_of(offset, topic, topic_ids, names)
-        ]
-        for start in range(0, len(keys), _DELETIONS_IN_ONE_ENTRY):
-            some = keys[start : start + _DELETIONS_IN_ONE_ENTRY]
-            await self._shard.submit(partial(_delete, some, topic_ids, names))
+        offsets, ids, gone = self._registry.offsets, frozenset(topic_ids), frozenset(names)
+        keys: list[tuple[str, str, int]] = []
+        for group_id in dict.fromkeys(group_id for name in names for group_id in offsets.groups_of(name)):
+            for some in chunks(list(offsets.of(group_id).items())):
+                keys += [(group_id, *place) for place, offset in some if _is_of(offset, place[0], ids, gone)]
+                if len(keys) >= _DELETIONS_IN_ONE_ENTRY:
+                    await self._shard.submit(partial(_delete, keys, ids, gone))
+                    keys = []
+                await asyncio.sleep(0)  # there may be very many
+        if keys:
+            await self._shard.submit(partial(_delete, keys, ids, gone))
 
 
 def _delete(

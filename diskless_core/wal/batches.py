@@ -67,6 +67,9 @@ def _sound_batches(view: WritableBuffer, run: Run, *, verify: bool) -> tuple[Seq
     next_offset = run.base_offset
     try:
         for position, header in record_batch.walk(view):
+            if header.magic != record_batch.MAGIC:  # of what is left as it was sent, the checksum leaves only this out
+                problem = f"the one {position} bytes on has magic {header.magic}, not {record_batch.MAGIC}"
+                break
             if verify and not record_batch.crc_is_valid(view, position, header):
                 problem = f"the checksum of the one {position} bytes on is wrong"
                 break

@@ -301,8 +301,8 @@ ALLOWED = (
         what="A new idempotent producer whose first batch in a partition has another sequence than 0",
         kafka="appends it",
         diskless=(
-            "OUT_OF_ORDER_SEQUENCE_NUMBER, unless something may have been forgotten of the producer: it expired, "
-            "or wrote to a topic that was deleted since"
+            "OUT_OF_ORDER_SEQUENCE_NUMBER, unless something may have been forgotten of it or of a producer with a "
+            "higher id: it expired, or wrote to a topic that was deleted since"
         ),
         why="of two batches in flight the second may come first, by another broker; the first would have no place then",
     ),

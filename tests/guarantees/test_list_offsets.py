@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
-from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.batches import NOW_MS, batch_of, timed_batch
 from tests.support.guarantees import guarantee
-from tests.support.requests import append, create_topic, list_offset
+from tests.support.requests import append, create_topic, end_offset, list_offset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {
@@ -167,16 +166,6 @@ def test_list_offsets_names_leader_epoch_0(wire, topic):
 
     assert list_offset(wire, topic, LATEST).leader_epoch == 0
     assert list_offset(wire, topic, NOW_MS + 1).leader_epoch == -1
-
-
-def end_offset(wire, topic, leader_epoch, *, partition=0, current_leader_epoch=-1):
-    topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    asked = topic_class.OffsetForLeaderPartition(
-        partition=partition, current_leader_epoch=current_leader_epoch, leader_epoch=leader_epoch
-    )
-    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic_class(topic=topic, partitions=[asked])])
-    answer = wire.call(request, 4).topics[0].partitions[0]
-    return answer.error_code, answer.leader_epoch, answer.end_offset
 
 
 @guarantee("Reads", "There is one leader epoch, 0, which ends at the high watermark, whoever serves the partition.")

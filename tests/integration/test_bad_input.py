@@ -7,10 +7,10 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -28,22 +28,35 @@ from tests.support.requests import (
     new_topic,
     produce_request,
 )
+from tests.support.waiting import wait_until
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 3, 18, 19
 MIB = 1 << 20
-TOO_SLOW_S = 3.0
-"""Longer than any request may be held up, shorter than a decoder bomb would take."""
+TOO_MUCH_S = 3.0
+"""Of a broker's processor: more than any request may take, less than a decoder bomb would."""
+
+
+class Work:
+    """What a broker's processor does, however busy the machine is with other things."""
+
+    def __init__(self, broker):
+        self._process = psutil.Process(broker.pid)
+
+    def so_far_s(self):
+        times = self._process.cpu_times()
+        return times.user + times.system
 
 
 class Bystander:
     """A client that produces on a connection of its own all the while."""
 
     def __init__(self, broker, topic):
+        self._work = Work(broker)
         self._wire = broker.connect()
         self._topic = topic
         self._over = threading.Event()
         self._offsets = []
-        self._slowest_s = 0.0
+        self._most_s = 0.0
         self._problem = None
         create_topic(self._wire, topic)
         self._thread = threading.Thread(target=self._produce)
@@ -52,14 +65,14 @@ class Bystander:
     def _produce(self):
         try:
             while not self._over.is_set() or not self._offsets:
-                began = time.monotonic()
+                began_s = self._work.so_far_s()
                 self._offsets += append(self._wire, self._topic, batch_of(b"%d" % len(self._offsets)))
-                self._slowest_s = max(self._slowest_s, time.monotonic() - began)
+                self._most_s = max(self._most_s, self._work.so_far_s() - began_s)
         except (OSError, AssertionError) as problem:
             self._problem = problem
 
     def end(self):
-        """It was neither disturbed nor held up, and all that it wrote is there."""
+        """It was neither disturbed nor held up by what the broker did for others, and all that it wrote is there."""
         self._over.set()
         self._thread.join()
         assert self._problem is None
@@ -68,7 +81,7 @@ class Bystander:
         response = self._wire.call(fetch_request(self._topic, {0: 0}), 12)
         assert read_values(response.responses[0].partitions[0].records) == [b"%d" % number for number in range(count)]
         self._wire.close()
-        assert self._slowest_s < TOO_SLOW_S
+        assert self._most_s < TOO_MUCH_S
 
 
 @pytest.fixture(autouse=True)
@@ -85,11 +98,9 @@ def bystander(request, topic):
 def closings_logged(broker, start, wire):
     """Warnings about one client since a position in the log; the broker may still be writing the first."""
     client = f"client=127.0.0.1:{wire.socket.getsockname()[1]}"
-    deadline = time.monotonic() + TOO_SLOW_S
-    lines = []
-    while not lines and time.monotonic() < deadline:
-        lines = [line for line in broker.log_text(start).splitlines() if client in line]
-    return lines
+    return wait_until(
+        lambda: [line for line in broker.log_text(start).splitlines() if client in line], "a line in the broker's log"
+    )
 
 
 def assert_closed_and_logged_once(broker, data):
@@ -98,9 +109,10 @@ def assert_closed_and_logged_once(broker, data):
     with broker.connect() as wire:
         with suppress(BrokenPipeError, ConnectionResetError):
             wire.send_bytes(data)
-        began = time.monotonic()
+        work = Work(broker)
+        began_s = work.so_far_s()
         assert wire.is_closed()
-        assert time.monotonic() - began < TOO_SLOW_S
+        assert work.so_far_s() - began_s < TOO_MUCH_S
         [line] = closings_logged(broker, start, wire)
         assert "a connection was closed" in line
 
@@ -262,13 +274,14 @@ def test_damaged_requests_are_answered_or_end_their_connection(broker, wire, top
     assert wire.call(metadata_request(topic), 12).topics[0].error_code == 0
 
 
-def test_a_topic_of_a_billion_partitions_is_refused_at_once(wire, topic):
-    began = time.monotonic()
+def test_a_topic_of_a_billion_partitions_is_refused_at_once(broker, wire, topic):
+    work = Work(broker)
+    began_s = work.so_far_s()
 
     [answer] = create_topics(wire, new_topic(topic, 2**31 - 1))
 
     assert answer.error_code == ErrorCode.POLICY_VIOLATION
-    assert time.monotonic() - began < TOO_SLOW_S
+    assert work.so_far_s() - began_s < TOO_MUCH_S
 
 
 def test_many_topics_whose_partitions_add_up_to_too_many_are_refused(wire, topic):
@@ -308,12 +321,13 @@ def test_connections_above_the_limit_are_refused_and_a_free_place_is_given_again
             with broker.connect() as third:
                 assert third.is_closed()
             assert first.call(ApiVersionsRequest(), 0).error_code == 0
-        accepted = False
-        deadline = time.monotonic() + TOO_SLOW_S
-        while not accepted and time.monotonic() < deadline:
+
+        def is_accepted():
             with broker.connect() as again, suppress(AssertionError, OSError):
-                accepted = again.call(ApiVersionsRequest(), 0).error_code == 0
-        assert accepted
+                return again.call(ApiVersionsRequest(), 0).error_code == 0
+            return False
+
+        wait_until(is_accepted, "a free place")
 
 
 TEN_ERRORS = """

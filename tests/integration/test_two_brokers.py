@@ -13,7 +13,16 @@ from diskless_core.shards import DISKLESS
 from tests.support.batches import batch_of, read_values
 from tests.support.cluster import Cluster, in_thread, until
 from tests.support.guarantees import guarantee
-from tests.support.requests import append, create_topic, delete_topic, fetch, list_offset, produce, produce_request
+from tests.support.requests import (
+    append,
+    create_topic,
+    delete_topic,
+    end_offset,
+    fetch,
+    list_offset,
+    produce,
+    produce_request,
+)
 from tests.support.wire import WireClient
 
 PARTITIONS = 4
@@ -114,6 +123,7 @@ async def test_a_broker_that_lags_does_not_send_consumers_elsewhere(tmp_path: Pa
                     "it is the end, which is out of its sight"
                 )
                 assert list_offset(two, TOPIC, LATEST).offset == 3, "the leader is asked"
+                assert end_offset(two, TOPIC, 0) == (0, 0, 3), "its own end is a truncated log to who has read on"
                 beyond = fetch(two, TOPIC, 4)
                 assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 

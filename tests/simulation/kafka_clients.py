@@ -243,6 +243,7 @@ class ModelledMember:
         self._told = told
         self._listens: Mapping[str, Callable[..., None]] | None = None
         self._is_assigned = False
+        self._moves = 0
         self._commits: deque[tuple[KafkaError | None, list[TopicPartition]]] = deque()
 
     @property
@@ -255,7 +256,7 @@ class ModelledMember:
 
     def unsubscribe(self) -> None:
         self._group.leave(self._member)
-        self._take_assignment("on_revoke")
+        self._change_assignment(False, "on_revoke")
         self._listens = None
 
     def poll(self, timeout: float) -> None:
@@ -263,7 +264,10 @@ class ModelledMember:
         del timeout
         if self._listens is not None:
             self._group.join(self._member, self._now_s())
-            self._take_assignment("on_lost")
+            if self._moves != self._group.moves:
+                self._moves = self._group.moves
+                self._change_assignment(False, "on_lost")
+                self._change_assignment(self._group.assigned is self._member, "on_assign")
         while self._commits:
             self._told(*self._commits.popleft())
 
@@ -302,12 +306,10 @@ class ModelledMember:
     def close(self) -> None:
         self._group.leave(self._member)
 
-    def _take_assignment(self, gone: str) -> None:
-        is_assigned = self._group.assigned is self._member
-        if is_assigned == self._is_assigned or self._listens is None:
-            return
-        self._is_assigned = is_assigned
-        self._listens["on_assign" if is_assigned else gone](self, [TopicPartition(*self._place)])
+    def _change_assignment(self, is_assigned: bool, listener: str) -> None:
+        if is_assigned != self._is_assigned and self._listens is not None:
+            self._is_assigned = is_assigned
+            self._listens[listener](self, [TopicPartition(*self._place)])
 
 
 class SteppedNomination(Nomination):

@@ -172,10 +172,7 @@ class LogInKafka:
     def nominate(self, shard: ShardId, leader: int, seen_by: Iterable[int] | None = None) -> None:
         """Rebalance the group: the member after the one that has the partition gets it."""
         del leader, seen_by
-        group = self.kafka.group(self._place(shard))
-        if group.members:
-            group.members.append(group.members.pop(0))
-            group.generation += 1
+        self.kafka.group(self._place(shard)).pass_on()
 
     def land_all(self) -> None:
         """What is on its way lands by itself, or does not."""

@@ -130,10 +130,15 @@ class Group:
     """The consumer group of one partition, and the offset that is committed for it, with its metadata.
 
     The partition stays with the member that has it. A member that is silent for its session is removed.
+
+    Attributes:
+        moves: how often the partition has changed hands. A member that had it before a move has lost it, even one
+            that was frozen meanwhile and has it again.
     """
 
     members: list[GroupMember] = field(default_factory=list)
     generation: int = 0
+    moves: int = 0
     committed: tuple[int, str] | None = None
 
     @property
@@ -146,15 +151,17 @@ class Group:
             self.leave(silent)
         member.seen_at = now
         if member not in self.members:
-            self.members.append(member)
-            self.generation += 1
+            self._change([*self.members, member])
         member.generation = self.generation
 
     def leave(self, member: GroupMember) -> None:
         if member in self.members:
-            self.members.remove(member)
-            self.generation += 1
+            self._change([one for one in self.members if one is not member])
         member.generation = 0
+
+    def pass_on(self) -> None:
+        """Give the partition to the next member."""
+        self._change([*self.members[1:], *self.members[:1]])
 
     def commit(self, member: GroupMember, offset: int, metadata: str) -> bool:
         """Whether it was taken: only from a member of the present generation."""
@@ -162,6 +169,11 @@ class Group:
         if is_current:
             self.committed = offset, metadata
         return is_current
+
+    def _change(self, members: list[GroupMember]) -> None:
+        self.moves += members[:1] != self.members[:1]
+        self.members = members
+        self.generation += 1
 
 
 class ModelledKafka:

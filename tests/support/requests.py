@@ -9,6 +9,7 @@ from typing import Any
 from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
@@ -24,6 +25,7 @@ NewTopic = CreateTopicsRequest.CreatableTopic
 _ProduceTopic = ProduceRequest.TopicProduceData
 _FetchTopic = FetchRequest.FetchTopic
 _ListTopic = ListOffsetsRequest.ListOffsetsTopic
+_EpochTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
 def new_topic(
@@ -169,6 +171,18 @@ def list_offset(
         replica_id=-1, isolation_level=0, topics=[_ListTopic(name=topic, partitions=[asked])], timeout_ms=10_000
     )
     return wire.call(request, version).topics[0].partitions[0]
+
+
+def end_offset(
+    wire: WireClient, topic: str, leader_epoch: int, *, partition: int = 0, current_leader_epoch: int = -1
+) -> tuple[int, int, int]:
+    """OffsetForLeaderEpoch of one partition: error code, leader epoch and its end."""
+    asked = _EpochTopic.OffsetForLeaderPartition(
+        partition=partition, current_leader_epoch=current_leader_epoch, leader_epoch=leader_epoch
+    )
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[_EpochTopic(topic=topic, partitions=[asked])])
+    answer = wire.call(request, 4).topics[0].partitions[0]
+    return answer.error_code, answer.leader_epoch, answer.end_offset
 
 
 def commit_offset(

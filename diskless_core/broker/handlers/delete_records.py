@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import DeletedRecords
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from diskless_core.side_by_side import side_by_side_in_groups
 
 AskedTopic = DeleteRecordsRequest.DeleteRecordsTopic
 TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
@@ -16,14 +15,18 @@ PartitionResult = TopicResult.DeleteRecordsPartitionResult
 
 
 async def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Handle DeleteRecords: each partition by itself, all at once."""
-    topics = await asyncio.gather(*(_delete_of_topic(context, topic) for topic in request.topics))
-    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
-
-
-async def _delete_of_topic(context: RequestContext, topic: AskedTopic) -> TopicResult:
-    partitions = await asyncio.gather(*(_delete(context, topic.name, asked) for asked in topic.partitions))
-    return TopicResult(name=topic.name, partitions=partitions)
+    """Handle DeleteRecords: each partition by itself, side by side."""
+    results = await side_by_side_in_groups(
+        lambda topic, asked: _delete(context, topic.name, asked),
+        [(topic, topic.partitions) for topic in request.topics],
+    )
+    return DeleteRecordsResponse(
+        throttle_time_ms=0,
+        topics=[
+            TopicResult(name=topic.name, partitions=partitions)
+            for topic, partitions in zip(request.topics, results, strict=True)
+        ],
+    )
 
 
 async def _delete(context: RequestContext, name: str, asked: AskedTopic.DeleteRecordsPartition) -> PartitionResult:

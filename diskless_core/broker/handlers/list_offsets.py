@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Container
 from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
@@ -13,6 +12,7 @@ from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import ListedOffset, PartitionKey, SpecialTimestamp
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from diskless_core.side_by_side import side_by_side_in_groups
 
 AskedTopic = ListOffsetsRequest.ListOffsetsTopic
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -34,36 +34,42 @@ _NO_LEADER_EPOCH = -1
 
 
 class Lookups(NamedTuple):
-    """The lookups by timestamp of one request: their turns, and how many seconds they have."""
+    """The lookups by timestamp of one request: their turns, and when their time is over, by the event loop's clock."""
 
     turns: asyncio.Semaphore
-    timeout_s: float
+    end_s: float
 
 
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Handle ListOffsets: all partitions at once, so that those of one coordinator share its proof that it leads."""
+    """Handle ListOffsets: partitions side by side, so that those of one coordinator share its proof that it leads."""
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     repeated = {place for place, count in times.items() if count > 1}
-    lookups = Lookups(asyncio.Semaphore(PARALLEL_LOOKUPS), _timeout_ms(context, request) / 1000)
-    topics = await asyncio.gather(*(_answer_topic(context, topic, repeated, lookups) for topic in request.topics))
-    return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
+    end_s = asyncio.get_running_loop().time() + _timeout_ms(context, request) / 1000
+    lookups = Lookups(asyncio.Semaphore(PARALLEL_LOOKUPS), end_s)
+
+    async def answer(topic: AskedTopic, asked: AskedTopic.ListOffsetsPartition) -> PartitionAnswer:
+        is_repeated = (topic.name, asked.partition_index) in repeated
+        return await _answer(context, topic.name, asked, lookups, is_repeated=is_repeated)
+
+    distinct = [(topic, list(_by_index(topic).values())) for topic in request.topics]
+    answers = await side_by_side_in_groups(answer, distinct)
+    return ListOffsetsResponse(
+        throttle_time_ms=0,
+        topics=[
+            TopicAnswer(name=topic.name, partitions=partitions)
+            for topic, partitions in zip(request.topics, answers, strict=True)
+        ],
+    )
+
+
+def _by_index(topic: AskedTopic) -> dict[int, AskedTopic.ListOffsetsPartition]:
+    return {asked.partition_index: asked for asked in topic.partitions}
 
 
 def _timeout_ms(context: RequestContext, request: ListOffsetsRequest) -> int:
     if context.api_version >= FIRST_VERSION_WITH_TIMEOUT and request.timeout_ms > 0:
         return request.timeout_ms
     return context.services.config.remote_list_offsets_request_timeout_ms
-
-
-async def _answer_topic(
-    context: RequestContext, topic: AskedTopic, repeated: Container[tuple[str, int]], lookups: Lookups
-) -> TopicAnswer:
-    partitions = {asked.partition_index: asked for asked in topic.partitions}
-    answers = [
-        _answer(context, topic.name, asked, lookups, is_repeated=(topic.name, index) in repeated)
-        for index, asked in partitions.items()
-    ]
-    return TopicAnswer(name=topic.name, partitions=await asyncio.gather(*answers))
 
 
 async def _answer(
@@ -94,7 +100,7 @@ async def _listed(
     try:
         if timestamp < 0 and timestamp != SpecialTimestamp.MAX_TIMESTAMP:
             return await coordinator.list_offsets(key, timestamp)
-        async with asyncio.timeout(lookups.timeout_s), lookups.turns:
+        async with asyncio.timeout_at(lookups.end_s), lookups.turns:
             return await coordinator.list_offsets(key, timestamp)
     except TimeoutError:  # segments are read from a storage that takes its time
         return ListedOffset(ErrorCode.REQUEST_TIMED_OUT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.broker.handlers.side_by_side import side_by_side
 from diskless_core.broker.handlers.topics import MAX_PARTITIONS_PER_REQUEST, refuse_in_request
 from diskless_core.cluster import operations, producers
 from diskless_core.cluster.operations import Refusal
@@ -20,6 +19,7 @@ from diskless_core.protocol.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
+from diskless_core.side_by_side import side_by_side
 
 _NONE = -1
 

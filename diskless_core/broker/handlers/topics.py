@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.broker.handlers.side_by_side import side_by_side
 from diskless_core.cluster import operations, topic_configs
 from diskless_core.cluster.config_model import ConfigEntry
 from diskless_core.cluster.config_values import InvalidTopicConfigError
@@ -23,6 +22,7 @@ from diskless_core.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from diskless_core.side_by_side import side_by_side
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """As in Apache Kafka's controller: what one CreateTopics may ask for, over all its topics."""

@@ -1,6 +1,6 @@
 """Node ids that the cluster gives to brokers with `node.id=auto`: each to one broker, and never again. Pure.
 
-An id is higher than that of any broker before. It belongs to the broker that can show the allocation id that it was
+An id is the lowest one that no broker ever had. It belongs to the broker that can show the allocation id that it was
 asked for with, until the broker is unregistered. Then it is *retired*: nobody can register with it any more. Ids that
 an operator has configured are never retired. (Apache Kafka's brokers have to be given their ids.)
 """
@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from diskless_core.cluster.membership.records import BrokerUnregistered, NodeIdAllocated
 from diskless_core.cluster.membership.tables import (
     BROKERS,
+    CONFIGURED_ID_RUNS,
     MAX_ALLOCATED_ID,
-    NEXT_NODE_ID,
     NODE_ID_RUNS,
     NODE_IDS,
-    ONLY_ROW,
+    is_in,
+    runs,
 )
 from diskless_core.cluster.operations import ClusterCommand, Refusal
 from diskless_core.coordinator.tables import Reader
@@ -59,11 +60,12 @@ def allocate(command: ClusterCommand, allocation_id: uuid.UUID) -> int | Refusal
     refusal = refuse_one_more(command)
     if refusal is not None:
         return refusal
-    node_id = command.get(NEXT_NODE_ID, ONLY_ROW) or FIRST_NODE_ID
+    node_id = _lowest_free(command.tx)
     if node_id > MAX_ALLOCATED_ID:
         return Refusal(
             code=ErrorCode.INVALID_REGISTRATION,
-            message=f"no node ids are left below {MAX_ALLOCATED_ID + 1}: set node.id on this broker",
+            message=f"all node ids up to {MAX_ALLOCATED_ID} were given away or configured once, and none comes again: "
+            f"set node.id of this broker to {MAX_ALLOCATED_ID + 1} or higher",
         )
     command.emit(NodeIdAllocated(node_id=node_id, allocation_id=allocation_id, allocated_at_ms=command.now_ms))
     return node_id
@@ -84,12 +86,11 @@ def refuse(command: ClusterCommand, node_id: int, allocation_id: uuid.UUID | Non
             message=f"the node id {node_id} is not this broker's in this cluster, or not any more: "
             f"a broker with node.id=auto takes another one",
         )
-    if is_allocated(command.tx, node_id):
-        free = command.get(NEXT_NODE_ID, ONLY_ROW) or FIRST_NODE_ID
+    if is_in(NODE_ID_RUNS, node_id, command.tx):
         return Refusal(
             code=ErrorCode.INVALID_REGISTRATION,
             message=f"the cluster has given the node id {node_id} to a broker with node.id=auto, and gives none twice: "
-            f"set node.id to {free} or higher",
+            f"set node.id to another number; {_lowest_free(command.tx)} is free",
         )
     return None
 
@@ -105,10 +106,14 @@ def refuse_one_more(command: ClusterCommand) -> Refusal | None:
     )
 
 
-def is_allocated(state: Reader, node_id: int) -> bool:
-    """Whether the cluster has ever given this id to a broker."""
-    runs = ((first, state.get(NODE_ID_RUNS, (first,)) or 0) for (first,) in state.keys(NODE_ID_RUNS, ()))
-    return any(first <= node_id <= last for first, last in runs)
+def _lowest_free(state: Reader) -> int:
+    """The lowest id that no broker ever had."""
+    free = FIRST_NODE_ID
+    for first, last in sorted([*runs(NODE_ID_RUNS, state), *runs(CONFIGURED_ID_RUNS, state)]):
+        if first > free:
+            break
+        free = max(free, last + 1)
+    return free
 
 
 def idle(state: Reader, now_ms: int, heard: Collection[int]) -> Sequence[Idle]:

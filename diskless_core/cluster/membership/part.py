@@ -124,7 +124,9 @@ class Membership:
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
-        self.service = MembershipService(self.registrar, spec, cluster_id=neighbours.cluster_id)
+        self.service = MembershipService(
+            self.registrar, spec, cluster_id=neighbours.cluster_id, shards=[one.id for one in neighbours.shards]
+        )
         self._member = Member(
             spec,
             shard,

@@ -5,12 +5,15 @@ It knows no connection: the broker's listeners and a simulated network put their
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from diskless_core.cluster.membership import wire
 from diskless_core.cluster.membership.model import BrokerSpec
 from diskless_core.cluster.membership.registrar import Link, Registrar
 from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.peers import PeerRequest
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import Request, Response, decode_request, encode_body
@@ -47,12 +50,14 @@ class MembershipService:
 
     Args:
         spec: of this node's own process.
+        shards: those of the cluster.
     """
 
-    def __init__(self, registrar: Registrar, spec: BrokerSpec, *, cluster_id: str) -> None:
+    def __init__(self, registrar: Registrar, spec: BrokerSpec, *, cluster_id: str, shards: Iterable[ShardId]) -> None:
         self._registrar = registrar
         self._spec = spec
         self._cluster_id = cluster_id
+        self._shards = {str(shard): shard for shard in shards}
 
     async def answer(self, request: PeerRequest, link: Link | None = None) -> bytes:
         """The body of a response to the body of a request of another broker, as a `PeerTransport` carries them.
@@ -98,7 +103,7 @@ class MembershipService:
 
     async def heartbeat(self, request: BrokerHeartbeatRequest, link: Link | None = None) -> BrokerHeartbeatResponse:
         """BrokerHeartbeat."""
-        beat = wire.beat_of(request)
+        beat = wire.beat_of(request, self._shards)
         try:
             answer = await self._registrar.heartbeat(beat, link)
         except CoordinatorError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +16,14 @@ from diskless_core.cluster.membership.records import (
     BrokerUnregistered,
     NodeIdAllocated,
 )
-from diskless_core.coordinator.tables import Row, Table, Transaction
+from diskless_core.coordinator.tables import Reader, Row, Table, Transaction
 from diskless_core.plugin.coordinator_store import Column, ColumnType, TableSpec
 from diskless_core.protocol.feature_levels import LevelRange
 
 ONLY_ROW = (0,)
 
 MAX_ALLOCATED_ID = 2**30 - 1
-"""The highest node id that is ever given to a broker. Configured ones may be higher, and leave the next one alone."""
+"""The highest node id that is ever given to a broker. Configured ones may be higher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +113,12 @@ NODE_ID_RUNS: Table[int] = Table(
 )
 """All ids that the cluster has ever given to a broker, as runs of neighbours with both ends inclusive."""
 
-NEXT_NODE_ID: Table[int] = Table(
-    spec=TableSpec(
-        name="next_node_id",
-        key=(Column("id", ColumnType.INTEGER),),
-        values=(Column("node_id", ColumnType.INTEGER),),
-    ),
-    encode=lambda value: (value,),
-    decode=lambda row: row[1],
+CONFIGURED_ID_RUNS: Table[int] = Table(
+    spec=replace(NODE_ID_RUNS.spec, name="configured_id_runs"), encode=NODE_ID_RUNS.encode, decode=NODE_ID_RUNS.decode
 )
-"""One more than any id that a broker has had, but for those above `MAX_ALLOCATED_ID`."""
+"""All other ids up to `MAX_ALLOCATED_ID` that brokers have ever had, in the same way."""
 
-TABLES: tuple[Table[Any], ...] = (BROKERS, LAST_BROKER_EPOCH, NODE_IDS, NODE_ID_RUNS, NEXT_NODE_ID)
+TABLES: tuple[Table[Any], ...] = (BROKERS, LAST_BROKER_EPOCH, NODE_IDS, NODE_ID_RUNS, CONFIGURED_ID_RUNS)
 
 
 def replay(record: BrokerRecord, tx: Transaction) -> None:
@@ -131,9 +126,10 @@ def replay(record: BrokerRecord, tx: Transaction) -> None:
     match record:
         case BrokerRegistered():
             registration = Registration(spec=record.spec, epoch=record.epoch, is_fenced=True, fenced_at_ms=record.at_ms)
+            if record.spec.node_id <= MAX_ALLOCATED_ID and not is_in(NODE_ID_RUNS, record.spec.node_id, tx):
+                _add(CONFIGURED_ID_RUNS, record.spec.node_id, tx)
             tx.put(BROKERS, (record.spec.node_id,), registration)
             tx.put(LAST_BROKER_EPOCH, ONLY_ROW, record.epoch)
-            _used(record.spec.node_id, tx)
         case BrokerChanged():
             _change(record, tx)
         case BrokerUnregistered():
@@ -142,8 +138,7 @@ def replay(record: BrokerRecord, tx: Transaction) -> None:
         case NodeIdAllocated():
             allocation = Allocation(allocation_id=record.allocation_id, allocated_at_ms=record.allocated_at_ms)
             tx.put(NODE_IDS, (record.node_id,), allocation)
-            _extend_runs(record.node_id, tx)
-            _used(record.node_id, tx)
+            _add(NODE_ID_RUNS, record.node_id, tx)
 
 
 def _change(record: BrokerChanged, tx: Transaction) -> None:
@@ -159,12 +154,22 @@ def _change(record: BrokerChanged, tx: Transaction) -> None:
     tx.put(BROKERS, (record.node_id,), changed)
 
 
-def _used(node_id: int, tx: Transaction) -> None:
-    if node_id <= MAX_ALLOCATED_ID and node_id >= (tx.get(NEXT_NODE_ID, ONLY_ROW) or 0):
-        tx.put(NEXT_NODE_ID, ONLY_ROW, node_id + 1)
+def runs(table: Table[int], state: Reader) -> Sequence[tuple[int, int]]:
+    """The first and the last id of each run, in ascending order."""
+    return [(first, state.get(table, (first,)) or first) for (first,) in sorted(state.keys(table, ()))]
 
 
-def _extend_runs(node_id: int, tx: Transaction) -> None:
-    begins = max((first for (first,) in tx.keys(NODE_ID_RUNS, ())), default=None)
-    is_next = begins is not None and tx.get(NODE_ID_RUNS, (begins,)) == node_id - 1
-    tx.put(NODE_ID_RUNS, (begins if is_next else node_id,), node_id)
+def is_in(table: Table[int], node_id: int, state: Reader) -> bool:
+    """Whether one of the runs has an id."""
+    return any(first <= node_id <= last for first, last in runs(table, state))
+
+
+def _add(table: Table[int], node_id: int, tx: Transaction) -> None:
+    """Put an id into a run of its own, or into one that it is next to; two that it is between become one."""
+    if is_in(table, node_id, tx):
+        return
+    last = tx.get(table, (node_id + 1,)) or node_id
+    if last != node_id:
+        tx.delete(table, (node_id + 1,))
+    first = next((begins for begins, ends in runs(table, tx) if ends == node_id - 1), node_id)
+    tx.put(table, (first,), last)

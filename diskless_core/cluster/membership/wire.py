@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 from diskless_core.cluster.membership.heartbeats import Beat, Decision
 from diskless_core.cluster.membership.lifecycle import RefusedRegistration
@@ -10,7 +11,7 @@ from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, R
 from diskless_core.cluster.membership.operations import Duplicate
 from diskless_core.cluster.membership.sessions import Health
 from diskless_core.cluster.operations import Refusal
-from diskless_core.plugin.shard import parse_shard_id
+from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.feature_levels import LevelRange
 from diskless_core.protocol.messages import (
@@ -138,9 +139,12 @@ def heartbeat_request(beat: Beat) -> BrokerHeartbeatRequest:
     )
 
 
-def beat_of(request: BrokerHeartbeatRequest) -> Beat:
-    """What a heartbeat says. Shards whose names this version cannot read are left out."""
-    barred = (parse_shard_id(text) for text in request.barred_shards)
+def beat_of(request: BrokerHeartbeatRequest, shards: Mapping[str, ShardId]) -> Beat:
+    """What a heartbeat says.
+
+    Args:
+        shards: those of this cluster, by their names. All others are left out: a broker could name any number of them.
+    """
     return Beat(
         node_id=request.broker_id,
         epoch=request.broker_epoch,
@@ -150,7 +154,7 @@ def beat_of(request: BrokerHeartbeatRequest) -> Beat:
         health=Health(
             log_is_ok=request.log_is_ok,
             bucket_is_ok=request.bucket_is_ok,
-            barred=frozenset(shard for shard in barred if shard is not None),
+            barred=frozenset(shards[name] for name in request.barred_shards if name in shards),
         ),
     )
 

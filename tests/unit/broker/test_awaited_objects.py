@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from diskless_core.broker.awaited_objects import SILENCE_S, AwaitedObjects
+from diskless_core.broker.awaited_objects import ONE_TRY_S, SILENCE_S, AwaitedObjects
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from tests.support.virtual_time import VirtualClock, run
 
@@ -101,5 +101,14 @@ def test_what_no_waiting_helps_ends_the_start_at_once(error: Callable[[], Except
             await awaited(timeout_ms).do(step)
         assert (str(caught.value), step.tries) == (str(error()), 1)
         assert asyncio.get_running_loop().time() == 0
+
+    run(main)
+
+
+def test_a_start_that_is_not_to_wait_gives_a_store_that_hangs_up_in_the_end() -> None:
+    async def main() -> None:
+        with pytest.raises(WalObjectStoreError, match="has not answered for 60 s"):
+            await awaited(0).do(Step(3600, None))
+        assert asyncio.get_running_loop().time() == ONE_TRY_S
 
     run(main)

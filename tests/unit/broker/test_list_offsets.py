@@ -15,6 +15,7 @@ from diskless_core.config.tiering import TieringConfig
 from diskless_core.diskless.commands import ListedOffset, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import ListOffsetsRequest
+from diskless_core.side_by_side import PARTITIONS_AT_ONCE
 from tests.support.guarantees import guarantee
 from tests.support.virtual_time import run
 
@@ -39,10 +40,10 @@ def context(version: int) -> RequestContext:
     return cast("RequestContext", SimpleNamespace(api_version=version, services=services))
 
 
-def request(timestamp: int, timeout_ms: int) -> Any:
+def request(timestamp: int, timeout_ms: int, count: int = PARTITIONS) -> Any:
     partitions = [
         Topic.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
-        for index in range(PARTITIONS)
+        for index in range(count)
     ]
     return ListOffsetsRequest(
         replica_id=-1, isolation_level=0, topics=[Topic(name="t", partitions=partitions)], timeout_ms=timeout_ms
@@ -62,5 +63,18 @@ def test_a_lookup_by_timestamp_has_so_much_time(timestamp: int, version: int, ti
         assert asyncio.get_running_loop().time() == pytest.approx(seconds)
         response = await list_offsets(context(version), request(LATEST, timeout_ms))
         assert [answer.offset for answer in response.topics[0].partitions] == [7] * PARTITIONS
+
+    run(main)
+
+
+def test_the_lookups_of_a_request_of_very_many_partitions_have_no_more_time_and_few_tasks() -> None:
+    async def main() -> None:
+        count = PARTITIONS_AT_ONCE + 100
+        answering = asyncio.create_task(list_offsets(context(11), request(1, 20_000, count)))
+        await asyncio.sleep(10)
+        assert len(asyncio.all_tasks()) <= PARTITIONS_AT_ONCE + 2
+        answers = (await answering).topics[0].partitions
+        assert [answer.error_code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT] * count
+        assert asyncio.get_running_loop().time() == pytest.approx(20)
 
     run(main)

@@ -89,7 +89,7 @@ def versions(correlation_id: int) -> Frame:
 def dispatcher() -> StartingDispatcher:
     registrar: Any = SimpleNamespace()
     coordinators: Any = Coordinators()
-    membership: Any = SimpleNamespace(service=MembershipService(registrar, SPEC, cluster_id="c"))
+    membership: Any = SimpleNamespace(service=MembershipService(registrar, SPEC, cluster_id="c", shards=[]))
     return StartingDispatcher(EarlyAnswers(membership=membership, coordinators=coordinators), INTERNAL)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from diskless_core.broker.awaited_objects import SILENCE_S
 from diskless_core.broker.errors import StartError
-from diskless_core.broker.storage_probe import PATIENCE_S, StorageProbe
+from diskless_core.broker.storage_probe import PATIENCE_S, WRITE_LIMIT_S, StorageProbe
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation, access_denied
@@ -36,6 +37,13 @@ class Replica:
     def __init__(self, terms: ClusterTerms, node_id: int) -> None:
         self._terms = terms
         self._node_id = node_id
+        self.is_candidate = True
+
+    def stand_aside(self) -> None:
+        self.is_candidate = False
+
+    def stand_again(self) -> None:
+        self.is_candidate = True
 
     @property
     def term(self) -> int | None:
@@ -71,10 +79,11 @@ class World:
         objects: MemoryWalObjectStore | None = None,
         cluster_id: str = "ours",
         has_segments: bool = False,
+        replica: Replica | None = None,
     ) -> StorageProbe:
         return StorageProbe(
             objects or self.objects,
-            self.terms.seen_by(node_id),
+            replica or self.terms.seen_by(node_id),
             self.clock,
             prefix="wal-probe",
             node_id=node_id,
@@ -184,6 +193,47 @@ def test_a_store_that_does_not_answer_is_no_store_of_its_own() -> None:
         world.objects.fail_next(Operation.GET, error=access_denied)
         with pytest.raises(WalObjectStoreError, match="AccessDenied"):
             await world.probe(2).read_object()
+
+    story(told)
+
+
+def test_a_broker_that_waits_for_a_store_that_hangs_is_no_candidate_until_it_answers() -> None:
+    async def told(world: World) -> None:
+        world.terms.leads(7, 1)
+        world.write(1)
+        await asyncio.sleep(1)
+        replica = world.terms.seen_by(2)
+        second = world.probe(2, replica=replica)
+        with world.objects.hold(Operation.GET):
+            reading = asyncio.create_task(second.read_object())
+            await asyncio.sleep(SILENCE_S / 2)
+            assert replica.is_candidate
+            await asyncio.sleep(SILENCE_S)
+            assert not replica.is_candidate
+            await asyncio.sleep(300)
+            assert not replica.is_candidate
+        await reading
+        assert replica.is_candidate
+
+    story(told)
+
+
+def test_a_controller_whose_store_hangs_writes_the_probe_later_and_that_of_a_later_term_at_once() -> None:
+    async def told(world: World) -> None:
+        world.write(1)
+        with world.objects.hold(Operation.PUT):
+            world.terms.leads(7, 1)
+            await asyncio.sleep(2 * WRITE_LIMIT_S)
+        await asyncio.sleep(WRITE_LIMIT_S)
+        assert list(world.objects.objects) == ["wal-probe/7"]
+        with world.objects.hold(Operation.DELETE):
+            world.terms.leads(8, 1)
+            await asyncio.sleep(1)
+            world.terms.leads(9, 2)
+            await asyncio.sleep(1)
+            world.terms.leads(10, 1)
+            await asyncio.sleep(1)
+            assert "wal-probe/10" in world.objects.objects
 
     story(told)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 
-from diskless_core.broker.handlers import side_by_side, topics
+from diskless_core.broker.handlers import topics
 from diskless_core.broker.handlers.partitions import create_partitions
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.plugin.shard import ShardId
@@ -136,26 +136,5 @@ def test_topics_of_unknown_outcome_are_there_or_not_as_the_log_has_it_in_the_end
             await admin.node.settled()
             assert len(list(admin.node.topics.all())) == 10
             admin.node.assert_consistent()
-
-    run(main)
-
-
-def test_no_more_parts_of_a_request_are_under_way_than_the_limit() -> None:
-    async def main() -> None:
-        under_way, most, begun = 0, 0, list[int]()
-
-        async def work(part: int) -> int:
-            nonlocal under_way, most
-            begun.append(part)
-            under_way += 1
-            most = max(most, under_way)
-            await asyncio.sleep(1 + part % 3)
-            under_way -= 1
-            return -part
-
-        parts = range(3 * side_by_side.AT_ONCE)
-        assert await side_by_side.side_by_side(work, parts) == [-part for part in parts]
-        assert most == side_by_side.AT_ONCE
-        assert begun == list(parts)
 
     run(main)

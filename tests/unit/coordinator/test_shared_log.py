@@ -56,6 +56,27 @@ def test_a_command_whose_entry_is_too_large_fails_at_once_and_the_term_goes_on()
     run(main)
 
 
+def test_while_a_node_proves_that_an_entry_is_too_large_other_commands_go_on_their_way() -> None:
+    async def main() -> None:
+        node = await a_leader(SharedLog())
+        node.shared.announced_max_entry_bytes = 10_000
+        node.shared.hold_high_watermark(SHARD_ID)
+        big = asyncio.create_task(node.shard.commit_file(big_commit("big")))
+        await asyncio.sleep(5)
+        small = asyncio.create_task(node.shard.commit_file(commit_of("small", batch())))
+        await asyncio.sleep(5)
+        assert not big.done(), "it is not proved yet"
+        assert node.shard.pending_commands == 2, "the proof, and the small one behind it"
+        node.shared.release_high_watermark(SHARD_ID)
+        with pytest.raises(EntryTooLargeError):
+            await big
+        [result] = await small
+        assert result.base_offset == 0
+        await node.stop()
+
+    run(main)
+
+
 def test_a_refused_entry_fails_alone_what_is_before_it_commits_and_what_is_behind_is_taken_back() -> None:
     async def main() -> None:
         node = await a_leader(SharedLog(append_delay_s=lambda: 0.01))

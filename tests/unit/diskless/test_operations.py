@@ -233,6 +233,13 @@ def test_creating_partitions_again_leaves_those_that_are_there_as_they_are(desk:
     assert desk.next_offset(0) == 1
 
 
+def test_a_partition_that_a_request_names_twice_is_created_once(desk: Desk) -> None:
+    desk.run(lambda command: operations.create_partitions(command, OTHER_TOPIC, "u", [4, 2, 4, 2, 4]))
+    assert desk.state.get(TOPICS, (OTHER_TOPIC,)).partitions == (4, 2)
+    desk.run(lambda command: operations.create_partitions(command, OTHER_TOPIC, "u", [2, 2, 4]))
+    assert desk.records == []
+
+
 def test_the_head_knows_the_latest_timestamp_and_a_batch_on_broker_time_has_the_commits(desk: Desk) -> None:
     desk.commit(batch(max_timestamp=50), batch(max_timestamp=20))
     desk.commit(batch(max_timestamp=40))

@@ -25,6 +25,7 @@ from diskless_core.protocol import messages
 from diskless_core.shards import GROUPS
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from tests.support.waiting import PATIENCE_S
 
 SHARD = GROUPS.shard(0)
 SETTINGS = GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
@@ -250,7 +251,7 @@ class Node:
 
     async def until(self, condition: Any) -> None:
         """Ask again until it holds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 if await condition():
                     return
@@ -281,7 +282,7 @@ async def running_node(
     await asyncio.gather(*(shard.start() for shard in node.shards))
     await node.groups.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*(shard.until_leading() for shard in node.shards))
         await node.until(node_is_loaded(node))
         yield node

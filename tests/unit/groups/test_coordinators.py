@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from diskless_core.groups.administration import GroupAdministration
 from diskless_core.groups.routing import shard_index
 from diskless_core.groups.tables import GROUP_OFFSETS
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.side_by_side import AT_ONCE
 from tests.support.admin_requests import describe_groups_request, list_groups_request
 from tests.unit.groups.node import Topics, running_node
 
@@ -94,6 +96,24 @@ async def test_groups_of_a_shard_that_moved_are_answered_for_by_its_leader_alone
     for group in groups_of(LOST):
         assert await node.commit({("t", 0): 9}, group=group) == [ErrorCode.NOT_COORDINATOR]
         assert (await node.join(group=group)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_request_to_delete_very_many_groups_makes_few_tasks(node, monkeypatch):
+    tasks = []
+    delete = GroupAdministration.delete
+
+    async def counted(self, group_id):
+        tasks.append(len(asyncio.all_tasks()))
+        return await delete(self, group_id)
+
+    monkeypatch.setattr(GroupAdministration, "delete", counted)
+    before = len(asyncio.all_tasks())
+    names = [*GROUPS, *(f"unknown-{number}" for number in range(4 * AT_ONCE))]
+    gone = (await node.ask(messages.DeleteGroupsRequest(groups_names=names), 2)).results
+    assert [one.group_id for one in gone] == names
+    assert [one.error_code for one in gone[: len(GROUPS)]] == [ErrorCode.NONE] * len(GROUPS)
+    assert {one.error_code for one in gone[len(GROUPS) :]} == {ErrorCode.GROUP_ID_NOT_FOUND}
+    assert max(tasks) <= before + AT_ONCE
 
 
 async def test_the_leader_of_each_group_is_told_in_one_answer(node):

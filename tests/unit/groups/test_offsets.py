@@ -105,3 +105,16 @@ def test_the_index_follows_commits():
     assert "g" not in index
     index.reset([(("h", "t", 0), offset(1))])
     assert list(index) == ["h"]
+
+
+def test_the_index_knows_which_groups_have_offsets_of_a_topic():
+    index = OffsetIndex()
+    index.apply({GROUP_OFFSETS: {("g", "t", 0): offset(1), ("g", "t", 1): offset(2), ("h", "u", 0): offset(1)}})
+    index.apply({GROUP_OFFSETS: {("g", "t", 0): offset(3), ("h", "t", 0): None}})
+    assert (index.groups_of("t"), index.groups_of("u"), index.groups_of("v")) == (["g"], ["h"], [])
+    index.apply({GROUP_OFFSETS: {("g", "t", 0): None}})
+    assert index.groups_of("t") == ["g"]
+    index.apply({GROUP_OFFSETS: {("g", "t", 1): None}})
+    assert index.groups_of("t") == []
+    index.reset([(("h", "t", 0), offset(1))])
+    assert (index.groups_of("t"), index.groups_of("u")) == (["h"], [])

@@ -8,11 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.coordinator.slices import SLICE_UNITS
+from diskless_core.groups.model import CommittedOffset
+from diskless_core.groups.records import OffsetRecord
 from diskless_core.groups.tables import GROUP_OFFSETS, GROUPS
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from tests.support.waiting import PATIENCE_S
 from tests.unit.groups.node import SETTINGS, SHARD, AdjustableClock, Topics, running_node
 
 
@@ -146,7 +150,7 @@ async def test_a_client_that_goes_away_while_it_waits_harms_nobody(node):
     waiting = asyncio.create_task(node.join(3))
     await asyncio.sleep(0)
     waiting.cancel()
-    again = await asyncio.wait_for(node.join(member_id=joined.member_id), 5)
+    again = await asyncio.wait_for(node.join(member_id=joined.member_id), PATIENCE_S)
     assert len(again.members) == 2
 
 
@@ -253,6 +257,35 @@ async def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay(nod
     assert await node.fetch(new_id, version=10) == {(new_id, 0): (-1, "", 0), (new_id, 1): (5, "", 0)}
 
 
+async def test_while_offsets_of_a_deleted_topic_go_the_event_loop_serves_others(node):
+    topic_id, other_id, many = node.topics.ids["t"], node.topics.create("u"), 3000
+    offsets = {
+        ("t", number): CommittedOffset(offset=1, commit_timestamp_ms=1, topic_id=topic_id) for number in range(many)
+    }
+    offsets |= {
+        ("u", number): CommittedOffset(offset=1, commit_timestamp_ms=1, topic_id=other_id) for number in range(many)
+    }
+    written = [
+        OffsetRecord(group_id="large", topic=topic, partition=number, value=value)
+        for (topic, number), value in offsets.items()
+    ]
+    await node.shard.submit(lambda command: [command.emit(record) for record in written])
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    await node.groups.topics_deleted([uuid.uuid4()], ["u"])  # of which nothing has to go
+    other.cancel()
+    assert turns >= len(offsets) / SLICE_UNITS
+    await node.groups.topics_deleted([topic_id], ["t"])
+    assert {topic for (_, topic, _), _ in node.shard.state.rows(GROUP_OFFSETS)} == {"u"}
+
+
 async def test_a_node_that_does_not_lead_the_groups_leaves_offsets_of_a_deleted_topic_and_says_no_error(node):
     await node.commit({("t", 0): 1})
     node.shared_log.set_leader(SHARD, None)
@@ -342,7 +375,7 @@ async def test_who_waits_is_sent_away_when_leadership_is_lost_and_served_when_it
     waiting = asyncio.create_task(node.join(3))
     await node.until(lambda: _is_rebalancing(node, joined))
     node.shared_log.set_leader(SHARD, 2)
-    assert (await asyncio.wait_for(waiting, 5)).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await asyncio.wait_for(waiting, PATIENCE_S)).error_code == ErrorCode.NOT_COORDINATOR
     assert await node.beat(joined) == ErrorCode.NOT_COORDINATOR
     assert (await node.join()).error_code == ErrorCode.NOT_COORDINATOR
     assert (await node.sync(joined)).error_code == ErrorCode.NOT_COORDINATOR
@@ -359,7 +392,7 @@ async def test_who_waits_is_sent_away_when_leadership_is_lost_and_served_when_it
     assert (await node.fetch_raw("t", version=2)).error_code == ErrorCode.NOT_COORDINATOR
     assert (await node.fetch_raw("t", version=9)).groups[0].error_code == ErrorCode.NOT_COORDINATOR
     node.shared_log.set_leader(SHARD, 1)
-    await asyncio.wait_for(node.shard.until_leading(), 5)
+    await asyncio.wait_for(node.shard.until_leading(), PATIENCE_S)
     await node.until(lambda: _is_served(node, joined))
 
 
@@ -381,7 +414,7 @@ async def test_a_lost_write_costs_the_members_a_retry_only(node):
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.REBALANCE_IN_PROGRESS,
     )
-    await asyncio.wait_for(node.shard.until_leading(), 5)
+    await asyncio.wait_for(node.shard.until_leading(), PATIENCE_S)
 
     async def is_served():
         return (await node.join()).error_code == 0
@@ -409,7 +442,7 @@ async def test_while_the_shard_loads_members_are_not_disturbed():
         assert (await node.sync(joined)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
         assert (await node.join()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.resume_reads(1)
-        await asyncio.wait_for(node.shard.until_leading(), 5)
+        await asyncio.wait_for(node.shard.until_leading(), PATIENCE_S)
 
 
 # --- FindCoordinator --------------------------------------------------------------------------------------------------
@@ -450,7 +483,7 @@ async def test_there_are_no_other_coordinators(node, key_type, error):
 async def test_who_waits_for_an_assignment_that_is_refused_is_told_and_the_group_goes_on(node):
     joined = await node.join()
     with node.store_behind():
-        synced = await asyncio.wait_for(node.sync(joined, **{joined.member_id: b"all"}), 5)
+        synced = await asyncio.wait_for(node.sync(joined, **{joined.member_id: b"all"}), PATIENCE_S)
         assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await node.beat(joined) == ErrorCode.UNKNOWN_MEMBER_ID
     joined = await node.stable()
@@ -465,7 +498,7 @@ async def test_a_group_of_which_a_write_was_refused_is_what_is_written_of_it(nod
         await node.until(lambda: _is_rebalancing(node, first))
         again = await node.join(member_id=first.member_id)
         await joining
-        answer = await asyncio.wait_for(node.sync(again, **{again.member_id: b"all"}), 5)
+        answer = await asyncio.wait_for(node.sync(again, **{again.member_id: b"all"}), PATIENCE_S)
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await node.beat(first) == 0, "the generation before is written down"
     assert [one.member_id for one in node.shard.state.committed(GROUPS, ("g",)).members] == [first.member_id]

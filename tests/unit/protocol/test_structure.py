@@ -20,9 +20,10 @@ NULL_ARRAY = b"\0"
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    started = time.perf_counter()
+    """So much work at most; other processes may keep the machine busy."""
+    started = time.thread_time()
     yield
-    assert time.perf_counter() - started < seconds
+    assert time.thread_time() - started < seconds
 
 
 def refused(request_class: type[messages.ApiMessage], version: int, frame: bytes, match: str = "") -> None:
@@ -158,9 +159,9 @@ def test_the_guard_takes_no_longer_for_larger_records() -> None:
         frame = memoryview(body + bytes(size))
         timings = []
         for _ in range(20):
-            started = time.perf_counter()
+            started = time.thread_time()
             check_structure(messages.ProduceRequest, 3, frame, 0)
-            timings.append(time.perf_counter() - started)
+            timings.append(time.thread_time() - started)
         return min(timings)
 
     assert cost(32 * 1024 * 1024) < 20 * cost(100)

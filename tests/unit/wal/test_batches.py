@@ -12,7 +12,7 @@ from diskless_core.protocol.record_batch import RecordData
 from diskless_core.wal.batches import prepare
 from diskless_core.wal.runs import Run, make_run
 
-CREATE_TIME = 0
+CREATE_TIME, LOG_APPEND_TIME = 0, 1
 CRC_AT, MAX_TIMESTAMP_AT = 17, 35
 
 
@@ -24,7 +24,7 @@ def batch_of(time: int) -> bytearray:
     return batch
 
 
-def run_of(times: list[int]) -> tuple[bytearray, Run]:
+def run_of(times: list[int], timestamp_type: int = CREATE_TIME) -> tuple[bytearray, Run]:
     """A run of one batch for each of these times."""
     data = bytearray(b"".join(map(batch_of, times)))
     run = make_run(
@@ -35,7 +35,7 @@ def run_of(times: list[int]) -> tuple[bytearray, Run]:
         byte_size=len(data),
         append_time=1_000,
         max_timestamp=max(times),
-        timestamp_type=CREATE_TIME,
+        timestamp_type=timestamp_type,
         bytes_before=0,
     )
     return data, run
@@ -47,3 +47,16 @@ def test_times_before_the_epoch_are_no_damage(times: list[int]) -> None:
     prepared = prepare(data, run)
     assert prepared.problem is None
     assert (prepared.size_bytes, prepared.next_offset) == (len(data), 10 + len(times))
+
+
+@pytest.mark.parametrize("timestamp_type", [CREATE_TIME, LOG_APPEND_TIME])
+def test_whichever_bit_is_another_one_it_is_told_or_makes_no_difference_to_who_reads(timestamp_type: int) -> None:
+    sent, run = run_of([5, 7], timestamp_type)
+    expected = bytearray(sent)
+    assert prepare(expected, run).problem is None
+    for bit in range(8 * len(sent)):
+        data = bytearray(sent)
+        data[bit // 8] ^= 1 << bit % 8
+        prepared = prepare(data, run)
+        assert data[: prepared.size_bytes] == expected[: prepared.size_bytes], f"byte {bit // 8}"
+        assert (prepared.problem is None) == (prepared.size_bytes == len(sent)), f"byte {bit // 8}"

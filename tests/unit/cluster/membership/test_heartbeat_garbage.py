@@ -1,4 +1,4 @@
-"""Heartbeats that say what no broker of this version would."""
+"""Heartbeats that say what no broker of this cluster would."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ KNOWN = ShardId("__diskless_metadata", 7)
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "-", "__diskless_metadata", "orders-1", "__a-٣", "__a-" + "9" * 5_000, "__a-²"],
+    "names",
+    [
+        ["", "-", "__diskless_metadata", "orders-1", "__a-٣", "__a-" + "9" * 5_000, "__a-²"],
+        [f"__diskless_metadata-{index}" for index in range(1000, 3000)],
+        ["__diskless_metadata-07", str(KNOWN)],
+    ],
 )
-def test_a_shard_whose_name_is_none_is_left_out_and_the_others_count(name: str) -> None:
+def test_shards_that_the_cluster_does_not_have_are_left_out_and_the_others_count(names: list[str]) -> None:
     request = BrokerHeartbeatRequest(
         broker_id=1,
         broker_epoch=1,
@@ -24,6 +28,6 @@ def test_a_shard_whose_name_is_none_is_left_out_and_the_others_count(name: str) 
         want_shut_down=False,
         log_is_ok=True,
         bucket_is_ok=True,
-        barred_shards=[name, str(KNOWN)],
+        barred_shards=[*names, str(KNOWN)],
     )
-    assert wire.beat_of(request).health.barred == {KNOWN}
+    assert wire.beat_of(request, {str(KNOWN): KNOWN}).health.barred == {KNOWN}

@@ -8,8 +8,15 @@ import pytest
 
 from diskless_core.cluster.membership import node_ids, operations
 from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration
-from diskless_core.cluster.membership.node_ids import IDLE_MS, MAX_BROKERS, RETIRED, Idle
-from diskless_core.cluster.membership.tables import BROKERS, MAX_ALLOCATED_ID, NEXT_NODE_ID, NODE_IDS, ONLY_ROW
+from diskless_core.cluster.membership.node_ids import IDLE_MS, RETIRED, Idle
+from diskless_core.cluster.membership.tables import (
+    BROKERS,
+    CONFIGURED_ID_RUNS,
+    MAX_ALLOCATED_ID,
+    NODE_ID_RUNS,
+    NODE_IDS,
+    is_in,
+)
 from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Transaction
@@ -76,24 +83,32 @@ def test_each_broker_gets_the_next_id_and_the_same_one_when_it_asks_again(regist
 
 
 def test_an_id_that_an_operator_has_configured_is_never_given_to_anybody(registry):
-    assert registry.register(7).epoch == 1
-    assert registry.allocate(1) == 8
-    assert registry.unregister(7) is None
-    assert registry.register(20).epoch == 2
-    assert registry.allocate(2) == 21
+    for node_id in (5, 2, 3, 0):
+        registry.register(node_id)
+    registry.register(3, incarnation=2)
+    assert [registry.allocate(number) for number in (1, 2)] == [1, 4]
+    assert registry.unregister(5) is None
+    assert registry.allocate(3) == 6
+    assert registry.register(7).spec.node_id == 7
+    assert registry.allocate(4) == 8
 
 
-def test_a_configured_id_that_is_higher_than_any_that_is_given_leaves_the_next_one_alone(registry):
-    registry.register(MAX_ALLOCATED_ID + 1)
-    registry.register(2**31 - 1)
-    assert registry.allocate(1) == 1
+@pytest.mark.parametrize("node_id", [2000, MAX_ALLOCATED_ID - 1, MAX_ALLOCATED_ID, MAX_ALLOCATED_ID + 1, 2**31 - 1])
+def test_a_high_id_of_one_broker_takes_no_ids_from_the_others(registry, node_id):
+    registry.register(node_id)
+    assert [registry.allocate(1), registry.allocate(2)] == [1, 2]
 
 
 def test_when_no_id_is_left_a_broker_is_told_to_configure_one(registry):
-    registry.register(MAX_ALLOCATED_ID)
-    refusal = registry.allocate(1)
+    assert registry.allocate(0) == 1
+    for node_id in range(2, 6):
+        registry.register(node_id)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_ids, "MAX_ALLOCATED_ID", 5)
+        refusal = registry.allocate(1)
     assert refusal.code is ErrorCode.INVALID_REGISTRATION
     assert "set node.id" in refusal.message
+    assert registry.allocate(1) == 6
 
 
 def test_only_the_broker_that_asked_for_an_id_may_have_it(registry):
@@ -102,7 +117,7 @@ def test_only_the_broker_that_asked_for_an_id_may_have_it(registry):
     assert registry.register(node_id, number=2).code is RETIRED
     configured = registry.register(node_id)
     assert configured.code is ErrorCode.INVALID_REGISTRATION
-    assert "set node.id to 2 or higher" in configured.message
+    assert "2 is free" in configured.message
     assert registry.register(node_id, number=1).spec.node_id == node_id
     assert registry.register(node_id, number=1, incarnation=2).epoch == 2
 
@@ -148,12 +163,12 @@ def test_a_broker_that_is_heard_of_keeps_its_id_although_it_is_fenced(registry):
 
 
 def test_a_configured_id_is_never_retired_and_may_come_back_after_it_was_unregistered(registry):
-    registry.register(4)
+    registry.register(1)
     registry.now_ms += 100 * IDLE_MS
     assert registry.idle() == []
-    assert registry.unregister(4) is None
-    assert registry.allocate(1) == 5
-    assert isinstance(registry.register(4), Registration)
+    assert registry.unregister(1) is None
+    assert registry.allocate(1) == 2
+    assert isinstance(registry.register(1), Registration)
 
 
 def test_a_broker_that_has_changed_since_it_was_found_idle_is_not_retired(registry):
@@ -173,23 +188,26 @@ def test_unregistering_a_broker_retires_the_id_that_the_cluster_gave_it(registry
 
 def test_ids_that_were_given_are_known_as_such_also_between_configured_ones(registry):
     given = [registry.allocate(1), registry.allocate(2)]
-    registry.register(10)
+    registry.register(3)
     given.append(registry.allocate(3))
-    registry.register(15)
+    registry.register(6)
+    registry.register(5)
     given.append(registry.allocate(4))
-    assert given == [1, 2, 11, 16]
+    assert given == [1, 2, 4, 7]
     for node_id in given:
         registry.unregister(node_id)
-    assert [n for n in range(20) if node_ids.is_allocated(registry.state, n)] == given
+    assert [n for n in range(20) if is_in(NODE_ID_RUNS, n, registry.state)] == given
 
 
-def test_there_are_not_more_brokers_than_each_of_them_can_remember(registry):
+def test_there_are_not_more_brokers_than_each_of_them_can_remember(registry, monkeypatch):
+    most = 20
+    monkeypatch.setattr(node_ids, "MAX_BROKERS", most)
     command = Command(machine=registry.machine, tx=Transaction(registry.state), now_ms=0)
-    for number in range(MAX_BROKERS):
+    for number in range(most):
         node_ids.allocate(command, allocation(number))
 
     for refusal in (
-        node_ids.allocate(command, allocation(MAX_BROKERS)),
+        node_ids.allocate(command, allocation(most)),
         operations.register(
             command,
             BrokerSpec(node_id=2**31 - 1, incarnation_id=uuid.UUID(int=1), listeners=(), rack=None, features={}),
@@ -198,13 +216,16 @@ def test_there_are_not_more_brokers_than_each_of_them_can_remember(registry):
     ):
         assert isinstance(refusal, Refusal)
         assert refusal.code is ErrorCode.INVALID_REGISTRATION
-        assert str(MAX_BROKERS) in refusal.message
+        assert f"has {most} registered brokers" in refusal.message
     assert node_ids.allocate(command, allocation(7)) == 8
-    assert command.get(NEXT_NODE_ID, ONLY_ROW) == MAX_BROKERS + 1
 
 
 def test_what_is_known_of_an_id_is_kept_by_the_store(registry):
     registry.allocate(1)
+    registry.register(3)
+    for table in (NODE_ID_RUNS, CONFIGURED_ID_RUNS):
+        [(key, last)] = registry.state.rows(table)
+        assert table.entity(table.row(key, last)) == (key, last)
     known = registry.state.committed(NODE_IDS, (1,))
     assert (known.allocation_id, known.allocated_at_ms) == (allocation(1), 5)
     assert NODE_IDS.entity(NODE_IDS.row((1,), known)) == ((1,), known)
