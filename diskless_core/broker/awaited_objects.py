@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol, TypeVar
 
 import structlog
@@ -17,6 +17,9 @@ RETRY = Backoff(first_ms=500, max_ms=2_000)
 
 SILENCE_S = 3.0
 """After so long without an answer the log says what the start waits for."""
+
+LOOK_S = 0.2
+"""Between looks whether shards are being restored."""
 
 ONE_TRY_S = 60.0
 """How long a step may take where the start is not to wait."""
@@ -97,6 +100,13 @@ class Candidate(Protocol):
     def stand_again(self) -> None: ...
 
 
+class Restorable(Protocol):
+    """A shard that may have to get its state from a snapshot in the store."""
+
+    @property
+    def cannot_lead(self) -> bool: ...
+
+
 @contextmanager
 def standing_aside(shard: Candidate) -> Iterator[None]:
     """Be no candidate for the controller once what the block asks of the store has taken `SILENCE_S`, until it answers.
@@ -114,3 +124,29 @@ def standing_aside(shard: Candidate) -> Iterator[None]:
         shard.stand_again()
     finally:
         timer.cancel()
+
+
+@asynccontextmanager
+async def standing_aside_while_restoring(
+    cluster: Candidate, shards: Sequence[Restorable], clock: Clock
+) -> AsyncIterator[None]:
+    """The same while a shard of this node has been restored from a snapshot for so long: a start waits for that."""
+    watching = asyncio.create_task(_watch_restoring(cluster, shards, clock), name="shards that are restored")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        cluster.stand_again()
+
+
+async def _watch_restoring(cluster: Candidate, shards: Sequence[Restorable], clock: Clock) -> None:
+    since_s: float | None = None
+    while True:
+        if not any(shard.cannot_lead for shard in shards):
+            since_s = None
+            cluster.stand_again()
+        elif since_s is None:
+            since_s = clock.monotonic()
+        elif clock.monotonic() - since_s >= SILENCE_S:
+            cluster.stand_aside()
+        await asyncio.sleep(LOOK_S)

@@ -20,7 +20,7 @@ import structlog
 from diskless_core.background import Background, end_backend
 from diskless_core.broker import features
 from diskless_core.broker.auto_creation import AutoCreation
-from diskless_core.broker.awaited_objects import AwaitedObjects
+from diskless_core.broker.awaited_objects import AwaitedObjects, standing_aside, standing_aside_while_restoring
 from diskless_core.broker.cluster_identity import cluster_id_of
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
 from diskless_core.broker.endpoint import Endpoint
@@ -193,7 +193,8 @@ async def start_parts(
     stack.push_async_callback(clients.stop)
     counts = new_counts(config, coordinators.log)
     cluster_id = await cluster_id_of(config, coordinators.cluster, backends.objects, awaited, clock, counts)
-    await _start_groups(config, coordinators)
+    with standing_aside(coordinators.cluster):
+        await _start_groups(config, coordinators)
     loops = Background()
     stack.push_async_callback(loops.stop)
     _look_after_shards(config, coordinators, backends, around, loops)
@@ -469,7 +470,8 @@ def _membership(
 async def _become_member(membership: Membership) -> None:
     """Register this broker. It is live from then on: coordinators may come to be led by it."""
     try:
-        await membership.start()
+        async with standing_aside_while_restoring(coordinators.cluster, coordinators.all(), around.clock):
+            await membership.start()
     except member.NodeIdRetiredError as error:
         raise NodeIdRetiredError(f"the cluster does not take this broker: {error}") from None
     except member.MembershipRefusedError as error:

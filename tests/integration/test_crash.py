@@ -81,7 +81,7 @@ def commit_offset(broker: BrokerProcess, offset: int) -> None:
 
 def committed_offset(broker: BrokerProcess) -> int:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP, **CLIENT})
-    [found] = consumer.committed([TopicPartition(TOPIC, 0)], timeout=10)
+    [found] = consumer.committed([TopicPartition(TOPIC, 0)], timeout=300)
     consumer.close()
     offset: int = found.offset
     return offset
@@ -91,7 +91,7 @@ def is_refused_as_too_large(broker: BrokerProcess, topic: str, size_bytes: int) 
     errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, **CLIENT})
     producer.produce(topic, bytes(size_bytes), on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(10) == 0
+    assert producer.flush(300) == 0
     [error] = errors
     return error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 

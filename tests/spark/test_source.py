@@ -62,11 +62,11 @@ def consumed(world: World) -> list[tuple[Any, ...]]:
     found = []
     for partition in range(PARTITIONS):
         place = TopicPartition(world.topic, partition)
-        _, end = consumer.get_watermark_offsets(place, timeout=10)
+        _, end = consumer.get_watermark_offsets(place, timeout=300)
         consumer.assign([TopicPartition(world.topic, partition, 0)])
         position = 0
         while position < end:
-            message = consumer.poll(10)
+            message = consumer.poll(300)
             assert message is not None
             assert message.error() is None
             kind, time_ms = message.timestamp()
@@ -235,6 +235,6 @@ def test_lost_records_are_an_error_unless_that_is_allowed(spark: SparkSession, r
 
 def admin_start(world: World, topic: str, partition: int) -> int:
     consumer = Consumer({"bootstrap.servers": world.broker.bootstrap, "group.id": "none"})
-    start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+    start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=300)
     consumer.close()
     return start

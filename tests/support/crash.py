@@ -157,7 +157,7 @@ def read_everything(bootstrap: str, topic: str) -> dict[int, list[Message]]:
     try:
         ends = {}
         for partition in range(PARTITIONS):
-            start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=300)
             assert start == 0
             ends[partition] = end
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
 
-from diskless_core.broker.awaited_objects import ONE_TRY_S, SILENCE_S, AwaitedObjects
+from diskless_core.broker.awaited_objects import ONE_TRY_S, SILENCE_S, AwaitedObjects, standing_aside_while_restoring
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from tests.support.virtual_time import VirtualClock, run
 
@@ -110,5 +111,41 @@ def test_a_start_that_is_not_to_wait_gives_a_store_that_hangs_up_in_the_end() ->
         with pytest.raises(WalObjectStoreError, match="has not answered for 60 s"):
             await awaited(0).do(Step(3600, None))
         assert asyncio.get_running_loop().time() == ONE_TRY_S
+
+    run(main)
+
+
+class Candidacy:
+    """Of a broker that starts, for the cluster shard."""
+
+    def __init__(self) -> None:
+        self.stands = True
+
+    def stand_aside(self) -> None:
+        self.stands = False
+
+    def stand_again(self) -> None:
+        self.stands = True
+
+
+def test_a_start_that_waits_for_shards_to_be_restored_is_no_candidate_meanwhile() -> None:
+    async def main() -> None:
+        candidacy, shards = Candidacy(), [SimpleNamespace(cannot_lead=False) for _ in range(3)]
+        clock = VirtualClock(asyncio.get_running_loop())
+        async with standing_aside_while_restoring(candidacy, shards, clock):
+            await asyncio.sleep(60)
+            assert candidacy.stands
+            shards[1].cannot_lead = True
+            await asyncio.sleep(SILENCE_S / 2)
+            assert candidacy.stands, "a small snapshot takes no longer"
+            await asyncio.sleep(SILENCE_S)
+            assert not candidacy.stands
+            shards[1].cannot_lead = False
+            await asyncio.sleep(1)
+            assert candidacy.stands
+            shards[2].cannot_lead = True
+            await asyncio.sleep(300)
+            assert not candidacy.stands
+        assert candidacy.stands
 
     run(main)

@@ -215,17 +215,21 @@ def test_a_static_member_that_does_not_come_back_is_out(topics):
     virtual_time.run(leaves)
 
 
-async def test_a_member_that_does_not_give_up_in_time_is_out(node):
-    await beat(node, rebalance_timeout_ms=30)
-    await beat(node, "n")
-    await beat(node, epoch=2)  # it hears that it has to give up, and says nothing
+def test_a_member_that_does_not_give_up_in_time_is_out(topics):
+    async def keeps_what_it_has():
+        async with running_node(topics=topics) as node:
+            await beat(node, rebalance_timeout_ms=30)
+            await beat(node, "n")
+            await beat(node, epoch=2)  # it hears that it has to give up, and says nothing
 
-    async def is_out():
-        return [one.member_id for one in (await describe(node)).members] == ["n"]
+            async def is_out():
+                return [one.member_id for one in (await describe(node)).members] == ["n"]
 
-    await node.until(is_out)
-    answer = await beat(node, "n", 3)
-    assert assigned(node, answer) == {"t": [0, 1, 2]}
+            await node.until(is_out)
+            answer = await beat(node, "n", 3)
+            assert assigned(node, answer) == {"t": [0, 1, 2]}
+
+    virtual_time.run(keeps_what_it_has)
 
 
 # --- restarts --------------------------------------------------------------------------------------------------------
@@ -448,21 +452,27 @@ async def test_without_leadership_members_are_sent_to_look_for_the_coordinator(t
 # --- a store that is too far behind ----------------------------------------------------------------------------------
 
 
-async def test_a_member_that_fell_silent_while_nothing_could_be_stored_is_out_when_it_can(topics):
-    async with running_node(topics=topics, times=sessions(200)) as node:
-        assert (await beat(node)).error_code == 0
-        with node.store_behind():
-            await asyncio.sleep(0.5)
-            assert (await describe(node)).members
-        await node.until(lambda: _is_without_members(node))
+def test_a_member_that_fell_silent_while_nothing_could_be_stored_is_out_when_it_can(topics):
+    async def falls_silent():
+        async with running_node(topics=topics, times=sessions(200)) as node:
+            assert (await beat(node)).error_code == 0
+            with node.store_behind():
+                await asyncio.sleep(0.5)
+                assert (await describe(node)).members
+            await node.until(lambda: _is_without_members(node))
+
+    virtual_time.run(falls_silent)
 
 
-async def test_a_member_that_could_not_leave_is_out_after_its_session(topics):
-    async with running_node(topics=topics, times=sessions(300)) as node:
-        assert (await beat(node)).error_code == 0
-        with node.store_behind():
-            assert (await beat(node, epoch=-1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await node.until(lambda: _is_without_members(node))
+def test_a_member_that_could_not_leave_is_out_after_its_session(topics):
+    async def leaves():
+        async with running_node(topics=topics, times=sessions(300)) as node:
+            assert (await beat(node)).error_code == 0
+            with node.store_behind():
+                assert (await beat(node, epoch=-1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await node.until(lambda: _is_without_members(node))
+
+    virtual_time.run(leaves)
 
 
 async def _is_without_members(node):

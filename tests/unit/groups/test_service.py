@@ -16,6 +16,7 @@ from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from tests.support import virtual_time
 from tests.support.waiting import PATIENCE_S
 from tests.unit.groups.node import SETTINGS, SHARD, AdjustableClock, Topics, running_node
 
@@ -135,14 +136,18 @@ async def test_several_members_leave_in_new_versions(node):
     assert await _leave(node, joined.member_id, "who") == [0, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-async def test_a_silent_member_is_out_after_its_session(node):
-    joined = await node.stable(session_timeout_ms=20)
+def test_a_silent_member_is_out_after_its_session():
+    async def falls_silent():
+        async with running_node() as node:
+            joined = await node.stable(session_timeout_ms=20)
 
-    async def is_out():
-        return await node.fetch_raw(version=8) and node.shard.state.committed(GROUPS, ("g",)).members == ()
+            async def is_out():
+                return await node.fetch_raw(version=8) and node.shard.state.committed(GROUPS, ("g",)).members == ()
 
-    await node.until(is_out)
-    assert await node.beat(joined) == ErrorCode.UNKNOWN_MEMBER_ID
+            await node.until(is_out)
+            assert await node.beat(joined) == ErrorCode.UNKNOWN_MEMBER_ID
+
+    virtual_time.run(falls_silent)
 
 
 async def test_a_client_that_goes_away_while_it_waits_harms_nobody(node):
