@@ -209,7 +209,7 @@ async def start_parts(
     stack.push_async_callback(membership.stop)
     if backends.log.is_shared:
         await around.serve_brokers(EarlyAnswers(membership=membership, coordinators=coordinator_service))
-    await _become_member(membership)
+    await _become_member(membership, coordinators, clock)
     if coordinators.nominated is not None:
         loops.run(_controller(config, coordinators, membership, clock).run, "controller")
     # the others may wait for brokers that are still to start
@@ -467,10 +467,10 @@ def _membership(
     return membership
 
 
-async def _become_member(membership: Membership) -> None:
+async def _become_member(membership: Membership, coordinators: Coordinators, clock: Clock) -> None:
     """Register this broker. It is live from then on: coordinators may come to be led by it."""
     try:
-        async with standing_aside_while_restoring(coordinators.cluster, coordinators.all(), around.clock):
+        async with standing_aside_while_restoring(coordinators.cluster, coordinators.all(), clock):
             await membership.start()
     except member.NodeIdRetiredError as error:
         raise NodeIdRetiredError(f"the cluster does not take this broker: {error}") from None
