@@ -164,6 +164,13 @@ APIS = (
         needs=AclOperation.CLUSTER_ACTION,
     ),
     Api(
+        messages.DisklessIdentifyBrokerRequest,
+        0,
+        broker_registration.identify_broker,
+        listeners=Listeners.INTER_BROKER,
+        needs=AclOperation.CLUSTER_ACTION,
+    ),
+    Api(
         messages.EnvelopeRequest,
         0,
         by_controller.envelope,

@@ -88,18 +88,21 @@ class Listening:
             self._sockets[listener.name] = await self._bind(listener)
 
     async def start(self, servers: Mapping[str, Server]) -> None:
-        """Accept connections on all listeners, each with the server of its name.
+        """Accept connections on the listeners of these names, each with its server. The others may follow later.
 
         Raises:
             StartError: somebody else listens there already; `stop` closes the others.
         """
-        self._servers = dict(servers)
+        self._servers |= servers
         for listener in self._config.listeners:
+            if listener.name not in servers:
+                continue
             try:
                 await self._sockets[listener.name].start_serving()
             except OSError as error:
                 raise _cannot_listen(listener, error) from error
-        self._sweeper = asyncio.create_task(self._close_idle_connections(), name="idle connections")
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._close_idle_connections(), name="idle connections")
 
     async def _bind(self, listener: Listener) -> asyncio.Server:
         try:

@@ -12,6 +12,7 @@ import structlog
 from diskless_core import logs
 from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
 from diskless_core.broker.cluster_view import advertised_http
+from diskless_core.broker.connection import Server
 from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.dispatch import ApiDispatcher
 from diskless_core.broker.endpoint import Endpoint
@@ -22,8 +23,10 @@ from diskless_core.broker.node_identity import IdentityFile, NodeIdentity
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.services import Services
+from diskless_core.broker.starting import EarlyAnswers, StartingDispatcher
 from diskless_core.broker.tiering_backends import tiering_backends
 from diskless_core.clock import Clock
+from diskless_core.cluster.membership.part import Membership
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.view import ClusterView, Speaker
 from diskless_core.config.load import LoadedConfig
@@ -65,6 +68,8 @@ class Node:
         self._configure(loaded)
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
+        self._for_brokers: tuple[Server, StartingDispatcher] | None = None
+        self._membership: Membership | None = None
         self._is_serving = False
         self._http_port: int | None = None
 
@@ -77,7 +82,7 @@ class Node:
         self.peers = RegisteredPeers(loaded.broker.node_id, loaded.broker.inter_broker_listener_name)
 
     async def start(self) -> None:
-        """Start everything, the listeners last. A broker that has no node id asks the cluster for one first.
+        """Start everything, the listeners of clients last. A broker that has no node id asks the cluster for one first.
 
         Raises:
             NodeIdRetiredError: the id that the cluster had given it is retired, and forgotten: it may start anew.
@@ -130,16 +135,20 @@ class Node:
     def not_ready(self) -> list[str]:
         """Why this broker should get no traffic now; empty when it should."""
         if self._parts is None or not self._is_serving:
-            return ["the broker is starting or stopping"]
+            return ["the broker is starting or stopping", *self._unreachable()]
         reasons = [shard.obstacle for shard in self._parts.coordinators.all() if shard.obstacle is not None]
         if self._parts.membership.is_fenced:
-            reasons.append("the controller keeps this broker fenced")
+            reasons += ["the controller keeps this broker fenced", *self._unreachable()]
         failure = self._parts.produce.failing
         if failure is not None:
             reasons.append(f"the object store refuses writes: {failure}")
         if self._parts.fetch.failing is not None:
             reasons.append(f"the object store does not answer reads: {self._parts.fetch.failing}")
         return reasons
+
+    def _unreachable(self) -> list[str]:
+        reason = self._membership.unreachable_because if self._membership is not None else None
+        return [reason] if reason is not None else []
 
     async def shard_status(self, *, count: bool) -> Sequence[ShardStatus]:
         """How the coordinator shards are doing. Arguments and errors as `Coordinators.status`; none before `start`."""
@@ -219,6 +228,8 @@ class Node:
             transport=connections,
             new_transport=connections.beside,
             membership_transport=heartbeats,
+            ask_once=connections.ask_once,
+            serve_brokers=self._serve_brokers,
             peers=self.peers,
             endpoints=self.endpoints,
             clock=self._clock,
@@ -246,6 +257,17 @@ class Node:
 
     # --- serving -------------------------------------------------------------------------------------------------
 
+    async def _serve_brokers(self, early: EarlyAnswers) -> None:
+        """Answer other brokers what can be answered before all parts are there."""
+        self._membership = early.membership
+        name = self.config.inter_broker_listener_name
+        if name is None:
+            return
+        dispatcher = StartingDispatcher(early, name)
+        server = self._listening.peer_server(dispatcher)
+        self._for_brokers = server, dispatcher
+        await self._listening.start({name: server})
+
     async def _serve(self, parts: BrokerParts) -> None:
         services = Services.of(self.config, parts, self._clock, self.metrics, self.endpoints)
         clients = self._listening.client_server(
@@ -254,10 +276,17 @@ class Node:
             services.writer.backlog.wait_if_full,
         )
         servers = {listener.name: clients for listener in self.config.listeners}
-        for_brokers = self.config.inter_broker_listener_name
-        if for_brokers is not None:
-            servers[for_brokers] = self._listening.peer_server(ApiDispatcher(services, INTER_BROKER_APIS))
+        name = self.config.inter_broker_listener_name
         self._stack.push_async_callback(self._listening.stop)  # before the parts, which answer other brokers
+        if name is not None:
+            dispatcher = ApiDispatcher(services, INTER_BROKER_APIS)
+            if self._for_brokers is None:
+                servers[name] = self._listening.peer_server(dispatcher)
+            else:
+                server, starting = self._for_brokers
+                del servers[name]
+                server.dispatcher = dispatcher
+                starting.hand_over(dispatcher)
         await self._listening.start(servers)
         self._is_serving = True
         self._stack.push_async_callback(self._stop_serving, parts)

@@ -30,6 +30,7 @@ from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
 from diskless_core.broker.shared_log import missing_listener
+from diskless_core.broker.starting import EarlyAnswers
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
 from diskless_core.cluster import feature_levels, group_configs, topic_configs
@@ -49,7 +50,8 @@ from diskless_core.config.listeners import SECURITY_PROTOCOLS
 from diskless_core.config.placement import check_shards, may_lead
 from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.feeds import ShardFeeds
-from diskless_core.coordinator.peers import PeerTransport
+from diskless_core.coordinator.leader import Hold
+from diskless_core.coordinator.peers import AskOnce, PeerTransport
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
@@ -108,6 +110,9 @@ class Surroundings:
         allocation_id: what the broker asked the cluster for its node id with; None where that was configured.
         new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
+        ask_once: asks whoever listens at an address.
+        serve_brokers: answers other brokers by the inter-broker listener from now on. It is called before this broker
+            registers, where others can have the same log; what it is given cannot answer everything yet.
         endpoints: where this broker is reached, by the names of its listeners.
         http: where tools of other machines reach its HTTP interface; None where they do not.
     """
@@ -115,6 +120,8 @@ class Surroundings:
     transport: PeerTransport
     new_transport: Callable[[], PeerTransport]
     membership_transport: PeerTransport
+    ask_once: AskOnce
+    serve_brokers: Callable[[EarlyAnswers], Awaitable[None]]
     peers: RegisteredPeers
     endpoints: Mapping[str, Endpoint]
     clock: Clock
@@ -200,7 +207,14 @@ async def start_parts(
     if backends.log.is_shared:
         loops.run(probe.write_objects, "probe of WAL objects")
         await awaited.do(probe.read_object)
-    membership = await _become_member(config, incarnation_id, cluster_id, coordinators, around, stack)
+    purgatory = Purgatory()
+    feeds = ShardFeeds(coordinators.all(), clock)
+    coordinator_service = CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock)
+    membership = _membership(config, incarnation_id, cluster_id, coordinators, around)
+    stack.push_async_callback(membership.stop)
+    if backends.log.is_shared:
+        await around.serve_brokers(EarlyAnswers(membership=membership, coordinators=coordinator_service))
+    await _become_member(membership, coordinators, clock)
     if coordinators.nominated is not None:
         loops.run(_controller(config, coordinators, membership, clock).run, "controller")
     # the others may wait for brokers that are still to start
@@ -223,7 +237,7 @@ async def start_parts(
         ),
     )
     stack.push_async_callback(cluster.stop)
-    topics, purgatory = cluster.topics, Purgatory()
+    topics = cluster.topics
     forwarding = Forwarding(
         node_id, coordinators.cluster, around.new_transport(), clock, max_bytes=config.socket_request_max_bytes // 2
     )
@@ -303,7 +317,6 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topics_deleted)
     await cluster.start()
-    feeds = ShardFeeds(coordinators.all(), clock)
     copies = AllShardCopies(node_id, coordinators, around.peers, around.new_transport())
     return BrokerParts(
         cluster_id=cluster_id,
@@ -312,7 +325,7 @@ async def start_parts(
         sight=ClusterSight(node_id, cluster_id, coordinators, membership.brokers, copies),
         membership=membership,
         clients=clients,
-        coordinator_service=CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock),
+        coordinator_service=coordinator_service,
         feeds=feeds,
         purgatory=purgatory,
         cluster=cluster,
@@ -388,11 +401,11 @@ async def _start_coordinators(
     stack.push_async_callback(coordinators.stop)
     around.peers.follow(coordinators.cluster)
     if backends.log.is_shared:
-        coordinators.cluster.stand_back()
+        coordinators.cluster.stand_back(Hold.NAMESAKE, "another process may have this node id")
     await coordinators.start_following()
     if backends.log.is_shared:
         await _require_no_namesake(_broker_spec(config, incarnation_id, around), coordinators.cluster, around)
-        coordinators.cluster.stand()
+        coordinators.cluster.stand(Hold.NAMESAKE)
     await coordinators.until_serving([coordinators.cluster])
     return coordinators
 
@@ -439,15 +452,9 @@ async def _require_no_namesake(spec: BrokerSpec, shard: ClusterShard, around: Su
         raise StartError(f"the cluster does not take this broker: {error}") from None
 
 
-async def _become_member(
-    config: BrokerConfig,
-    incarnation_id: uuid.UUID,
-    cluster_id: str,
-    coordinators: Coordinators,
-    around: Surroundings,
-    stack: AsyncExitStack,
+def _membership(
+    config: BrokerConfig, incarnation_id: uuid.UUID, cluster_id: str, coordinators: Coordinators, around: Surroundings
 ) -> Membership:
-    """Register this broker. It is live from then on: coordinators may come to be led by it."""
     membership = Membership(
         MembershipSettings.of(config, around.allocation_id),
         MembershipNeighbours(
@@ -457,6 +464,7 @@ async def _become_member(
             is_shared=coordinators.log.is_shared,
             hands_over=coordinators.nominated is not None,
             transport=around.membership_transport,
+            ask_once=around.ask_once,
             spec=_broker_spec(config, incarnation_id, around),
             log_is_ok=lambda: coordinators.log_failure is None,
             clock=around.clock,
@@ -466,15 +474,18 @@ async def _become_member(
     )
     if coordinators.nominated is not None:
         coordinators.nominated.require_membership(config.node_id, membership.is_member)
-    stack.push_async_callback(membership.stop)
+    return membership
+
+
+async def _become_member(membership: Membership, coordinators: Coordinators, clock: Clock) -> None:
+    """Register this broker. It is live from then on: coordinators may come to be led by it."""
     try:
-        async with standing_aside_while_restoring(coordinators.cluster, coordinators.all(), around.clock):
+        async with standing_aside_while_restoring(coordinators.cluster, coordinators.all(), clock):
             await membership.start()
     except member.NodeIdRetiredError as error:
         raise NodeIdRetiredError(f"the cluster does not take this broker: {error}") from None
     except member.MembershipRefusedError as error:
         raise StartError(f"the cluster does not take this broker: {error}") from None
-    return membership
 
 
 def _rack(

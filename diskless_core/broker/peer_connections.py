@@ -11,11 +11,21 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from mmap import mmap
 from typing import cast
 
 import structlog
 
-from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest, Peers, PeerUnavailableError
+from diskless_core.coordinator.peers import (
+    AnswerLostError,
+    PeerAddress,
+    PeerError,
+    PeerGoneError,
+    PeerRequest,
+    Peers,
+    PeerUnavailableError,
+)
+from diskless_core.pages import fresh_pages
 from diskless_core.protocol import framing
 
 CONNECT_TIMEOUT_S = 5.0
@@ -26,6 +36,9 @@ _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_ANSWER_BYTES = 100 << 20
 _RECEIVE_BYTES = 16 << 10
 """An answer that is larger is received into a buffer of its own, and is not copied."""
+_FRESH_PAGES_BYTES = 1 << 20
+"""An answer that is larger gets memory that takes no RAM before bytes have arrived: a peer's word for its size is not
+enough."""
 
 _log = structlog.get_logger(__name__)
 
@@ -35,6 +48,23 @@ class _Expected:
     correlation_id: int
     is_flexible: bool
     answer: asyncio.Future[bytes | memoryview]
+
+
+class _Reached:
+    """Which brokers can be connected to, and where; the log has a line when that changes, by whatever connection."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[int, PeerAddress | None] = {}
+
+    def connected(self, node_id: int, address: PeerAddress) -> None:
+        if self._addresses.get(node_id) != address:
+            _log.info("connected to another broker", node=node_id, address=f"{address.host}:{address.port}")
+        self._addresses[node_id] = address
+
+    def failed(self, node_id: int, error: PeerError) -> None:
+        if self._addresses.get(node_id, ()) is not None:
+            _log.info("another broker cannot be connected to", node=node_id, reason=str(error))
+        self._addresses[node_id] = None
 
 
 class PeerConnections:
@@ -48,6 +78,7 @@ class PeerConnections:
         self.on_lost: Callable[[int], None] = lambda _: None
         self._peers = peers
         self._client_id = client_id
+        self._reached = _Reached()
         self._connections: dict[int, PeerConnection] = {}
         self._connecting: dict[int, asyncio.Task[PeerConnection]] = {}
         self._beside: list[PeerConnections] = []
@@ -55,6 +86,7 @@ class PeerConnections:
     def beside(self) -> PeerConnections:
         """Connections of their own to the same brokers, which end with these."""
         connections = PeerConnections(self._peers, self._client_id)
+        connections._reached = self._reached
         self._beside.append(connections)
         return connections
 
@@ -63,6 +95,16 @@ class PeerConnections:
         if connection is None or connection.is_closed:
             connection = await self._connect(node_id)
         return await connection.send(request, timeout_s)
+
+    async def ask_once(self, address: PeerAddress, request: PeerRequest, timeout_s: float) -> bytes | memoryview:
+        """An `AskOnce`: the answer of whoever listens at an address, by a connection that ends then."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        connection = await _connected(address, self._client_id, lambda: None, timeout_s)
+        try:
+            return await connection.send(request, max(0.0, began_s + timeout_s - loop.time()))
+        finally:
+            connection.close("it was made for one request")
 
     async def stop(self) -> None:
         """Close all connections, those beside them too; what is under way is lost."""
@@ -102,17 +144,36 @@ class PeerConnections:
                 "inter.broker.listener.name"
             )
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: PeerConnection(self._client_id, lambda: self.on_lost(node_id)), address.host, address.port
-                )
-        except ConnectionRefusedError as error:
-            raise PeerGoneError(f"nobody listens at {address.host}:{address.port}") from error
-        except (OSError, TimeoutError) as error:
-            raise PeerUnavailableError(f"no connection to {address.host}:{address.port}: {error!r}") from error
-        _log.info("connected to another broker", node=node_id, address=f"{address.host}:{address.port}")
+            connection = await _connected(address, self._client_id, lambda: self.on_lost(node_id), CONNECT_TIMEOUT_S)
+        except PeerError as error:
+            self._reached.failed(node_id, error)
+            raise
+        self._reached.connected(node_id, address)
         self._connections[node_id] = connection
         return connection
+
+
+async def _connected(
+    address: PeerAddress, client_id: str, on_lost: Callable[[], None], timeout_s: float
+) -> PeerConnection:
+    """A connection to whoever listens at an address.
+
+    Raises:
+        PeerUnavailableError: there is none within `timeout_s`.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: PeerConnection(client_id, on_lost), address.host, address.port
+            )
+    except ConnectionRefusedError as error:
+        raise PeerGoneError(f"nobody listens at {address.host}:{address.port}") from error
+    except TimeoutError as error:
+        place = f"{address.host}:{address.port}"
+        raise PeerUnavailableError(f"no connection to {place} within {timeout_s} s") from error
+    except (OSError, ValueError) as error:  # a port beyond 65535, a host that is no name
+        raise PeerUnavailableError(f"no connection to {address.host}:{address.port}: {error!r}") from error
+    return connection
 
 
 class PeerConnection(asyncio.BufferedProtocol):
@@ -126,7 +187,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._expected: deque[_Expected] = deque()
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._held = 0
-        self._frame: bytearray | None = None
+        self._frame: bytearray | mmap | None = None
         self._filled = 0
         self.is_closed = False
 
@@ -204,7 +265,8 @@ class PeerConnection(asyncio.BufferedProtocol):
                 self._take(bytes(here))
                 position = start + size
             elif _SIZE.size + size > len(self._buffer):
-                self._frame, self._filled = bytearray(size), len(here)
+                self._frame = bytearray(size) if size < _FRESH_PAGES_BYTES else fresh_pages(size)
+                self._filled = len(here)
                 self._frame[: self._filled] = here
                 position = len(received)
             else:

@@ -60,6 +60,7 @@ class Hold(Enum):
     FAILURE = auto()
     LEAVING = auto()
     NAMESAKE = auto()
+    UNREACHABLE = auto()
     OBJECTS = auto()
 
 

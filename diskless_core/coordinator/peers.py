@@ -60,6 +60,19 @@ class PeerAddress(NamedTuple):
     port: int
 
 
+class AskOnce(Protocol):
+    """Carries one request to whoever listens at an address, by a connection that is made for it alone."""
+
+    async def __call__(self, address: PeerAddress, request: PeerRequest, timeout_s: float) -> bytes | memoryview:
+        """The body of the response. `timeout_s` is for all of it, the connection included.
+
+        Raises:
+            PeerUnavailableError: the request was not sent.
+            AnswerLostError: it was, and there is no answer in time.
+        """
+        ...
+
+
 class Peers(Protocol):
     """The other nodes of the cluster that are known."""
 

@@ -297,13 +297,13 @@ class CoordinatorShard(Generic[RecordT]):
         """Lead no more, and be no candidate any more, because this node is about to stop. The replica is kept up."""
         self._leader.hold_back(Hold.LEAVING, "the broker is about to stop", expected=True)
 
-    def stand_back(self) -> None:
-        """Be no candidate until `stand`: another process may have this node's id."""
-        self._leader.hold_back(Hold.NAMESAKE, "another process may have this node id", expected=True)
+    def stand_back(self, cause: Hold, reason: str) -> None:
+        """Be no candidate until `stand` is called for the same cause."""
+        self._leader.hold_back(cause, reason, expected=True)
 
-    def stand(self) -> None:
+    def stand(self, cause: Hold) -> None:
         """End what `stand_back` began."""
-        self._leader.may_claim(Hold.NAMESAKE)
+        self._leader.may_claim(cause)
 
     def stand_aside(self) -> None:
         """Be no candidate until `stand_again`: this node starts, and waits for an object store. Others may have none to

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,23 @@ async def test_clients_are_told_of_all_live_brokers_by_the_listener_that_they_us
 
         await until(lambda: all(len(node._parts.membership.brokers.live()) == 2 for node in cluster.nodes.values()))
         await in_thread(look)
+
+
+async def test_the_health_of_a_broker_that_nobody_reaches_says_so(tmp_path: Path):
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        advertised = f"{BROKERS}://127.0.0.1:{held.getsockname()[1]}"
+        async with Cluster(tmp_path, {0: 1}, node_ids=(1,)) as cluster:
+            starting = asyncio.create_task(cluster.start(2, properties={"advertised.listeners": advertised}))
+            try:
+                await until(lambda: 2 in cluster.begun and len(cluster.begun[2].not_ready()) > 1)
+                [state, reason] = cluster.begun[2].not_ready()
+                assert state == "the broker is starting or stopping"
+                assert f"Set {BROKERS} in its advertised.listeners to an address" in reason
+                assert not starting.done()
+            finally:
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
 
 
 async def test_a_broker_that_has_stopped_is_fenced_and_can_be_forgotten_and_may_come_back(tmp_path: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, lru_cache
 from typing import Any, Protocol, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
+from diskless_core.broker.starting import EarlyAnswers
 from diskless_core.cluster import operations
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
@@ -22,7 +23,7 @@ from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener, ListenerProtocol
 from diskless_core.coordinator.errors import CoordinatorLoadingError
-from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest
+from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerGoneError, PeerRequest
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
@@ -38,7 +39,11 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import validate
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import DisklessFollowShardRequest, DisklessReadObjectRequest
+from diskless_core.protocol.messages import (
+    DisklessFollowShardRequest,
+    DisklessReadObjectRequest,
+    FindCoordinatorRequest,
+)
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_core.tiering.compaction import CompactionRequest
 from diskless_core.tiering.part import TieringBackends
@@ -119,6 +124,7 @@ class BrokerWorld(Protocol):
     log: WorldLog
     bucket: Bucket
     network: Network
+    disks: Mapping[int, Disk]
     lagging: set[int]
     garbler: Garbler
 
@@ -173,6 +179,8 @@ class Broker:
         self._store = disk.store
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
+        self.early: EarlyAnswers | None = None
+        self.ready = asyncio.Event()
         self._refuses_clients = False
         self.has_left = False
 
@@ -183,12 +191,18 @@ class Broker:
             transport=transport,
             new_transport=lambda: transport,
             membership_transport=transport,
+            ask_once=transport.ask_once,
+            serve_brokers=self._serve_brokers,
             peers=RegisteredPeers(self.node_id, BROKERS),
-            endpoints={BROKERS: Endpoint(self.node_id, f"broker-{self.node_id}", PORT)},
+            endpoints={BROKERS: Endpoint(self.node_id, _host_of(self.node_id), PORT)},
             clock=self.clock,
             metrics=shared_metrics(),
         )
         self._parts = await start_parts(self._config, self._backends(), around, self._stack)
+        self.ready.set()
+
+    async def _serve_brokers(self, early: EarlyAnswers) -> None:
+        self.early = early
 
     async def leave(self) -> None:
         """Shut down in an orderly way, as `Node.stop` does; `has_left` says when that is done."""
@@ -196,7 +210,7 @@ class Broker:
         await parts.membership.leave(LEAVE_S)
         self._refuses_clients = True
         await parts.settle_requests()
-        self._parts = None
+        self._parts = self.early = None
         await self._stack.aclose()
         self.has_left = True
 
@@ -383,12 +397,25 @@ class Broker:
         await Snapshotter(self.shard(shard_id), self._log, snapshots, rules, self.clock).take()
 
 
-def _answer(parts: BrokerParts, request: PeerRequest) -> Coroutine[Any, Any, bytes]:
+_WHILE_STARTING = (DisklessFollowShardRequest.API_KEY, FindCoordinatorRequest.API_KEY)
+
+
+def _host_of(node_id: int) -> str:
+    return f"broker-{node_id}"
+
+
+async def _answer(target: Broker, early: EarlyAnswers, request: PeerRequest) -> bytes:
+    """What a broker answers to another one. What it can't answer while it starts waits until it has."""
     if request.api_key in MEMBERSHIP_REQUESTS:
-        return parts.membership.service.answer(request)
+        return await early.membership.service.answer(request)
+    if request.api_key in _WHILE_STARTING:
+        return await early.coordinators.answer(request)
+    await target.ready.wait()
+    if not target.started:
+        raise NetworkError(f"connection broken by {target.node_id}")
     if request.api_key == DisklessReadObjectRequest.API_KEY:
-        return parts.fetch.lender.answer(request)
-    return parts.coordinator_service.answer(request)
+        return await target.parts.fetch.lender.answer(request)
+    return await target.parts.coordinator_service.answer(request)
 
 
 class _Transport:
@@ -405,6 +432,10 @@ class _Transport:
             return self._world.garbler.lent(await self._send(node_id, request, timeout_s))
         return await self._send(node_id, request, min(timeout_s, ANSWER_S))
 
+    async def ask_once(self, address: PeerAddress, request: PeerRequest, timeout_s: float) -> bytes:
+        node_id = next(one for one in self._world.disks if _host_of(one) == address.host)
+        return await self._send(node_id, request, min(timeout_s, ANSWER_S))
+
     async def _follow(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         if self._node_id in self._world.lagging:
             await asyncio.sleep(timeout_s)
@@ -413,12 +444,12 @@ class _Transport:
 
     async def _send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
         target = self._world.broker(node_id)
-        if target is None or not target.started:
+        if target is None or target.early is None:
             raise PeerGoneError(f"connection refused by {node_id}")
-        parts = target.parts
+        broker, early = target, target.early
         try:
             return await self._world.network.ask(
-                self._node_id, node_id, target.process, lambda: _answer(parts, request), timeout_s
+                self._node_id, node_id, broker.process, lambda: _answer(broker, early, request), timeout_s
             )
         except NetworkError as error:
             raise AnswerLostError(str(error)) from error

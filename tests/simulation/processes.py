@@ -119,8 +119,9 @@ class ProcessLoop(VirtualTimeLoop):
         return process
 
     def thaw_all(self) -> None:
-        """Let even the dead run on, for the loop to be closed."""
+        """Let even the dead run on, for the loop to be closed, and nobody freeze any more."""
         for process in self._processes:
+            process.freeze()
             process.thaw()
 
     def call_soon(

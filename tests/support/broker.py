@@ -77,6 +77,14 @@ class BrokerProcess:
     def start(self, overrides: Mapping[str, str] | None = None) -> BrokerProcess:
         """Start it and wait until clients can connect. `overrides` hold for later starts too."""
         self._properties |= overrides or {}
+        self.begin()
+        addresses = self._wait_until_ready()
+        if "advertised.listeners" not in self._properties:  # then the ports that were free are kept
+            self._properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
+        return self
+
+    def begin(self) -> None:
+        """Start it, and do not wait for anything."""
         self._ready_file.unlink(missing_ok=True)
         options = [part for item in self._properties.items() for part in ("-o", "=".join(item))]
         with self.log.open("ab") as log:
@@ -87,10 +95,6 @@ class BrokerProcess:
                 env={name: value for name, value in os.environ.items() if not name.startswith("DISKLESS_CONFIG_")}
                 | self.environment,
             )
-        addresses = self._wait_until_ready()
-        if "advertised.listeners" not in self._properties:  # then the ports that were free are kept
-            self._properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
-        return self
 
     def stop(self) -> None:
         """SIGTERM: it has to end by itself, in time and without an error."""

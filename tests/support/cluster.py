@@ -59,6 +59,9 @@ class Cluster:
 
     Args:
         nominates: whether the first one nominates leaders of all other shards instead, as the controller.
+
+    Attributes:
+        begun: all brokers whose start was begun, by node id.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Cluster:
         self._properties = properties or {}
         self.shared = SharedLog(nominates_all_shards=not nominates)
         self.nodes: dict[int, Node] = {}
+        self.begun: dict[int, Node] = {}
         self._node_ids = node_ids
         self._shards = len(leaders)
         self._lagging: set[int] = set()
@@ -133,7 +137,7 @@ class Cluster:
         }
         plugins = OnSharedLog(self.shared, node_id)
         loaded = load_config(None, [f"{key}={value}" for key, value in properties.items()], {}, plugins)
-        node = Node(loaded, plugins, SystemClock(), levels)
+        node = self.begun[node_id] = Node(loaded, plugins, SystemClock(), levels)
         await node.start()
         self.nodes[node_id] = node
         assert node._parts is not None

@@ -16,7 +16,13 @@ from diskless_core.cluster.membership.part import Membership, MembershipNeighbou
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.cluster.shard import ClusterShard
-from diskless_core.coordinator.peers import AnswerLostError, PeerGoneError, PeerRequest
+from diskless_core.coordinator.peers import (
+    AnswerLostError,
+    PeerAddress,
+    PeerGoneError,
+    PeerRequest,
+    PeerUnavailableError,
+)
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.groups.shard import GroupsShard
 from diskless_core.metrics import Metrics
@@ -53,7 +59,11 @@ class FakeLink:
 
 
 class MemberProcess:
-    """One process of a broker. `port` tells it from others of the same node id."""
+    """One process of a broker. `port` tells it from others of the same node id.
+
+    Args:
+        advertised: the port that it says it has for other brokers, if that is another one.
+    """
 
     def __init__(
         self,
@@ -65,6 +75,7 @@ class MemberProcess:
         objection: Objection = no_objection,
         log_node_id: int | None = None,
         allocation_id: uuid.UUID | None = None,
+        advertised: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.port = port
@@ -86,7 +97,7 @@ class MemberProcess:
         self.peers = RegisteredPeers(node_id, BROKERS)
         self.peers.follow(self.shard)
         self.membership = Membership(
-            MembershipSettings(times=TIMES, allocation_id=allocation_id),
+            MembershipSettings(times=TIMES, listener=BROKERS, allocation_id=allocation_id),
             MembershipNeighbours(
                 cluster_id=CLUSTER_ID,
                 shard=self.shard,
@@ -94,10 +105,14 @@ class MemberProcess:
                 is_shared=True,
                 hands_over=True,
                 transport=self,
+                ask_once=self.ask_once,
                 spec=BrokerSpec(
                     node_id=node_id,
                     incarnation_id=clock.new_uuid(),
-                    listeners=(BrokerListener("CLIENTS", "h", port + 1000), BrokerListener(BROKERS, "h", port)),
+                    listeners=(
+                        BrokerListener("CLIENTS", "h", port + 1000),
+                        BrokerListener(BROKERS, "h", advertised or port),
+                    ),
                     rack=f"rack-{node_id}",
                     features={"diskless.version": LevelRange(1, 1)},
                 ),
@@ -160,6 +175,24 @@ class MemberProcess:
             raise AnswerLostError("the connection broke")
         return answer
 
+    async def ask_once(self, address: PeerAddress, request: PeerRequest, timeout_s: float) -> bytes:
+        began_s = asyncio.get_running_loop().time()
+        self._world.asked.append(address.port)
+        while address.port in self._world.dropping:
+            await asyncio.sleep(DELAY_S)
+            if asyncio.get_running_loop().time() - began_s >= timeout_s:
+                raise PeerUnavailableError(f"no connection to {address.host}:{address.port}")
+        target = self._world.at(address.port)
+        if target is None:
+            raise PeerGoneError(f"nobody listens at {address.host}:{address.port}")
+        await asyncio.sleep(2 * DELAY_S)
+        if target.is_paused:
+            await asyncio.sleep(timeout_s)
+            raise AnswerLostError("no answer in time")
+        answer = await target.membership.service.answer(request)
+        await asyncio.sleep(DELAY_S)
+        return answer
+
     # --- what is asserted --------------------------------------------------------------------------------------------
 
     @property
@@ -173,9 +206,16 @@ class MemberProcess:
 
 
 class MemberWorld:
-    """Processes on one log. The first node leads the cluster's and the groups' shards until somebody else is to."""
+    """Processes on one log. The first node leads the cluster's and the groups' shards until somebody else is to.
+
+    Attributes:
+        dropping: ports that a firewall keeps others from, without a word.
+        asked: the ports that somebody has asked by a connection for that alone.
+    """
 
     def __init__(self) -> None:
+        self.dropping: set[int] = set()
+        self.asked: list[int] = []
         self.shared = SharedLog()
         self.processes: list[MemberProcess] = []
         self._ports = 9000

@@ -1,4 +1,4 @@
-"""What other brokers ask of the controller (KIP-631, KIP-730), and UnregisterBroker of administrators."""
+"""What other brokers ask of the controller (KIP-631, KIP-730), who this one is, and UnregisterBroker."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from diskless_core.protocol.messages import (
     BrokerRegistrationResponse,
     DisklessAllocateNodeIdRequest,
     DisklessAllocateNodeIdResponse,
+    DisklessIdentifyBrokerRequest,
+    DisklessIdentifyBrokerResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
@@ -56,6 +58,14 @@ async def allocate_node_id(
             Refusal(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message="only a broker may ask for a node id")
         )
     return await context.services.membership.service.allocate_node_id(request)
+
+
+def identify_broker(context: RequestContext, request: DisklessIdentifyBrokerRequest) -> DisklessIdentifyBrokerResponse:
+    """Handle DisklessIdentifyBroker."""
+    del request  # whoever listens here answers
+    if not context.is_authorized:
+        return DisklessIdentifyBrokerResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), cluster_id="")
+    return context.services.membership.service.identify()
 
 
 async def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:

@@ -45,12 +45,16 @@ class Decision:
         is_fenced: what it is from now on; None where that stays as it is.
         shuts_down: its shutdown is noted, so that it gets nothing new to do.
         may_stop: it may stop, once the rest is written.
+        reason: why it stays fenced though it wants to be unfenced, for people.
+        is_unreachable: whether that is because it does not answer where it says.
     """
 
     is_caught_up: bool
     is_fenced: bool | None = None
     shuts_down: bool = False
     may_stop: bool = False
+    reason: str | None = None
+    is_unreachable: bool = False
 
 
 def decide(beat: Beat, known: Registration, around: Surroundings) -> Decision:
@@ -68,7 +72,10 @@ def decide(beat: Beat, known: Registration, around: Surroundings) -> Decision:
         return Decision(is_caught_up=is_caught_up, is_fenced=True, shuts_down=True, may_stop=True)
     if beat.want_fence:
         return Decision(is_caught_up=is_caught_up, is_fenced=True)
-    can_work = beat.health.is_ok or not around.somebody_is_well
-    if known.is_fenced and is_caught_up and can_work:
-        return Decision(is_caught_up=is_caught_up, is_fenced=False)
-    return Decision(is_caught_up=is_caught_up)
+    if not known.is_fenced:
+        return Decision(is_caught_up=is_caught_up)
+    if not is_caught_up:
+        return Decision(is_caught_up=False, reason="it has not read its own registration yet")
+    if not beat.health.is_ok and around.somebody_is_well:
+        return Decision(is_caught_up=True, reason="its coordinator log or its object store does not answer it")
+    return Decision(is_caught_up=True, is_fenced=False)

@@ -75,6 +75,7 @@ class Lifecycle:
         self.is_retired = False
         self._times = times
         self._is_ready = False
+        self._has_asked_ready = False
         self._wants_shut_down = False
         self._refused_at_s: float | None = None
         self._was_member = False
@@ -83,6 +84,7 @@ class Lifecycle:
         """What is to be asked when it is due."""
         if self.epoch is None:
             return Register()
+        self._has_asked_ready = self._is_ready
         return Heartbeat(
             epoch=self.epoch,
             want_fence=not self._is_ready and not self._wants_shut_down,
@@ -152,7 +154,9 @@ class Lifecycle:
             self.due_s = now_s + min(RETRY_S, self._times.heartbeat_s)
         elif is_fenced:
             self.state = BrokerState.RECOVERY
-            if self._is_ready:
+            if self._is_ready and not self._has_asked_ready:  # it became so while the answer was under way
+                self.due_s = now_s
+            elif self._is_ready:
                 self.due_s = now_s + min(RETRY_S, self._times.heartbeat_s)
         else:
             self.state = BrokerState.RUNNING

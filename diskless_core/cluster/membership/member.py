@@ -19,8 +19,10 @@ from diskless_core.cluster.membership.suspicion import Suspicion
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.errors import CoordinatorError, NodeGoneError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.leader import Hold
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
+from diskless_core.protocol.messages import BrokerHeartbeatResponse
 
 LEAST_PAUSE_S = 0.001
 """A clock may round: a moment before a question is due, time has to go on."""
@@ -54,6 +56,7 @@ class Member:
     Attributes:
         last_controller: the other node that was the controller last, as far as is known.
         unreachable: the controller that could not be connected to when it was asked last.
+        unreachable_because: why the controller does not reach this broker, and what to do; None as far as it does.
         answered_s: when the last controller answered last, by the monotonic clock; None if it never did.
     """
 
@@ -80,11 +83,14 @@ class Member:
         self._allocation_id = allocation_id
         self._health = health
         self._leads = leads
+        self._times = times
         self._lifecycle = Lifecycle(times, clock.monotonic())
         self._suspicion = Suspicion()
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
         self._said: str | None = None
+        self.unreachable_because: str | None = None
+        self._told_unreachable_s = 0.0
         self.last_controller: int | None = None
         self.unreachable: int | None = None
         self.answered_s: float | None = None
@@ -218,6 +224,7 @@ class Member:
             self._lifecycle.no_answer(self._clock.monotonic())
             if isinstance(error, NodeGoneError) and controller is not None:
                 self._refused_by(controller)
+        self._forget_old_word()
 
     def _refused_by(self, controller: int) -> None:
         if self._suspicion.refused(controller, self._clock.monotonic()):
@@ -267,7 +274,9 @@ class Member:
             self._lifecycle.answered(
                 is_fenced=response.is_fenced, should_shut_down=response.should_shut_down, now_s=now_s
             )
-            self._obstacle = "the controller keeps it fenced" if response.is_fenced else "it leads coordinators still"
+            kept = response.fenced_reason or "the controller keeps it fenced"
+            self._obstacle = kept if response.is_fenced else "it leads coordinators still"
+            self._hear_whether_reachable(controller, response)
         elif code in _NOT_REGISTERED:
             self._lifecycle.unknown(now_s)
         else:
@@ -275,6 +284,31 @@ class Member:
             self._lifecycle.no_answer(now_s)
         if self.state is not before and controller != self._spec.node_id:
             _log.info("the broker's state has changed", state=self.state.name.lower())
+
+    # --- a broker that nobody reaches --------------------------------------------------------------------------------
+
+    def _hear_whether_reachable(self, controller: int | None, response: BrokerHeartbeatResponse) -> None:
+        """A broker that the controller does not reach is no candidate: as a controller it would be of no use."""
+        if not response.is_unreachable:
+            if not response.is_fenced:
+                self._stand_again()
+            return
+        reason = response.fenced_reason or "the controller does not reach it"
+        self._told_unreachable_s = self._clock.monotonic()
+        if reason != self.unreachable_because:
+            _log.warning("the controller keeps this broker fenced", controller=controller, reason=reason)
+        self.unreachable_because = reason
+        self._shard.stand_back(Hold.UNREACHABLE, reason)
+
+    def _forget_old_word(self) -> None:
+        """What a controller said counts for a session: it may have been wrong, and nobody else may be left to lead."""
+        if self._clock.monotonic() - self._told_unreachable_s >= self._times.session_s:
+            self._stand_again()
+
+    def _stand_again(self) -> None:
+        if self.unreachable_because is not None:
+            self.unreachable_because = None
+            self._shard.stand(Hold.UNREACHABLE)
 
     async def _call(self, controller: int | None, request: ApiRequest[ResponseT_co]) -> ResponseT_co:
         """The answer of another node; it is not waited for any more once that does not lead.

@@ -16,13 +16,14 @@ from diskless_core.cluster.membership.brokers import Brokers
 from diskless_core.cluster.membership.member import Member
 from diskless_core.cluster.membership.model import BrokerSpec
 from diskless_core.cluster.membership.operations import Objection, no_objection
+from diskless_core.cluster.membership.reachability import Reachability
 from diskless_core.cluster.membership.registrar import Registrar
 from diskless_core.cluster.membership.service import MembershipService
 from diskless_core.cluster.membership.sessions import Health, Predecessor, SessionTimes
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.calls import PeerCalls
-from diskless_core.coordinator.peers import PeerTransport
+from diskless_core.coordinator.peers import AskOnce, PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
 
@@ -34,10 +35,12 @@ class MembershipSettings:
     """What an operator says of it.
 
     Attributes:
+        listener: the name of the inter-broker listener; None where there is none.
         allocation_id: what the node id was asked for with; None where it was configured.
     """
 
     times: SessionTimes
+    listener: str | None
     allocation_id: uuid.UUID | None = None
 
     @classmethod
@@ -46,7 +49,7 @@ class MembershipSettings:
         times = SessionTimes(
             session_s=config.broker_session_timeout_ms / 1000, heartbeat_s=config.broker_heartbeat_interval_ms / 1000
         )
-        return cls(times=times, allocation_id=allocation_id)
+        return cls(times=times, listener=config.inter_broker_listener_name, allocation_id=allocation_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ class MembershipNeighbours:
         hands_over: whether the controller nominates leaders: a broker that stops waits until others lead its shards.
         is_shared: whether other brokers can have the same log.
         transport: to other brokers, for nothing but membership.
+        ask_once: asks whoever listens at an address.
         spec: what this process says of itself.
         log_is_ok: whether the coordinator log answers.
         objection: why a broker may not register, while this node leads the cluster shard.
@@ -70,6 +74,7 @@ class MembershipNeighbours:
     is_shared: bool
     hands_over: bool
     transport: PeerTransport
+    ask_once: AskOnce
     spec: BrokerSpec
     log_is_ok: Callable[[], bool]
     clock: Clock
@@ -99,6 +104,13 @@ class Membership:
         self.bucket_is_ok: Callable[[], bool] = lambda: True
         self.brokers = Brokers(shard, spec.node_id)
         self._incarnation_id = spec.incarnation_id
+        self._reachability = Reachability(
+            settings.listener,
+            neighbours.ask_once,
+            settings.times,
+            neighbours.clock,
+            cluster_id=neighbours.cluster_id,
+        )
         self.registrar = Registrar(
             shard,
             settings.times,
@@ -107,12 +119,13 @@ class Membership:
             incarnation_id=spec.incarnation_id,
             leads=self._leads,
             predecessor=self._predecessor,
+            reachability=self._reachability,
             objection=neighbours.objection,
         )
         timeout_ms = int(settings.times.session_s * 500)  # two fit into a session
         calls = PeerCalls(neighbours.transport, timeout_ms=timeout_ms, transfer_s=0)
         self.service = MembershipService(
-            self.registrar, cluster_id=neighbours.cluster_id, shards=[one.id for one in neighbours.shards]
+            self.registrar, spec, cluster_id=neighbours.cluster_id, shards=[one.id for one in neighbours.shards]
         )
         self._member = Member(
             spec,
@@ -131,6 +144,8 @@ class Membership:
 
     async def start(self) -> None:
         """Become a member, and unfenced once this node's copies of all shards have read what was in the log.
+
+        The controller asks for this broker at its inter-broker listener before that, which has to answer by now.
 
         Raises:
             MembershipRefusedError: the cluster does not take this broker.
@@ -173,6 +188,7 @@ class Membership:
     async def stop(self) -> None:
         """Send no more heartbeats."""
         await self._loops.stop()
+        await self._reachability.stop()
 
     def is_member(self) -> bool:
         """Whether it is this process that is registered with the node id."""
@@ -193,6 +209,11 @@ class Membership:
         """Whether the controller keeps this broker fenced, as far as it knows."""
         known = self.brokers.get(self._node_id)
         return known is None or known.is_fenced
+
+    @property
+    def unreachable_because(self) -> str | None:
+        """Why the controller, which does not reach this broker, keeps it fenced, and what to do; None where it does."""
+        return self._member.unreachable_because
 
     def connection_lost(self, node_id: int) -> None:
         """The connection of `transport` to a node broke."""

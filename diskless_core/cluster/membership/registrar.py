@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from diskless_core.cluster.membership import node_ids, operations
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
 from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
+from diskless_core.cluster.membership.reachability import Reachability
 from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Predecessor, Sessions, SessionTimes
 from diskless_core.cluster.membership.tables import BROKERS
 from diskless_core.cluster.operations import ClusterCommand, Refusal, take_producer_ids
@@ -53,6 +55,7 @@ class Registrar:
         leads: whether a broker leads a shard that another one can be nominated for.
         incarnation_id: of this node's own process.
         predecessor: the controller before this node, as far as is known.
+        reachability: asks brokers whether they are where they say before they are unfenced.
         objection: why a broker may not register beside what is looked at here, such as the levels of its features.
     """
 
@@ -66,6 +69,7 @@ class Registrar:
         incarnation_id: uuid.UUID,
         leads: Callable[[int], bool],
         predecessor: Callable[[], Predecessor | None],
+        reachability: Reachability,
         objection: Objection = no_objection,
     ) -> None:
         self._shard = shard
@@ -75,6 +79,7 @@ class Registrar:
         self._incarnation_id = incarnation_id
         self._leads = leads
         self._predecessor = predecessor
+        self._reachability = reachability
         self._objection = objection
         self._term: int | None = None
         self._sessions = Sessions(times, clock.monotonic(), (), None)
@@ -153,6 +158,8 @@ class Registrar:
         self._refused.pop(spec.node_id, None)
         self._registered_offsets[spec.node_id] = self._shard.next_offset
         self._hear(sessions, spec.node_id, link, now_s, UNKNOWN_HEALTH)
+        if answer.is_fenced and spec.node_id != self._node_id:
+            self._reachability.begin(answer)  # it reads the log meanwhile
         _log.info("a broker has registered", broker=spec.node_id, epoch=answer.epoch, address=spec.address)
         return answer
 
@@ -194,6 +201,12 @@ class Registrar:
             )
             self._tell()
         decision = decide(beat, known, self._around(beat.node_id))
+        if decision.is_fenced is False and beat.node_id != self._node_id:
+            unreachable = await self._reachability.obstacle(known)
+            if unreachable is not None:
+                decision = replace(
+                    decision, is_fenced=None, reason=unreachable.reason, is_unreachable=unreachable.is_certain
+                )
         if decision.is_fenced is not None or decision.shuts_down:
             reason = _WANTS_TO_STOP if beat.want_shut_down else "it cannot serve yet"
             await self._change(known, reason, is_fenced=decision.is_fenced, shuts_down=decision.shuts_down)
@@ -282,6 +295,7 @@ class Registrar:
 
     def _forget(self, sessions: Sessions, node_id: int) -> None:
         sessions.forget(node_id)
+        self._reachability.forget(node_id)
         self._registered_offsets.pop(node_id, None)
 
     def _begun(self) -> Sessions:
@@ -300,6 +314,7 @@ class Registrar:
             self._registered_offsets = dict.fromkeys(members, term)
             self._refused.clear()
             self._links.clear()
+            self._reachability.forget_all()
             self._term = term
         return self._sessions
 
@@ -347,6 +362,7 @@ class Registrar:
             log = _log.info if reason == _WANTS_TO_STOP else _log.warning
             log("a broker is fenced", broker=node_id, reason=reason)
         else:
+            self._reachability.forget(node_id)
             _log.info("a broker is unfenced", broker=node_id)
 
     def _committed(self, writes: Writes) -> None:

@@ -1,4 +1,4 @@
-"""Answers what other brokers ask of the controller, and UnregisterBroker of administrators.
+"""Answers what other brokers ask of the controller, who this broker is, and UnregisterBroker of administrators.
 
 It knows no connection: the broker's listeners and a simulated network put their requests to it alike.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diskless_core.cluster.membership import wire
+from diskless_core.cluster.membership.model import BrokerSpec
 from diskless_core.cluster.membership.registrar import Link, Registrar
 from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.errors import CoordinatorError
@@ -15,7 +16,7 @@ from diskless_core.coordinator.peers import PeerRequest
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.framing import Response, decode_request, encode_body
+from diskless_core.protocol.framing import Request, Response, decode_request, encode_body
 from diskless_core.protocol.messages import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -25,6 +26,8 @@ from diskless_core.protocol.messages import (
     BrokerRegistrationResponse,
     DisklessAllocateNodeIdRequest,
     DisklessAllocateNodeIdResponse,
+    DisklessIdentifyBrokerRequest,
+    DisklessIdentifyBrokerResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
@@ -36,20 +39,23 @@ MEMBERSHIP_REQUESTS: dict[int, type[ApiMessage]] = {
         BrokerHeartbeatRequest,
         AllocateProducerIdsRequest,
         DisklessAllocateNodeIdRequest,
+        DisklessIdentifyBrokerRequest,
     )
 }
-"""What brokers send to the controller and clients do not, by api key."""
+"""What brokers send to the controller, or it to them, and clients do not, by api key."""
 
 
 class MembershipService:
-    """What one node answers. All but its leader refuse with NOT_CONTROLLER.
+    """What one node answers. All but its leader refuse what is for the controller with NOT_CONTROLLER.
 
     Args:
+        spec: of this node's own process.
         shards: those of the cluster.
     """
 
-    def __init__(self, registrar: Registrar, *, cluster_id: str, shards: Iterable[ShardId]) -> None:
+    def __init__(self, registrar: Registrar, spec: BrokerSpec, *, cluster_id: str, shards: Iterable[ShardId]) -> None:
         self._registrar = registrar
+        self._spec = spec
         self._cluster_id = cluster_id
         self._shards = {str(shard): shard for shard in shards}
 
@@ -61,19 +67,27 @@ class MembershipService:
             KeyError: the api key is none of membership's.
         """
         message = decode_request(MEMBERSHIP_REQUESTS[request.api_key], request.api_version, memoryview(request.body), 0)
-        response: Response
-        match message:
+        return b"".join(encode_body(await self.handle(message, link), request.api_version))
+
+    async def handle(self, request: Request, link: Link | None = None) -> Response:
+        """The response to one of `MEMBERSHIP_REQUESTS`.
+
+        Raises:
+            TypeError: it is none.
+        """
+        match request:
             case BrokerRegistrationRequest():
-                response = await self.register(message, link)
+                return await self.register(request, link)
             case BrokerHeartbeatRequest():
-                response = await self.heartbeat(message, link)
+                return await self.heartbeat(request, link)
             case AllocateProducerIdsRequest():
-                response = await self.allocate_producer_ids(message)
+                return await self.allocate_producer_ids(request)
             case DisklessAllocateNodeIdRequest():
-                response = await self.allocate_node_id(message)
+                return await self.allocate_node_id(request)
+            case DisklessIdentifyBrokerRequest():
+                return self.identify()
             case _:
-                raise KeyError(request.api_key)
-        return b"".join(encode_body(response, request.api_version))
+                raise TypeError(type(request))
 
     async def register(
         self, request: BrokerRegistrationRequest, link: Link | None = None
@@ -116,6 +130,10 @@ class MembershipService:
             return wire.node_id_response(await self._registrar.allocate_node_id(request.allocation_id))
         except CoordinatorError as error:
             return wire.node_id_response(Refusal(code=error.code, message=str(error)))
+
+    def identify(self) -> DisklessIdentifyBrokerResponse:
+        """DisklessIdentifyBroker."""
+        return wire.identity_response(self._spec, self._cluster_id)
 
     async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         """UnregisterBroker."""

@@ -21,6 +21,7 @@ from diskless_core.protocol.messages import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     DisklessAllocateNodeIdResponse,
+    DisklessIdentifyBrokerResponse,
 )
 
 MAX_LISTENERS = 32
@@ -174,6 +175,8 @@ def heartbeat_response(answer: Decision | ErrorCode, *, is_fenced: bool) -> Brok
         is_caught_up=answer.is_caught_up,
         is_fenced=is_fenced,
         should_shut_down=answer.may_stop,
+        fenced_reason=answer.reason,
+        is_unreachable=answer.is_unreachable,
     )
 
 
@@ -182,6 +185,16 @@ def node_id_response(answer: int | Refusal) -> DisklessAllocateNodeIdResponse:
     if isinstance(answer, Refusal):
         return DisklessAllocateNodeIdResponse(error_code=int(answer.code), error_message=answer.message)
     return DisklessAllocateNodeIdResponse(error_code=int(ErrorCode.NONE), error_message=None, node_id=answer)
+
+
+def identity_response(spec: BrokerSpec, cluster_id: str) -> DisklessIdentifyBrokerResponse:
+    """What a broker answers to the one who wants to know whether it is there."""
+    return DisklessIdentifyBrokerResponse(
+        error_code=int(ErrorCode.NONE),
+        broker_id=spec.node_id,
+        incarnation_id=spec.incarnation_id,
+        cluster_id=cluster_id,
+    )
 
 
 def producer_ids_response(answer: range | ErrorCode) -> AllocateProducerIdsResponse:

@@ -110,3 +110,11 @@ class DisklessDescribeShardsRequest(ApiMessage, load_json=__package__):
 
 class DisklessDescribeShardsResponse(ApiMessage, load_json=__package__):
     """Extension to KIP-1164, "Monitoring"."""
+
+
+class DisklessIdentifyBrokerRequest(ApiMessage, load_json=__package__):
+    """Extension to KIP-631: whether a broker is where it says."""
+
+
+class DisklessIdentifyBrokerResponse(ApiMessage, load_json=__package__):
+    """Extension to KIP-631: whether a broker is where it says."""

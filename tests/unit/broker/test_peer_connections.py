@@ -7,18 +7,23 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.coordinator.peers import (
     AnswerLostError,
     PeerAddress,
+    PeerError,
     PeerGoneError,
     PeerMap,
     PeerRequest,
     PeerUnavailableError,
 )
+from diskless_core.pages import PAGE_BYTES
+from tests.support.cluster import until
 
 PEER = 2
 LIMIT_S = 300.0
@@ -220,6 +225,102 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_not_given_to_the_next
         assert await send(connections, b"c") == b"c"
         assert await impatient == b"a"
         assert played.connections == 1
+
+
+async def test_a_large_answer_takes_no_memory_before_it_comes() -> None:
+    """A peer's word for a size must cost nothing: eight answers of 100 MiB are announced, and a byte of each comes."""
+    said = (100 << 20) - 1024
+
+    async def boasting(peer: Peer) -> None:
+        correlation_id, _ = await peer.receive()
+        peer.answer(correlation_id, b"x", size=said)
+        await peer.until_closed()
+
+    async with connected_to(*[boasting] * 8) as (connections, played):
+        all_connections = [connections.beside() for _ in range(8)]
+        before = resident_bytes()
+        pending = [asyncio.create_task(send(one, b"")) for one in all_connections]
+        await until(lambda: all(is_receiving(one) for one in all_connections))
+        assert played.connections == 8
+        assert resident_bytes() - before < said
+        await connections.stop()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+def is_receiving(connections: PeerConnections) -> bool:
+    """Whether the rest of a large answer is awaited."""
+    connection = connections._connections.get(PEER)
+    return connection is not None and connection._frame is not None
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+async def test_a_question_to_an_address_has_a_connection_of_its_own_that_ends_with_the_answer() -> None:
+    async def once(peer: Peer) -> None:
+        correlation_id, body = await peer.receive()
+        peer.answer(correlation_id, b"re:" + body)
+        await peer.until_closed()
+
+    async with connected_to(once, once) as (connections, played):
+        address = connections._peers.address_of(PEER)
+        assert address is not None
+        assert await connections.ask_once(address, request(b"a"), LIMIT_S) == b"re:a"
+        assert await connections.ask_once(address, request(b"b"), LIMIT_S) == b"re:b"
+        assert played.connections == 2
+
+
+async def test_a_question_to_an_address_has_an_answer_in_time_or_none() -> None:
+    async def silent(peer: Peer) -> None:
+        await peer.receive()
+        await peer.until_closed()
+
+    async with connected_to(silent) as (connections, _):
+        address = connections._peers.address_of(PEER)
+        assert address is not None
+        with pytest.raises(PeerError):  # a slow machine may take all of the time for the connection
+            await connections.ask_once(address, request(b"a"), 0.2)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(PeerGoneError):
+            await connections.ask_once(PeerAddress("127.0.0.1", unused.getsockname()[1]), request(b"a"), LIMIT_S)
+
+
+CONNECTED, NOT_CONNECTED = "connected to another broker", "another broker cannot be connected to"
+
+
+async def test_the_log_says_when_a_broker_is_connected_to_and_when_that_fails_however_many_connections_there_are() -> (
+    None
+):
+    async def once(peer: Peer) -> None:
+        correlation_id, body = await peer.receive()
+        peer.answer(correlation_id, body)
+
+    with capture_logs() as logs:
+        async with connected_to(*[once] * 12) as (connections, _):
+            every = [connections, connections.beside(), connections.beside()]
+            peers = connections._peers
+            assert isinstance(peers, PeerMap)
+            there = peers.address_of(PEER)
+            assert there is not None
+            with socket.socket() as unused:
+                unused.bind(("127.0.0.1", 0))
+                for address in (there, PeerAddress("127.0.0.1", unused.getsockname()[1]), there):
+                    peers.learn(PEER, address)
+                    for one in [*every, *every]:
+                        await ask_or_fail(one)
+    events = [(log["event"], log["log_level"]) for log in logs if log["event"] in (CONNECTED, NOT_CONNECTED)]
+    assert events == [(CONNECTED, "info"), (NOT_CONNECTED, "info"), (CONNECTED, "info")]
+
+
+async def ask_or_fail(connections: PeerConnections) -> None:
+    """Ask, and wait until the connection has ended: the next request needs another one."""
+    try:
+        await send(connections, b"x")
+    except PeerUnavailableError:
+        return
+    await until(lambda: connections._connections[PEER].is_closed)
 
 
 async def test_a_stop_loses_what_is_under_way() -> None:

@@ -22,6 +22,7 @@ def test_a_fenced_broker_is_unfenced_when_it_has_read_its_own_registration():
     assert decide(READY, FENCED, AROUND).is_fenced is False
     behind = decide(replace(READY, applied_offset=9), FENCED, AROUND)
     assert (behind.is_caught_up, behind.is_fenced) == (False, None)
+    assert behind.reason == "it has not read its own registration yet"
 
 
 def test_a_broker_that_wants_to_be_fenced_is():
@@ -34,7 +35,9 @@ def test_a_live_broker_stays_what_it_is():
 
 
 def test_a_broker_that_cannot_work_stays_fenced_unless_nobody_can():
-    assert decide(ILL, FENCED, AROUND).is_fenced is None
+    kept = decide(ILL, FENCED, AROUND)
+    assert kept.is_fenced is None
+    assert kept.reason == "its coordinator log or its object store does not answer it"
     assert decide(ILL, FENCED, replace(AROUND, somebody_is_well=False)).is_fenced is False
 
 

@@ -45,8 +45,17 @@ def test_it_registers_at_once_and_is_fenced_until_it_is_ready(life):
 def test_one_that_is_fenced_though_it_is_ready_asks_soon_again(life):
     life.registered(7, 0.0)
     life.ready(0.0)
+    life.question()
     life.answered(is_fenced=True, should_shut_down=False, now_s=1.0)
-    assert life.due_s < 1.5
+    assert 1.0 < life.due_s < 1.5
+
+
+def test_one_that_became_ready_while_it_was_asking_says_so_at_once(life):
+    life.registered(7, 0.0)
+    assert life.question() == Heartbeat(7, want_fence=True, want_shut_down=False)
+    life.ready(0.1)
+    life.answered(is_fenced=True, should_shut_down=False, now_s=1.0)
+    assert life.due_s == 1.0
 
 
 def test_without_an_answer_it_asks_soon_again(life):
