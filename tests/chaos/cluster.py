@@ -182,11 +182,11 @@ class ChaosCluster:
             for shard in self.shards_of(member)
         )
 
-    def shards_of(self, member: Member) -> list[Mapping[str, Any]]:
-        """What a broker says of its shards; nothing if it does not answer."""
+    def shards_of(self, member: Member, timeout_s: float = _ASK_TIMEOUT_S) -> list[Mapping[str, Any]]:
+        """What a broker says of its shards; nothing if it does not answer in time."""
         try:
             url = f"http://127.0.0.1:{member.admin_port}/coordinator/shards"
-            with urllib.request.urlopen(url, timeout=_ASK_TIMEOUT_S) as answer:
+            with urllib.request.urlopen(url, timeout=timeout_s) as answer:
                 found: list[Mapping[str, Any]] = json.load(answer)
                 return found
         except (OSError, ValueError):

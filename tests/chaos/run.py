@@ -163,7 +163,7 @@ def _require_health(cluster: ChaosCluster, history: History) -> None:
     """Nothing is wrong any more: no broker has given a shard up, none found a mistake of its own."""
     for member in cluster.members.values():
         who = f"broker {member.node_id}"
-        shards = cluster.shards_of(member)
+        shards = cluster.shards_of(member, CHANGE_S)
         if not shards:
             history.complain(who, f"does not answer\n{member.process.log_tail()}")
         for shard in shards:
