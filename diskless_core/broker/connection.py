@@ -327,6 +327,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def wait_for_start(self) -> None:
+        """Read nothing more until `has_started`: a request waits for the broker's start, and what follows, for it."""
+        self._pause("start")
+
+    def has_started(self) -> None:
+        """End what `wait_for_start` began."""
+        self._resume("start")
+
     def _room_again(self) -> None:
         self._resume("room")
 

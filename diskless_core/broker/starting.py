@@ -1,8 +1,9 @@
 """What the inter-broker listener answers while the broker still starts, before the parts that its handlers stand on.
 
 Other brokers have to reach a broker before it may be unfenced, and a broker that leads the cluster shard, or that is
-nominated to lead another one, is needed before it can serve clients. So membership is answered, and what followers ask
-for. Everything else waits in its order until the broker can answer it, as it would in the backlog of a socket.
+nominated to lead another one, is needed before it can serve clients. So membership is answered, what followers ask for,
+and what is asked of a Diskless coordinator, but for deletions: whoever has to hear of them is not there yet. Everything
+else waits in its order until the broker can answer it, and nothing more is read from its connection meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
+
+import structlog
 
 from diskless_core.broker.authorization import AclOperation, Principal, is_authorized
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection, Dispatcher
@@ -21,15 +24,38 @@ from diskless_core.diskless.service import CoordinatorService
 from diskless_core.protocol import framing
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.framing import FrameError, Request, RequestHeader, Response
-from diskless_core.protocol.messages import DisklessFollowShardRequest, FindCoordinatorRequest
+from diskless_core.protocol.messages import (
+    DisklessCommitFileRequest,
+    DisklessCreatePartitionsRequest,
+    DisklessDescribeFilesRequest,
+    DisklessFindBatchesRequest,
+    DisklessFollowShardRequest,
+    DisklessHandOverFilesRequest,
+    DisklessListOffsetsRequest,
+    FindCoordinatorRequest,
+)
 
 _SEVERAL_KEYS_SINCE = 4
 """The version of FindCoordinator that brokers use."""
 
 _AT_ONCE: dict[int, type[ApiMessage]] = {
     **MEMBERSHIP_REQUESTS,
-    **{request.API_KEY: request for request in (DisklessFollowShardRequest, FindCoordinatorRequest)},
+    **{
+        request.API_KEY: request
+        for request in (
+            DisklessCommitFileRequest,
+            DisklessCreatePartitionsRequest,
+            DisklessDescribeFilesRequest,
+            DisklessFindBatchesRequest,
+            DisklessFollowShardRequest,
+            DisklessHandOverFilesRequest,
+            DisklessListOffsetsRequest,
+            FindCoordinatorRequest,
+        )
+    },
 }
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +117,11 @@ class StartingDispatcher:
         return request if self._early.answers(header.api_key, request) else None
 
     async def _answer(self, header: RequestHeader, request: Request, connection: Connection) -> Answer:
-        response = await self._early.handle(header.api_key, request, connection)
+        try:
+            response = await self._early.handle(header.api_key, request, connection)
+        except Exception as error:  # the connection is the border: a defect must not pass it
+            _log.error("a request failed by a defect of the broker", api_key=header.api_key, exc_info=error)
+            raise CloseConnectionError("the request could not be processed") from error
         return framing.encode_response(response, header.api_version, header.correlation_id)
 
     # --- what has to wait --------------------------------------------------------------------------------------------
@@ -103,6 +133,7 @@ class StartingDispatcher:
             self._waiting[connection].append(waiting)
         else:
             self._waiting[connection] = [waiting]
+            connection.wait_for_start()
             connection.on_lost(lambda: self._forget(connection))
         return waiting.answer
 
@@ -116,6 +147,7 @@ class StartingDispatcher:
         for connection, requests in waiting.items():
             for one in requests:
                 self._begin(one, connection, dispatcher)
+            connection.has_started()
 
     def _begin(self, waiting: _Waiting, connection: Connection, dispatcher: Dispatcher) -> None:
         try:
@@ -136,5 +168,5 @@ class StartingDispatcher:
 async def _settle(answer: asyncio.Future[Answer], outcome: Awaitable[Answer]) -> None:
     try:
         answer.set_result(await outcome)
-    except CloseConnectionError as error:
-        answer.set_exception(error)
+    except (CloseConnectionError, asyncio.CancelledError) as error:
+        answer.set_exception(CloseConnectionError(str(error) or "the request was given up"))

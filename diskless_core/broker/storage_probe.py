@@ -242,11 +242,12 @@ class StorageProbe:
             return
         metadata, expected = self._segment(found.term, custom=_custom(found.probe))
         try:
-            data = bytes(await segments.fetch(metadata, 0, len(expected)))
+            async with asyncio.timeout(PATIENCE_S):
+                data = bytes(await segments.fetch(metadata, 0, len(expected)))
         except RemoteResourceNotFoundError:
             data = b""
-        except RemoteStorageError as error:
-            _log.warning(_UNKNOWN, error=str(error))
+        except (RemoteStorageError, TimeoutError) as error:
+            _log.warning(_UNKNOWN, error=str(error) or f"it has not answered within {PATIENCE_S:.0f} s")
             return
         if data != expected and self._shard.latest_term == found.term:
             raise StartError(

@@ -57,6 +57,9 @@ NO_OLDEST_FILE = -1
 MAX_UNNAMED_PARTITIONS = 10_000
 """Partitions that a request may ask for by their number alone, as of CreateTopics. Names it has to bring along."""
 
+_LONGEST_INDEX = 10
+"""Digits of a coordinator's index as text."""
+
 CreatedTopic = DisklessCreatePartitionsResponse.DisklessCreatablePartitionsResult
 DeletedTopic = DisklessDeleteTopicsResponse.DisklessDeletableTopicResult
 RecordsTopic = DisklessDeleteRecordsResponse.DisklessDeleteRecordsTopicResult
@@ -138,7 +141,7 @@ class CoordinatorService:
 
     def leader_of(self, key: str) -> Leader:
         """FindCoordinator of a coordinator by its index as text: by the log's hint, which may be stale."""
-        if not (key.isascii() and key.isdecimal()) or int(key) not in self._shards:
+        if not (key.isascii() and key.isdecimal() and len(key) <= _LONGEST_INDEX) or int(key) not in self._shards:
             return Leader(error=ErrorCode.INVALID_REQUEST, message=f"There is no Diskless coordinator {key!r}.")
         shard = self._shards[int(key)]
         node_id = self._node_id if shard.leading else shard.leader_hint

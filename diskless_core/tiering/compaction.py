@@ -7,11 +7,13 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from diskless_core.background import end
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.strict_reads import catch_up
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
@@ -45,6 +47,7 @@ class CompactionServices:
     """What compactions need.
 
     Attributes:
+        cluster: the shard that has the topics.
         copies: the node's, on `segments`.
         backends: what makes `objects` and the remote storage in other processes.
         topic_of: what holds for a partition, which is the same for all of its topic; None where that is gone.
@@ -54,6 +57,7 @@ class CompactionServices:
         driver_session_timeout_ms: see `ExternalJob`.
     """
 
+    cluster: CoordinatorShard[Any]
     segments: SegmentServices
     copies: Copies
     objects: WalObjectStore
@@ -126,7 +130,7 @@ class Compactor:
             CoordinatorLogError, CoordinatorError: it cannot say now which topics there are.
         """
         if self._unknown(request):
-            await catch_up(self._services.segments.shards.values())
+            await catch_up([self._services.cluster, *self._services.segments.shards.values()])
 
     def begin(self, request: CompactionRequest) -> JobReport:
         """Begin a job in the background. Its report is kept up to date.

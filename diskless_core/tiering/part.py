@@ -202,6 +202,7 @@ def _compactor(
 
     return Compactor(
         CompactionServices(
+            cluster=neighbours.cluster,
             segments=segments,
             copies=copies,
             objects=backends.objects,

@@ -139,7 +139,10 @@ class Reachability:
     async def _attempt(self, spec: BrokerSpec, look: _Look) -> None:
         try:
             async with self._room:
-                reason = await self._find_out(spec)
+                try:
+                    reason = await self._find_out(spec)
+                except Exception as error:  # a defect here must not keep a broker out without a word
+                    reason = f"the controller could not ask it: {error!r}"
             if reason is None:
                 look.answered_s, look.reason, look.failures = self._clock.monotonic(), None, 0
                 return

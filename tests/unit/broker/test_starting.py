@@ -21,6 +21,7 @@ from diskless_core.protocol.messages import (
     ApiVersionsRequest,
     DisklessIdentifyBrokerRequest,
     DisklessIdentifyBrokerResponse,
+    DisklessListOffsetsRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
@@ -36,7 +37,14 @@ class FakeConnection:
     def __init__(self, listener: str = INTERNAL) -> None:
         self.user = "ANONYMOUS"
         self.listener = listener
+        self.is_read = True
         self._listeners: list[Callable[[], None]] = []
+
+    def wait_for_start(self) -> None:
+        self.is_read = False
+
+    def has_started(self) -> None:
+        self.is_read = True
 
     def on_lost(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -48,6 +56,8 @@ class FakeConnection:
 
 class Coordinators:
     async def handle(self, api_key: int, request: Any) -> Any:
+        if api_key == DisklessListOffsetsRequest.API_KEY:
+            raise ValueError("a defect")
         assert api_key == FindCoordinatorRequest.API_KEY
         return FindCoordinatorResponse(throttle_time_ms=0, coordinators=[])
 
@@ -130,6 +140,33 @@ async def test_what_waits_is_begun_in_order_when_the_broker_can_answer(dispatche
     assert await asyncio.gather(*answers) == [[b"%d" % number] for number in range(6)]
     with pytest.raises(CloseConnectionError):
         await elsewhere
+
+
+async def test_nothing_more_is_read_from_who_waits(dispatcher: StartingDispatcher) -> None:
+    waits, other = FakeConnection(), FakeConnection()
+    answer = waiting(dispatcher.dispatch(versions(1), waits))
+    await dispatcher.dispatch(frame(DisklessIdentifyBrokerRequest(broker_id=7), 0), other)
+    assert (waits.is_read, other.is_read) == (False, True)
+    dispatcher.hand_over(FullDispatcher())
+    assert waits.is_read
+    await answer
+
+
+async def test_a_defect_ends_the_connection_and_leaves_nobody_waiting(dispatcher: StartingDispatcher) -> None:
+    asked = DisklessListOffsetsRequest(shard=0, timeout_ms=0, topics=[])
+    with pytest.raises(CloseConnectionError, match="could not be processed"):
+        await dispatcher.dispatch(frame(asked, 0), FakeConnection())
+
+
+async def test_a_request_that_is_given_up_after_the_start_ends_its_connection(dispatcher: StartingDispatcher) -> None:
+    class GivesUp(FullDispatcher):
+        async def _later(self, answer: list[bytes]) -> list[bytes]:
+            raise asyncio.CancelledError
+
+    answer = waiting(dispatcher.dispatch(versions(2), FakeConnection()))
+    dispatcher.hand_over(GivesUp())
+    with pytest.raises(CloseConnectionError, match="given up"):
+        await answer
 
 
 async def test_the_requests_of_a_connection_that_is_gone_are_let_go(dispatcher: StartingDispatcher) -> None:

@@ -14,6 +14,7 @@ from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation, access_denied
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.testing.fakes.remote_storage import Operation as RemoteOperation
 from tests.support.virtual_time import VirtualClock, run
 
 
@@ -149,6 +150,21 @@ def test_a_broker_whose_segments_are_its_own_does_not_start() -> None:
         await second.read_segment(world.segments)
         with pytest.raises(StartError, match="remote_storage of this broker does not have the segment"):
             await second.read_segment(MemoryRemoteStorage(custom_metadata=b"where it is"))
+
+    story(told)
+
+
+def test_a_remote_storage_that_hangs_is_no_reason_not_to_start() -> None:
+    async def told(world: World) -> None:
+        world.terms.leads(7, 1)
+        world.write(1, segments=world.segments)
+        second = world.probe(2)
+        await second.read_object()
+        await second.read_segment(world.segments)
+        begun = world.clock.monotonic()
+        with world.segments.hold(RemoteOperation.FETCH):
+            await second.read_segment(world.segments)
+        assert world.clock.monotonic() == begun + PATIENCE_S
 
     story(told)
 

@@ -147,7 +147,8 @@ async def test_a_topic_that_this_node_has_not_heard_of_yet_is_looked_for_in_the_
     shard = Shard(world.shard)
     shard.marked_end = marked_end  # type: ignore[attr-defined]
     compactor = with_shards(compactor, s0=shard)
+    compactor._services = replace(compactor._services, cluster=shard)
     await compactor.learn_topics(CompactionRequest(topics=["t"]))
     assert looked == 0
     await compactor.learn_topics(CompactionRequest(topics=["t", "new"]))
-    assert looked == 1
+    assert looked == 2, "in the shard that has topics by their names, and in its coordinator"

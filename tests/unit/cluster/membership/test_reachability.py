@@ -75,6 +75,23 @@ def test_a_broker_that_is_not_where_it_says_stays_fenced_and_is_told_why_once(
     in_world(scene)
 
 
+def test_a_defect_in_the_question_is_told_and_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OverflowError("a defect")
+
+    async def scene(world: MemberWorld) -> None:
+        [one] = await world.join(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(reachability.Reachability, "_mismatch", broken)
+            two = world.process(2)
+            joining = begun(two.join())
+            assert "OverflowError('a defect')" in await until_told(two)
+        await joining
+        assert one.live == [1, 2]
+
+    in_world(scene)
+
+
 def test_a_broker_that_comes_back_with_the_right_address_is_live() -> None:
     async def scene(world: MemberWorld) -> None:
         [one] = await world.join(1)
