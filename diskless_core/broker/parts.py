@@ -260,7 +260,7 @@ async def start_parts(
     )
     stack.push_async_callback(tiering.stop)
     await tiering.start()
-    if backends.log.is_shared and config.remote_log_storage_system_enable:
+    if backends.log.is_shared and not backends.tiering.remote_storage.is_broker_local:
         loops.run(partial(probe.write_segments, tiering.remote_storage), "probe of remote storage")
         await awaited.do(partial(probe.read_segment, tiering.remote_storage))
     fetch = Fetch(
@@ -507,7 +507,7 @@ def _storage_probe(
         prefix=probe_prefix(config.diskless_wal_object_prefix),
         node_id=config.node_id,
         cluster_id=cluster_id,
-        has_segments=config.remote_log_storage_system_enable,
+        has_segments=not backends.tiering.remote_storage.is_broker_local,
     )
 
 

@@ -252,8 +252,8 @@ class StorageProbe:
         if data != expected and self._shard.latest_term == found.term:
             raise StartError(
                 "the remote_storage of this broker does not have the segment that the controller wrote to its own: "
-                "segments of one could not be read by the other. All brokers need the same remote_storage: a bucket, "
-                "or a folder that all of them share, and no folder of this machine"
+                "segments of one could not be read by the other. All brokers need the same remote_storage, such as one "
+                "remote_storage.fsspec.url: a bucket, or a folder that all of them share, and no folder of this machine"
             )
 
     @property

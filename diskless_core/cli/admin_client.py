@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -111,11 +112,10 @@ def ask(
         AdminClientError: `url` cannot be asked, or who answers there is no broker.
     """
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise AdminClientError(f"{url!r} is not of the form http://host:port")
+    host, port = _place(url)
     connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     patience_s = TIMEOUT_S if timeout_s is None else timeout_s
-    connection = connection_class(parts.hostname, parts.port, timeout=patience_s)
+    connection = connection_class(host, port, timeout=patience_s)
     try:
         connection.request(method, parts.path.rstrip("/") + path, *_json_body(body))
         response = connection.getresponse()
@@ -137,6 +137,15 @@ def ask(
 
 def _json_body(body: Any) -> tuple[str | None, dict[str, str]]:
     return (None, {}) if body is None else (json.dumps(body), {"Content-Type": "application/json"})
+
+
+def _place(url: str) -> tuple[str, int | None]:
+    parts = urlsplit(url)
+    with suppress(ValueError):  # the port is no number
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts.hostname, parts.port
+    several = ": this command asks one broker" if "," in url else ""
+    raise AdminClientError(f"{url!r} is not of the form http://host:port{several}")
 
 
 def _require_broker(url: str, found: str | None, expected: int | None) -> None:

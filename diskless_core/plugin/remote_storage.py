@@ -68,6 +68,12 @@ class RemoteStorage(ABC):
     is_process_local: bool
     """Whether only this process sees the segments, and they are lost when it ends. It has to be set."""
 
+    is_broker_local: bool = False
+    """Whether only this broker has the place, as a folder in its `PluginContext.log_dir`: no other one of its machine.
+
+    The broker does not move records there where other brokers share its coordinator log.
+    """
+
     can_replace_index: bool = False
     """Whether `replace_index` is there. An engine that builds parts of a partition at once needs it."""
 

@@ -91,12 +91,20 @@ class UnknownJobError(Exception):
     """There is no such job, or none any more."""
 
 
-def compaction_obstacle(objects: WalObjectStore, remote_storage: RemoteStorage) -> str | None:
-    """Why nothing may be compacted: records would be less safe than they are. None if they would not."""
+def compaction_obstacle(
+    objects: WalObjectStore, remote_storage: RemoteStorage, *, log_is_shared: bool = False
+) -> str | None:
+    """Why nothing may be compacted: records would be less safe than they are. None if they would not.
+
+    Args:
+        log_is_shared: whether there may be other brokers, which have to read the segments too.
+    """
     if remote_storage.is_process_local and not objects.is_process_local:
         place = "the memory of this process, where they are lost when it ends"
     elif remote_storage.is_node_local and not objects.is_node_local:
         place = "the disk of this broker, where they are lost with it"
+    elif remote_storage.is_broker_local and log_is_shared:
+        place = "a folder of this broker alone, where they are lost with it"
     else:
         return None
     return (

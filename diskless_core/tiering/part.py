@@ -101,7 +101,9 @@ class Tiering:
     """
 
     def __init__(self, settings: TieringConfig, backends: TieringBackends, neighbours: TieringNeighbours) -> None:
-        obstacle = compaction_obstacle(backends.objects, backends.remote_storage)
+        obstacle = compaction_obstacle(
+            backends.objects, backends.remote_storage, log_is_shared=neighbours.log.is_shared
+        )
         if obstacle is not None and settings.remote_log_storage_system_enable:
             raise CompactionForbiddenError(f"remote.log.storage.system.enable=true: {obstacle}")
         clock, metrics, topics = neighbours.clock, neighbours.metrics, neighbours.topics

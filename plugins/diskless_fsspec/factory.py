@@ -53,7 +53,10 @@ def make_remote_storage(context: PluginContext, settings: FsspecRemoteStorageSet
 
     scheme = urlsplit(settings.url).scheme
     return FsspecRemoteStorage(
-        make_segment_store(context, settings), node_local=scheme in _NODE_LOCAL, process_local=scheme == "memory"
+        make_segment_store(context, settings),
+        node_local=scheme in _NODE_LOCAL,
+        process_local=scheme == "memory",
+        broker_local=not settings.url,
     )
 
 

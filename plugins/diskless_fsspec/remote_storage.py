@@ -30,9 +30,17 @@ class FsspecRemoteStorage(RemoteStorage):
 
     can_replace_index = True
 
-    def __init__(self, store: SegmentStore, *, node_local: bool = False, process_local: bool = False) -> None:
+    def __init__(
+        self,
+        store: SegmentStore,
+        *,
+        node_local: bool = False,
+        process_local: bool = False,
+        broker_local: bool = False,
+    ) -> None:
         self.store = store
         self.is_node_local = node_local
+        self.is_broker_local = broker_local
         self.copies_may_overlap = store.uploads_may_overlap
         self.is_process_local = process_local
         self._memory = PagePool(IDLE_PARTS * store.part_bytes)

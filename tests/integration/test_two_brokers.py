@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from diskless_core.plugin.errors import PluginError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DeleteRecordsRequest
 from diskless_core.shards import DISKLESS
+from diskless_core.tiering.compaction import CompactionRequest
 from tests.support.batches import batch_of, read_values
 from tests.support.cluster import Cluster, in_thread, until
 from tests.support.guarantees import guarantee
@@ -135,6 +139,13 @@ async def test_a_broker_that_lags_does_not_send_consumers_elsewhere(tmp_path: Pa
                 assert read_all(two, 0, 3) == [b"a", b"b", b"c"]
 
         await in_thread(catch_up)
+
+
+async def test_brokers_that_have_a_folder_each_for_segments_compact_nothing(tmp_path: Path):
+    async with Cluster(tmp_path, {0: 1}) as cluster:
+        for node in cluster.nodes.values():
+            with pytest.raises(PluginError, match=r"a folder of this broker alone.*remote_storage\.fsspec\.url"):
+                node.tiered_storage().compactor.begin(CompactionRequest(everything=True))
 
 
 async def test_records_and_topics_are_deleted_through_the_broker_that_does_not_lead_them(tmp_path: Path):

@@ -114,7 +114,8 @@ async def test_each_partition_has_one_winner_and_every_record_once_and_the_loser
     context = PluginContext(node_id=SPARK, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
     inline = Racing(InlineCompaction(context, InlineSettings()))
     on_spark = Racing(SparkCompaction(context, SparkCompactionSettings(task_bytes=1)))
-    async with Cluster(tmp_path, {0: WORKER}, (WORKER,), TIERED) as cluster:
+    shared = TIERED | {"remote_storage.fsspec.url": (tmp_path / "segments").as_uri()}
+    async with Cluster(tmp_path, {0: WORKER}, (WORKER,), shared) as cluster:
         with cluster.connect(WORKER) as wire:
             options = {"segment_bytes": str(1 << 20), "local_retention_bytes": "1"}
             topic_id = await in_thread(lambda: create_topic(wire, TOPIC, PARTITIONS, **options))

@@ -50,6 +50,21 @@ def test_records_are_only_moved_to_where_they_are_as_safe(objects: str, segments
         assert segments in obstacle
 
 
+@pytest.mark.parametrize(("log_is_shared", "is_allowed"), [(True, False), (False, True)])
+def test_brokers_that_share_a_log_move_no_records_to_where_only_one_of_them_finds_them(
+    log_is_shared: bool, is_allowed: bool
+) -> None:
+    objects, segments = at(NODE)
+    segments.is_broker_local = True
+
+    obstacle = compaction_obstacle(objects, segments, log_is_shared=log_is_shared)
+
+    assert (obstacle is None) == is_allowed
+    if obstacle is not None:
+        assert "a folder of this broker alone" in obstacle
+        assert "remote_storage.fsspec.url" in obstacle
+
+
 async def test_the_example_of_a_remote_storage_gets_no_records_of_a_broker_that_keeps_them(tmp_path: Path) -> None:
     plugins = PluginManager([*installed_entry_points(), announced("remote_storage")])
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}", "remote_storage=dict"]

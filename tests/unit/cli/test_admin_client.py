@@ -85,7 +85,7 @@ def test_nobody_there_is_told():
         ask("GET", f"http://127.0.0.1:{port}", "/x")
 
 
-@pytest.mark.parametrize("url", ["localhost:9644", "ftp://x:1", "http://"])
+@pytest.mark.parametrize("url", ["localhost:9644", "ftp://x:1", "http://", "http://a:1,http://b:2"])
 def test_an_address_of_another_form_is_refused(url):
     with pytest.raises(AdminClientError, match="is not of the form"):
         ask("GET", url, "/x")
