@@ -179,7 +179,7 @@ class Settlement:
                 self._world.history.violated(left)
                 self._world.stop_at_violation()
             await asyncio.sleep(CLEAN_STEP_S)
-            await self._scan(self._world.brokers[1])  # its horizon lets go of what was never committed
+            await self._scan(self._controller())  # its horizon lets go of what was never committed
         await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
 
     async def _rows(self, broker: Broker, shard_id: ShardId, tables: Sequence[Table[Any]]) -> dict[str, list[Any]]:
@@ -193,10 +193,10 @@ class Settlement:
         for shard in self._world.shard_ids:
             end = None
             while self._world.log.end(shard) != end:
-                await asyncio.sleep(QUIET_S)
+                end = self._world.log.end(shard)
                 # A replica that reads the log by itself may lag by as long as it waits between two looks.
                 await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
-                end = self._world.log.end(shard)
+                await asyncio.sleep(QUIET_S)  # rows of what is trimmed go by and by
                 rows = {
                     broker.process.name: await self._rows(broker, shard, COMPARED_TABLES[kind_of(shard)])
                     for broker in self._world.brokers.values()
@@ -243,9 +243,15 @@ class Settlement:
     def _bucket_is_empty(self) -> bool:
         if not self._objects():
             return True
-        broker = self._world.brokers[1]
+        broker = self._controller()
         broker.process.start(self._scan(broker))
         return False
+
+    def _controller(self) -> Broker:
+        """Who scans for orphans: nobody else may. Any broker as long as nobody leads the cluster shard."""
+        brokers = self._world.brokers
+        leading = (one for one in brokers.values() if one.started and one.shard(CLUSTER.shard(0)).leading)
+        return next(leading, brokers[1])
 
     async def _scan(self, broker: Broker) -> None:
         try:
