@@ -18,7 +18,7 @@ from diskless_core.cli.admin_client import RefusedError
 from diskless_core.cli.cluster_admin import ClusterAdmin
 from tests.support.armed import arm, disarm, make_mortal
 from tests.support.broker import BrokerProcess
-from tests.support.broker_cluster import BrokerCluster
+from tests.support.broker_cluster import BrokerCluster, settled, view
 from tests.support.crash import (
     CLIENT,
     PARTITIONS,
@@ -67,26 +67,8 @@ def cluster(started: BrokerCluster) -> BrokerCluster:
         disarm(broker)
         if not broker.is_running:
             broker.start()
-    settled(started)
+    settled(started.brokers)
     return started
-
-
-def settled(cluster: BrokerCluster) -> list[int]:
-    """Wait until all brokers say that coordinators are spread, after which none moves; who leads the Diskless ones."""
-
-    def spread() -> list[int] | None:
-        shards = [view(broker)["shards"] for broker in cluster.brokers.values()]
-        nominated = [shard["leader"] for shard in shards[0] if shard["shard"] != "cluster-0"]
-        loads = [nominated.count(node_id) for node_id in cluster.brokers]
-        if max(loads) - min(loads) > 1 or any(told != shards[0] for told in shards):
-            return None
-        return [shard["leader"] for shard in shards[0] if shard["shard"].startswith("diskless-")]
-
-    return wait_until(spread, "coordinators are spread")
-
-
-def view(broker: BrokerProcess) -> Any:
-    return httpx.get(f"{broker.admin}/cluster", timeout=TIMEOUT_S).raise_for_status().json()
 
 
 def run(*arguments: str) -> Any:
@@ -134,7 +116,7 @@ def assert_once(cluster: BrokerCluster, asked: BrokerProcess, topic: str, produc
 
 
 def test_a_compaction_that_one_broker_is_asked_for_is_done_by_all_leaders(cluster: BrokerCluster) -> None:
-    leaders, asked = settled(cluster), cluster.follower
+    leaders, asked = settled(cluster.brokers), cluster.follower
     assert len(set(leaders)) > 1
     producer = producing(asked, "all")
     planned = run("compact", "--topic", "all", "--everything", "--plan", "--url", asked.admin)
@@ -155,7 +137,7 @@ def test_a_compaction_goes_on_at_the_next_leader_when_the_broker_ends_that_was_a
     cluster: BrokerCluster, here: bool, ends_by: signal.Signals
 ) -> None:
     topic = f"{ends_by.name.lower()}-{here}"
-    leader, *_ = settled(cluster)
+    leader, *_ = settled(cluster.brokers)
     dying, survivor = cluster.brokers[leader], cluster.brokers[1 if leader != 1 else 2]
     producer = producing(survivor, topic)
     arm(dying, ends_by)

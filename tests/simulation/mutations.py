@@ -397,6 +397,7 @@ def generations_begin_anew(patch: pytest.MonkeyPatch) -> None:
 def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
     """Brokers that are silent keep what they lead."""
     patch.setattr(Sessions, "ended", lambda *_: set())
+    patch.setattr(Sessions, "next_end_s", lambda *_: None)  # else who looks for ends finds one at once, without end
 
 
 @dataclass(frozen=True, slots=True)

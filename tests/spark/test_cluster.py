@@ -17,10 +17,9 @@ from tests.integration.test_compaction_of_a_cluster import (
     assert_once,
     mortal_cluster,
     producing,
-    settled,
 )
 from tests.support.armed import arm
-from tests.support.broker_cluster import BrokerCluster
+from tests.support.broker_cluster import BrokerCluster, settled
 
 TOPIC = "events"
 
@@ -37,7 +36,7 @@ def cluster(tmp_path: Path) -> Iterator[BrokerCluster]:
 def test_a_compaction_by_spark_and_a_query_find_the_leaders_when_the_broker_dies_that_was_asked_first(
     cluster: BrokerCluster, spark: SparkSession
 ) -> None:
-    leader, *_ = settled(cluster)
+    leader, *_ = settled(cluster.brokers)
     dying, survivor = cluster.brokers[leader], cluster.brokers[1 if leader != 1 else 2]
     producer = producing(survivor, TOPIC)
     arm(dying)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from tests.support.broker import BrokerProcess
+from tests.support.waiting import wait_until
+
+VIEW_TIMEOUT_S = 120.0
 
 LEADS_NOTHING = 1
 NODE_IDS = (1, 2, 3)
@@ -24,6 +30,25 @@ def on_one_bucket(folder: Path) -> dict[str, str]:
         "coordinator_log": "bucket",
         "wal_object_store.fsspec.url": (folder / "bucket").as_uri(),
     }
+
+
+def view(broker: BrokerProcess) -> Any:
+    """What a broker tells of its cluster over HTTP."""
+    return httpx.get(f"{broker.admin}/cluster", timeout=VIEW_TIMEOUT_S).raise_for_status().json()
+
+
+def settled(brokers: Mapping[int, BrokerProcess]) -> list[int]:
+    """Wait until all brokers say that coordinators are spread, after which none moves; who leads the Diskless ones."""
+
+    def spread() -> list[int] | None:
+        shards = [view(broker)["shards"] for broker in brokers.values()]
+        nominated = [shard["leader"] for shard in shards[0] if shard["shard"] != "cluster-0"]
+        loads = [nominated.count(node_id) for node_id in brokers]
+        if max(loads) - min(loads) > 1 or any(told != shards[0] for told in shards):
+            return None
+        return [shard["leader"] for shard in shards[0] if shard["shard"].startswith("diskless-")]
+
+    return wait_until(spread, "coordinators are spread")
 
 
 class BrokerCluster:
