@@ -9,7 +9,7 @@ else waits in its order until the broker can answer it, and nothing more is read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -20,40 +20,26 @@ from diskless_core.broker.frames import Frame
 from diskless_core.cluster.membership.part import Membership
 from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
-from diskless_core.diskless.service import CoordinatorService
+from diskless_core.diskless.service import DISKLESS_REQUESTS, CoordinatorService
 from diskless_core.protocol import framing
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.framing import FrameError, Request, RequestHeader, Response
 from diskless_core.protocol.messages import (
-    DisklessCommitFileRequest,
-    DisklessCreatePartitionsRequest,
-    DisklessDescribeFilesRequest,
-    DisklessFindBatchesRequest,
-    DisklessFollowShardRequest,
-    DisklessHandOverFilesRequest,
-    DisklessListOffsetsRequest,
+    DisklessDeleteRecordsRequest,
+    DisklessDeleteTopicsRequest,
     FindCoordinatorRequest,
 )
 
 _SEVERAL_KEYS_SINCE = 4
 """The version of FindCoordinator that brokers use."""
 
-_AT_ONCE: dict[int, type[ApiMessage]] = {
-    **MEMBERSHIP_REQUESTS,
-    **{
-        request.API_KEY: request
-        for request in (
-            DisklessCommitFileRequest,
-            DisklessCreatePartitionsRequest,
-            DisklessDescribeFilesRequest,
-            DisklessFindBatchesRequest,
-            DisklessFollowShardRequest,
-            DisklessHandOverFilesRequest,
-            DisklessListOffsetsRequest,
-            FindCoordinatorRequest,
-        )
-    },
+_OF_COORDINATORS: list[type[ApiMessage]] = [*DISKLESS_REQUESTS, FindCoordinatorRequest]
+_DELETIONS = (DisklessDeleteTopicsRequest, DisklessDeleteRecordsRequest)
+
+AT_ONCE: Mapping[int, type[ApiMessage]] = MEMBERSHIP_REQUESTS | {
+    request.API_KEY: request for request in _OF_COORDINATORS if request not in _DELETIONS
 }
+"""What can be answered before the other parts are there, by api key."""
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +62,7 @@ class EarlyAnswers:
         """Whether a request can be answered. FindCoordinator of groups cannot."""
         if isinstance(request, FindCoordinatorRequest):
             return request.key_type == FIND_COORDINATOR_KEY_TYPE
-        return api_key in _AT_ONCE
+        return api_key in AT_ONCE
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +96,7 @@ class StartingDispatcher:
 
     def _early_request(self, header: RequestHeader, frame: Frame) -> Request | None:
         """The request, if it can be answered now; None if it has to wait."""
-        kind = _AT_ONCE.get(header.api_key)
+        kind = AT_ONCE.get(header.api_key)
         if kind is None or (kind is FindCoordinatorRequest and header.api_version < _SEVERAL_KEYS_SINCE):
             return None
         request = framing.decode_request(kind, header.api_version, frame.view, header.body)

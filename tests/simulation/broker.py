@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
-from diskless_core.broker.starting import EarlyAnswers
+from diskless_core.broker.starting import AT_ONCE, EarlyAnswers
 from diskless_core.cluster import operations
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
@@ -42,7 +42,6 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     DisklessFollowShardRequest,
     DisklessReadObjectRequest,
-    FindCoordinatorRequest,
 )
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_core.tiering.compaction import CompactionRequest
@@ -397,9 +396,6 @@ class Broker:
         await Snapshotter(self.shard(shard_id), self._log, snapshots, rules, self.clock).take()
 
 
-_WHILE_STARTING = (DisklessFollowShardRequest.API_KEY, FindCoordinatorRequest.API_KEY)
-
-
 def _host_of(node_id: int) -> str:
     return f"broker-{node_id}"
 
@@ -408,7 +404,7 @@ async def _answer(target: Broker, early: EarlyAnswers, request: PeerRequest) -> 
     """What a broker answers to another one. What it can't answer while it starts waits until it has."""
     if request.api_key in MEMBERSHIP_REQUESTS:
         return await early.membership.service.answer(request)
-    if request.api_key in _WHILE_STARTING:
+    if request.api_key in AT_ONCE:
         return await early.coordinators.answer(request)
     await target.ready.wait()
     if not target.started:
