@@ -13,6 +13,7 @@ _HEAD = """\
 # Long runs
 
 Each row is a run of `make chaos`, written by the run itself. A `+` after a commit says that the checkout had changes.
+A run that found a promise broken stays here; what it found is mended in the commits after it.
 
 | Commit | Log | Seed | Minutes | Faults | Acknowledged | Read | Longest time without any acknowledgement | Promises |
 |---|---|---|---|---|---|---|---|---|

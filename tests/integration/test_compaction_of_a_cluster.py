@@ -102,12 +102,14 @@ def producing(broker: BrokerProcess, topic: str) -> SteadyProducer:
 def assert_once(cluster: BrokerCluster, asked: BrokerProcess, topic: str, producer: SteadyProducer) -> None:
     """All that was acknowledged is there, in segments that follow each other, and nothing else is."""
     assert_nothing_is_lost(asked.bootstrap, topic, [producer])
-    wait_until(
-        lambda: {one["segment_id"] for one in segments(asked, topic)} == files(cluster, topic),
-        "the same segments in files and metadata",
-    )
-    known = segments(asked, topic)
-    assert {one["state"] for one in known} == {"COPY_SEGMENT_FINISHED"}
+
+    def only_complete_ones() -> list[Any] | None:
+        """The segments, once the copies of a broker that died are given up and their files removed."""
+        known = segments(asked, topic)
+        is_complete = {one["state"] for one in known} == {"COPY_SEGMENT_FINISHED"}
+        return known if is_complete and {one["segment_id"] for one in known} == files(cluster, topic) else None
+
+    known = wait_until(only_complete_ones, "the same complete segments in files and metadata")
     ends = [0] * PARTITIONS
     for one in sorted(known, key=lambda one: one["start_offset"]):
         assert one["start_offset"] == ends[one["partition"]]

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,15 +112,15 @@ class Round:
         Each WAL object has batches of both coordinators, of which one hands it over to the other before it is deleted.
         """
         for partition in (FIRST, SECOND):
-            wait_until(lambda partition=partition: self._start(partition) == 1, f"retention of {self._old}-{partition}")  # type: ignore[misc]
+            wait_until(partial(self._is_retained_from, 1, partition), f"retention of {self._old}-{partition}")
         wait_until(lambda: len(self.segments()) == 2, "a segment of each partition")
         wait_until(lambda: not self._orphan.exists(), "the end of the orphan")
         wait_until(lambda: len(self._all_objects() - self._known) == 1, "the end of all objects but the latest")
 
-    def _start(self, partition: int) -> int:
+    def _is_retained_from(self, start: int, partition: int) -> bool:
         with self.asked.connect() as wire:
-            offset: int = list_offset(wire, self._old, EARLIEST, partition=partition).offset
-        return offset
+            found: bool = list_offset(wire, self._old, EARLIEST, partition=partition).offset == start
+        return found
 
     def segments(self) -> Mapping[int, int]:
         """The brokers that made the segments, by partition; none while there is one that is not complete."""

@@ -101,6 +101,15 @@ class World:
         if segments is not None:
             self.writers.append(asyncio.create_task(probe.write_segments(segments)))
 
+    async def second(self) -> StorageProbe:
+        """That of a broker that has found what the controller wrote."""
+        self.terms.leads(7, 1)
+        self.write(1, segments=self.segments)
+        probe = self.probe(2)
+        await probe.read_object()
+        await probe.read_segment(self.segments)
+        return probe
+
 
 def story(told: Callable[[World], Awaitable[None]]) -> None:
     async def main() -> None:
@@ -117,11 +126,7 @@ def story(told: Callable[[World], Awaitable[None]]) -> None:
 
 def test_a_broker_with_the_same_storage_starts() -> None:
     async def told(world: World) -> None:
-        world.terms.leads(7, 1)
-        world.write(1, segments=world.segments)
-        second = world.probe(2)
-        await second.read_object()
-        await second.read_segment(world.segments)
+        await world.second()
 
     story(told)
 
@@ -143,11 +148,7 @@ def test_a_broker_whose_objects_are_its_own_does_not_start_even_if_it_once_was_t
 
 def test_a_broker_whose_segments_are_its_own_does_not_start() -> None:
     async def told(world: World) -> None:
-        world.terms.leads(7, 1)
-        world.write(1, segments=world.segments)
-        second = world.probe(2)
-        await second.read_object()
-        await second.read_segment(world.segments)
+        second = await world.second()
         with pytest.raises(StartError, match="remote_storage of this broker does not have the segment"):
             await second.read_segment(MemoryRemoteStorage(custom_metadata=b"where it is"))
 
@@ -156,11 +157,7 @@ def test_a_broker_whose_segments_are_its_own_does_not_start() -> None:
 
 def test_a_remote_storage_that_hangs_is_no_reason_not_to_start() -> None:
     async def told(world: World) -> None:
-        world.terms.leads(7, 1)
-        world.write(1, segments=world.segments)
-        second = world.probe(2)
-        await second.read_object()
-        await second.read_segment(world.segments)
+        second = await world.second()
         begun = world.clock.monotonic()
         with world.segments.hold(RemoteOperation.FETCH):
             await second.read_segment(world.segments)

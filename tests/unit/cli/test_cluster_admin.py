@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -51,10 +50,10 @@ class Brokers:
 
 
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
     monkeypatch.setattr(admin_client, "ask", made.ask)
-    return made  # type: ignore[return-value]
+    return made
 
 
 def scan(cluster: ClusterAdmin, path: str = "/scan") -> Any:

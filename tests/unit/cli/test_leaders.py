@@ -45,12 +45,17 @@ class Cluster:
         return f"http://broker-{node_id}"
 
 
+def at_leaders_of(cluster: Cluster) -> WorkAtLeaders:
+    stands_in: Any = cluster
+    return WorkAtLeaders(stands_in, VirtualClock(asyncio.get_running_loop()))
+
+
 def do(cluster: Cluster, work: Callable[[Portion], Awaitable[Collection[int]]]) -> float:
     """Do work at the leaders of a cluster; how many seconds it took."""
 
     async def main() -> float:
         loop = asyncio.get_running_loop()
-        await WorkAtLeaders(cluster, VirtualClock(loop)).do(work)  # type: ignore[arg-type]
+        await at_leaders_of(cluster).do(work)
         return loop.time()
 
     return run(main)
@@ -108,7 +113,7 @@ def test_a_coordinator_without_a_leader_is_waited_for() -> None:
     async def main() -> float:
         loop = asyncio.get_running_loop()
         loop.call_later(20, cluster.leaders.__setitem__, 0, 1)
-        await WorkAtLeaders(cluster, VirtualClock(loop)).do(work)  # type: ignore[arg-type]
+        await at_leaders_of(cluster).do(work)
         return loop.time()
 
     assert 20 <= run(main) < 25
@@ -194,7 +199,7 @@ def test_nobody_there_to_begin_with_is_told_at_once() -> None:
 def test_what_is_interrupted_begins_nothing_more() -> None:
     async def main() -> None:
         cluster = Cluster([1, None])
-        at_leaders = WorkAtLeaders(cluster, VirtualClock(asyncio.get_running_loop()))  # type: ignore[arg-type]
+        at_leaders = at_leaders_of(cluster)
 
         async def work(portion: Portion) -> Collection[int]:
             at_leaders.interrupt()

@@ -144,8 +144,8 @@ async def test_a_topic_that_this_node_has_not_heard_of_yet_is_looked_for_in_the_
         looked += 1
         return 0
 
-    shard = Shard(world.shard)
-    shard.marked_end = marked_end  # type: ignore[attr-defined]
+    shard: Any = Shard(world.shard)
+    shard.marked_end = marked_end
     compactor = with_shards(compactor, s0=shard)
     compactor._services = replace(compactor._services, cluster=shard)
     await compactor.learn_topics(CompactionRequest(topics=["t"]))

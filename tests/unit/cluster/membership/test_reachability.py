@@ -42,6 +42,14 @@ async def until_told(process: MemberProcess) -> str:
     return reason
 
 
+async def unreachable(world: MemberWorld) -> tuple[MemberProcess, asyncio.Task[None]]:
+    """Broker 2, which is not where it says and knows so by now, and its attempt to join."""
+    process = world.process(2, advertised=NOBODY)
+    joining = begun(process.join())
+    await until_told(process)
+    return process, joining
+
+
 @pytest.mark.parametrize(
     ("advertised", "problem"),
     [
@@ -95,9 +103,7 @@ def test_a_defect_in_the_question_is_told_and_it_is_asked_again(monkeypatch: pyt
 def test_a_broker_that_comes_back_with_the_right_address_is_live() -> None:
     async def scene(world: MemberWorld) -> None:
         [one] = await world.join(1)
-        wrong = world.process(2, advertised=NOBODY)
-        joining = begun(wrong.join())
-        await until_told(wrong)
+        wrong, joining = await unreachable(world)
         joining.cancel()
         await wrong.kill()
         right = world.process(2)
@@ -247,9 +253,7 @@ def test_a_broker_that_reads_the_log_for_long_is_asked_again_when_it_is_ready() 
 def test_a_broker_that_nobody_reaches_does_not_become_the_controller_as_long_as_another_one_may() -> None:
     async def scene(world: MemberWorld) -> None:
         [one] = await world.join(1)
-        two = world.process(2, advertised=NOBODY)
-        joining = begun(two.join())
-        await until_told(two)
+        two, joining = await unreachable(world)
         world.let_candidates_lead()
         await one.kill()
         await asyncio.sleep(SESSION_S / 2)
@@ -269,9 +273,7 @@ def test_a_broker_that_nobody_reaches_becomes_the_controller_when_nobody_else_do
 
     async def scene(world: MemberWorld) -> None:
         [one] = await world.join(1)
-        two = world.process(2, advertised=NOBODY)
-        joining = begun(two.join())
-        await until_told(two)
+        two, joining = await unreachable(world)
         world.let_candidates_lead()
         await one.kill()
         assert await until(lambda: two.shard.leading) > SESSION_S - 1.0
