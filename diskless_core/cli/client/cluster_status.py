@@ -20,8 +20,8 @@ from diskless_core.cli.client.options import (
     BootstrapOption,
     ends_on_errors,
 )
-from diskless_core.cli.client.tables import echo_table
 from diskless_core.cli.raw_request import Address, ask
+from diskless_core.cli.tables import echo_table
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import (
