@@ -49,15 +49,16 @@ class RefusedError(AdminClientError):
 
 
 UrlOption = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The broker's HTTP address, instead of admin.listener.")
+    list[str] | None, typer.Option("--url", metavar="URL", help="The broker's HTTP address, instead of admin.listener.")
 ]
+"""One address. It is a list so that a second one is refused, and does not take the place of the first: `address`."""
 
 UrlsOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--url",
         metavar="URLS",
-        help="HTTP address of any broker, instead of admin.listener; or of several, separated by commas.",
+        help="HTTP address of any broker, instead of admin.listener; or of several, by commas or given many times.",
     ),
 ]
 
@@ -79,15 +80,27 @@ def configured_url(config: Path | None, override: Sequence[str] | None) -> str:
     return url_of(common.load_or_exit(config, override, common.discover_plugins()).broker.admin_listener)
 
 
-def addresses(urls: str | None, config: Path | None, override: Sequence[str] | None) -> list[str]:
+def addresses(urls: Sequence[str] | None, config: Path | None, override: Sequence[str] | None) -> list[str]:
     """Those of `UrlsOption`, or else the one that is configured; errors as `url_of`."""
     return given_addresses(urls) or [configured_url(config, override)]
 
 
-def given_addresses(urls: str | None) -> list[str]:
-    """Those of `UrlsOption`."""
-    given = [url.strip().rstrip("/") for url in (urls or "").split(",")]
-    return [url for url in given if url]
+def address(urls: Sequence[str] | None, config: Path | None, override: Sequence[str] | None) -> str:
+    """That of `UrlOption`, or else the one that is configured.
+
+    Raises:
+        AdminClientError: several are given; or as `url_of`.
+    """
+    found = addresses(urls, config, override)
+    if len(found) > 1:
+        raise AdminClientError(f"this command asks one broker, and --url gives it {len(found)}: {', '.join(found)}")
+    return found[0]
+
+
+def given_addresses(urls: Sequence[str] | None) -> list[str]:
+    """Those of `UrlsOption`, each once, in their order."""
+    given = [url.strip().rstrip("/") for one in urls or () for url in one.split(",")]
+    return list(dict.fromkeys(url for url in given if url))
 
 
 def ask(
@@ -144,8 +157,7 @@ def _place(url: str) -> tuple[str, int | None]:
     with suppress(ValueError):  # the port is no number
         if parts.scheme in ("http", "https") and parts.hostname:
             return parts.hostname, parts.port
-    several = ": this command asks one broker" if "," in url else ""
-    raise AdminClientError(f"{url!r} is not of the form http://host:port{several}")
+    raise AdminClientError(f"{url!r} is not of the form http://host:port")
 
 
 def _require_broker(url: str, found: str | None, expected: int | None) -> None:

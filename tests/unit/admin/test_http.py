@@ -134,7 +134,7 @@ class StubCluster:
         self.brokers = [BROKER]
         self.leader = 1
 
-    async def __call__(self, *, lag):
+    async def __call__(self, *, lag, why_fenced):
         if self.error is not None:
             raise self.error
         copies = {"high_watermark": 9, "lag": {1: 0, 2: None}} if lag else {}
@@ -289,7 +289,7 @@ async def test_a_broker_that_does_not_know_yet_who_it_is_says_nothing_of_it():
 
 async def test_the_cluster_is_shown_as_the_broker_sees_it(client):
     view = (await client.get("/cluster")).json()
-    assert view["brokers"] == [{"node_id": 1, "rack": "r", "is_fenced": False, "http": None}]
+    assert view["brokers"] == [{"node_id": 1, "rack": "r", "is_fenced": False, "fenced_reason": None, "http": None}]
     assert [(shard["leader"], shard["lag"]) for shard in view["shards"]] == [(1, None)] * 2
     compared = (await client.get("/cluster", params={"lag": True})).json()
     assert compared["shards"][0]["lag"] == {"1": 0, "2": None}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from diskless_core.cli import admin_client
 from diskless_core.cli.admin_client import AdminClientError, NoAnswerError, RefusedError, SilentError
 from diskless_core.cli.cluster_admin import ClusterAdmin
+from diskless_core.cli.main import main
 
 
 class Brokers:
@@ -127,7 +130,29 @@ def test_another_broker_at_an_address_is_told(brokers: Brokers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "found"), [("http://a:1/, http://b:2,", ["http://a:1", "http://b:2"]), (None, []), ("", [])]
+    ("given", "found"),
+    [
+        (["http://a:1/, http://b:2,"], ["http://a:1", "http://b:2"]),
+        (["http://a:1", "http://b:2/", "http://a:1/"], ["http://a:1", "http://b:2"]),
+        (["http://a:1,http://b:2", "http://c:3"], ["http://a:1", "http://b:2", "http://c:3"]),
+        (None, []),
+        ([""], []),
+    ],
 )
-def test_addresses_are_separated_by_commas(given: str | None, found: list[str]) -> None:
+def test_addresses_are_separated_by_commas_or_given_one_by_one(given: list[str] | None, found: list[str]) -> None:
     assert admin_client.given_addresses(given) == found
+
+
+def test_all_addresses_that_a_command_is_given_are_asked(brokers: Brokers) -> None:
+    brokers.down = {"http://2"}
+    done = CliRunner().invoke(main, ["orphans", "scan", "--json", "--url", "http://1", "--url", "http://2"])
+    assert (done.exit_code, json.loads(done.output)) == (0, "POST by 3")
+    assert brokers.asked[0] == "http://1/cluster"
+
+
+def test_a_command_for_one_broker_refuses_a_second_address(brokers: Brokers) -> None:
+    for given in (["--url", "http://1", "--url", "http://2"], ["--url", "http://1,http://2"]):
+        done = CliRunner().invoke(main, ["coordinator", "status", *given])
+        assert done.exit_code == 1
+        assert "this command asks one broker" in done.output
+    assert brokers.asked == []
