@@ -51,7 +51,7 @@ def _answer(addresses: Sequence[Address], node_id: int) -> UnregisterBrokerRespo
 def _why_not(node_id: int, code: ErrorCode, message: str | None) -> str:
     match code:
         case ErrorCode.INVALID_REQUEST:
-            return f"broker {node_id} is live: stop it, and unregister it when `diskless cluster status` shows it as fenced"
+            return f"broker {node_id} is live: stop it, and try again when `diskless cluster status` shows it as fenced"
         case ErrorCode.BROKER_ID_NOT_REGISTERED:
             return f"no broker {node_id} is registered: `diskless cluster status` shows those that are"
         case _:
