@@ -221,7 +221,9 @@ class Node:
         IdentityFile(self.config.data_dir.absolute()).forget()
 
     async def _start_parts(self) -> BrokerParts:
-        connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
+        connections = PeerConnections(
+            self.peers, f"broker-{self.config.node_id}", self.config.inter_broker_listener_name
+        )
         self._stack.push_async_callback(connections.stop)
         heartbeats = connections.beside()
         around = Surroundings(

@@ -18,6 +18,7 @@ from diskless_core.config.listeners import WILDCARD_HOSTS, Listener
 
 TIMEOUT_S = 60.0
 _NODE_ID_HEADER = "Diskless-Node-Id"
+_CLUSTER_ID_HEADER = "Diskless-Cluster-Id"
 
 
 class AdminClientError(Exception):
@@ -111,13 +112,15 @@ def ask(
     *,
     timeout_s: float | None = None,
     node_id: int | None = None,
+    cluster_id: str | None = None,
 ) -> Any:
     """The JSON that `url` answers to a request of `path`.
 
     Args:
         body: what is sent as JSON; None sends nothing.
         timeout_s: how long an answer is waited for; None for `TIMEOUT_S`.
-        node_id: the broker that is expected there; None for any.
+        node_id: the broker that is expected there; None for any. Another one refuses before it does anything.
+        cluster_id: its cluster; the same.
 
     Raises:
         NoAnswerError: nobody answers.
@@ -130,9 +133,10 @@ def ask(
     patience_s = TIMEOUT_S if timeout_s is None else timeout_s
     connection = connection_class(host, port, timeout=patience_s)
     try:
-        connection.request(method, parts.path.rstrip("/") + path, *_json_body(body))
+        connection.request(method, parts.path.rstrip("/") + path, *_content_of(body, node_id, cluster_id))
         response = connection.getresponse()
         _require_broker(url, response.getheader(_NODE_ID_HEADER), node_id)
+        require_cluster(url, response.getheader(_CLUSTER_ID_HEADER), cluster_id)
         answer = response.read()
     except TimeoutError as error:
         raise SilentError(
@@ -148,8 +152,11 @@ def ask(
     return _content(url, f"{method} {path}", response.status, answer, may_retry=may_retry)
 
 
-def _json_body(body: Any) -> tuple[str | None, dict[str, str]]:
-    return (None, {}) if body is None else (json.dumps(body), {"Content-Type": "application/json"})
+def _content_of(body: Any, node_id: int | None, cluster_id: str | None) -> tuple[str | None, dict[str, str]]:
+    """The body of a request, and its headers."""
+    named = {_NODE_ID_HEADER: node_id, _CLUSTER_ID_HEADER: cluster_id}
+    headers = {header: str(value) for header, value in named.items() if value is not None}
+    return (None, headers) if body is None else (json.dumps(body), headers | {"Content-Type": "application/json"})
 
 
 def _place(url: str) -> tuple[str, int | None]:
@@ -165,6 +172,15 @@ def _require_broker(url: str, found: str | None, expected: int | None) -> None:
         raise AdminClientError(
             f"{url} should be the HTTP interface of broker {expected}, and broker {found} answers there: --url and "
             f"advertised.admin.listener have to be addresses of one broker each, by which it is reached from here"
+        )
+
+
+def require_cluster(url: str, found: str | None, expected: str | None) -> None:
+    """Raise AdminClientError where another cluster answers than expected. None is any, and one that is not told."""
+    if expected is not None and found not in (None, expected):
+        raise AdminClientError(
+            f"a broker of the cluster {found} answers at {url}, and the other addresses are of the cluster {expected}: "
+            f"--url takes addresses of one cluster"
         )
 
 

@@ -1,4 +1,4 @@
-"""`diskless cluster`: the brokers of a cluster, and how far each of them is with each coordinator.
+"""`diskless cluster status`: the brokers of a cluster, and how far each of them is with each coordinator.
 
 Any broker can be asked, by Kafka's protocol: DescribeCluster, and DescribeQuorum of all coordinator shards.
 """
@@ -38,8 +38,6 @@ TIMEOUT_S = 5.0
 _VERSION = 2
 _NO_REASON = "the controller did not say why"
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
-
-app = typer.Typer(help="Look at a cluster of Diskless.", no_args_is_help=True, add_completion=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +85,6 @@ class ClusterStatus:
     shards: Sequence[ShardStatus]
 
 
-@app.callback()
-def cluster() -> None:
-    """Look at a cluster of Diskless."""
-
-
-@app.command()
 @ends_on_errors()
 def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
