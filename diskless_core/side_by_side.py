@@ -26,8 +26,8 @@ async def side_by_side(work: Callable[[T], Awaitable[R]], parts: Collection[T], 
     """Do `work` for each part, and return the results in the order of the parts.
 
     The parts begin in their order: what `work` does before it first waits is done in that order too. An exception of
-    one of them is raised, and ends the others. So is the end of something that a part waits for together with others, as
-    when the broker stops: it is raised as CancelledError.
+    one of them is raised, and ends the others. When something ends that a part waits for together with others, as when
+    the broker stops, a CancelledError is raised.
 
     Args:
         at_once: how many are under way at the same time.
