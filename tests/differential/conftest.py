@@ -8,13 +8,17 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 
+from tests.differential.cluster_player import ClusterPlayer, coordinator_of
 from tests.differential.language import Ask, Scenario
 from tests.differential.player import Player
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerProcess
+from tests.support.broker_cluster import BrokerCluster
+from tests.support.waiting import wait_until
 
 settings.register_profile("long", max_examples=2000)
 
+_GROUPS = 32
 _DEFECTS = ("Traceback (most recent call last)", "defect of the broker")
 _WARM_UP = Scenario(
     title="warm up",
@@ -66,3 +70,34 @@ def pair(_warm: Pair, _diskless: BrokerProcess) -> Iterator[Pair]:
     yield _warm
     logged = _diskless.log_text(before)
     assert not any(defect in logged for defect in _DEFECTS), logged
+
+
+class PairWithACluster(NamedTuple):
+    """The address of a stock Kafka and those of a cluster's brokers, of which the first leads nothing."""
+
+    kafka: str
+    cluster: list[str]
+
+
+@pytest.fixture(scope="session")
+def _warm_cluster(apache_kafka: ApacheKafka, shared_cluster: BrokerCluster) -> PairWithACluster:
+    first = shared_cluster.follower
+    with first.connect() as wire:
+        for number in range(_GROUPS):  # so many belong to all coordinators
+            wait_until(lambda group=f"warm-up-{number}": coordinator_of(wire, group), "groups have coordinators")
+    others = [broker.bootstrap for broker in shared_cluster.brokers.values() if broker is not first]
+    pair = PairWithACluster(apache_kafka.bootstrap, [first.bootstrap, *others])
+    Player(pair.kafka, "warm-up", _WARM_UP, -1).play()
+    ClusterPlayer(pair.cluster, "warm-up", _WARM_UP, -1).play()
+    return pair
+
+
+@pytest.fixture
+def pair_with_a_cluster(_warm_cluster: PairWithACluster, shared_cluster: BrokerCluster) -> Iterator[PairWithACluster]:
+    """A stock Kafka and a cluster, none of whose brokers may log a defect meanwhile."""
+    brokers = list(shared_cluster.brokers.values())
+    before = [broker.log.stat().st_size for broker in brokers]
+    yield _warm_cluster
+    for broker, size in zip(brokers, before, strict=True):
+        logged = broker.log_text(size)
+        assert not any(defect in logged for defect in _DEFECTS), logged
