@@ -24,7 +24,7 @@ FINAL_READ_S = 180.0
 
 _PADDING = 200
 _IN_FLIGHT = 500
-_CLIENT: Mapping[str, Any] = {
+CLIENT: Mapping[str, Any] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.interval.ms": 2_000,
@@ -65,7 +65,7 @@ class LibrdkafkaProducer:
                 "request.timeout.ms": 10_000,
                 "retry.backoff.ms": 50,
                 "error_cb": self._error,
-                **_CLIENT,
+                **CLIENT,
             }
         )
         self._stopping = threading.Event()
@@ -239,7 +239,7 @@ def _consumer(bootstrap: str, name: str) -> Consumer:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "check.crcs": True,
-            **_CLIENT,
+            **CLIENT,
         }
     )
 
