@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.chaos.cluster import Member
 
 _LOOK_S = 2.0
-_PATIENCE_S = 1.0
+_PATIENCE_S = 5.0
 
 FORWARDED = "forwarded requests"
 _COUNTED = {"diskless_forwarded_requests_total": None, "diskless_peer_reads_total": "outcome"}
@@ -39,12 +39,14 @@ class Counters:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> Counter[str]:
-        """All that was counted."""
+    def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
-        self._look()
-        return sum(self._of_lives.values(), Counter())
+
+    @property
+    def total(self) -> Counter[str]:
+        """All that was counted so far."""
+        return sum(list(self._of_lives.values()), Counter())
 
     def _run(self) -> None:
         while not self._stopping.wait(_LOOK_S):

@@ -16,7 +16,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.chaos import checker
 from tests.chaos.administrators import Administrator, require_agreement
-from tests.chaos.clients import Clock, JavaProducer, LibrdkafkaConsumer, LibrdkafkaProducer, read_everything
+from tests.chaos.clients import (
+    Clock,
+    JavaProducer,
+    LibrdkafkaConsumer,
+    LibrdkafkaProducer,
+    read_everything,
+    read_newest,
+)
 from tests.chaos.cluster import ChaosCluster, Member
 from tests.chaos.counters import FORWARDED, Counters, peer_reads
 from tests.chaos.history import Final, GroupHistory, History
@@ -34,6 +41,7 @@ DRAIN_S = 180.0
 _PRODUCERS, _CONSUMERS, _ADMINISTRATORS = 3, 2, 2
 _RATE = 40
 _PROGRESS_S = 120.0
+_TO_SHOW = (FORWARDED, peer_reads("answered"))
 _DEFECT = "defect of the broker"
 
 
@@ -105,8 +113,8 @@ def run(
             client.start()
         saboteur.carry_out([one for one in plan(seed, seconds, faults) if one.fault not in left_out])
         saboteur.note("all is healed")
-        outcome.counters = counters.stop()
         _require_progress(history, clock, producers=len(producers), groups=groups, administrators=administrators)
+        outcome.counters = _require_use(counters, cluster, history)
         outcome.longest_gap_s = checker.longest_gap_s(history, since_s=0, until_s=clock())
         for slot in slots:
             slot.stay()
@@ -122,7 +130,6 @@ def run(
         observer.stop()
         _wait_for_groups(observer, groups, ends, history, "have not come to the end")
         _stop_together(slots)
-        _require_use(outcome.counters, history)
         require_agreement(cluster.client_ports_by_id(), administrators, history)
         _require_health(cluster, history)
         saboteur.note("all are stopped and started again")
@@ -218,11 +225,17 @@ def _wait_for_groups(
         history.complain("groups", f"{complaint}, {ends}: {behind}")
 
 
-def _require_use(counters: Counter[str], history: History) -> None:
-    """That brokers did for each other what the run is to show."""
-    for name in (FORWARDED, peer_reads("answered")):
-        if not counters[name]:
-            history.complain("the run", f"shows nothing: no {name}")
+def _require_use(counters: Counters, cluster: ChaosCluster, history: History) -> Counter[str]:
+    """What brokers did for each other so far, once that is something of all that the run is to show."""
+    deadline = time.monotonic() + _PROGRESS_S
+    while not all(counters.total[name] for name in _TO_SHOW):
+        if time.monotonic() > deadline:
+            history.complain("the run", f"shows nothing of one of {_TO_SHOW}: {counters.total}")
+            break
+        read_newest(cluster.client_ports(), TOPIC)  # clients may all have come to one broker
+        time.sleep(0.5)
+    counters.stop()
+    return counters.total
 
 
 def _wait_for_consumers(history: History, ends: Mapping[int, int]) -> None:
