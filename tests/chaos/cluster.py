@@ -43,7 +43,8 @@ SETTINGS: Mapping[str, str] = {
 """What every broker is told: leaders in several places, snapshots so often that logs are pruned all the time, and
 members of groups that are soon taken for gone."""
 
-RACKS: Mapping[int, str] = {1: "shared", 2: "shared", 3: "other", 4: "other"}
+SHARED = "shared"
+RACKS: Mapping[int, str] = {1: SHARED, 2: SHARED, 3: "other", 4: "other"}
 """Of the brokers by node id. Two that always run share what they read of the bucket."""
 
 _ASK_TIMEOUT_S = 1.0
@@ -193,6 +194,8 @@ class ChaosCluster:
                 running = [member for member in running if self._leads(member, "diskless-")] or running
             case Role.GROUPS:
                 running = [member for member in running if self._leads(member, "groups-")] or running
+            case Role.LENDER:
+                running = [member for member in running if RACKS[member.node_id] == SHARED] or running
             case Role.ANY | Role.LOG:
                 pass
         return [running[int(pick * len(running))]] if running else []

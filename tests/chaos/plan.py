@@ -14,6 +14,7 @@ class Role(Enum):
     LEADER = "the leader of a Diskless shard"
     GROUPS = "the leader of a groups shard"
     CONTROLLER = "the leader of the cluster shard"
+    LENDER = "a broker that shares its rack"
     ANY = "any broker"
     ALL = "everybody"
     LOG = "the Apache Kafka that has the log"
@@ -35,7 +36,7 @@ class Fault(Enum):
     PEERS_CUT = ("cut from other brokers", (Role.LEADER, Role.GROUPS, Role.CONTROLLER, Role.ANY), (5, 25), 3)
     PEERS_HANG = ("other brokers hear nothing of it", (Role.LEADER, Role.CONTROLLER), (5, 25), 2)
     PEERS_SLOW = ("other brokers hear it late", (Role.LEADER, Role.CONTROLLER, Role.ANY), (5, 25), 2)
-    OBJECTS_GARBLED = ("it lends others garbled objects", (Role.ANY,), (10, 30), 3)
+    OBJECTS_GARBLED = ("it lends others garbled objects", (Role.LENDER,), (10, 30), 3)
     CLIENTS_CUT = ("cut from clients", (Role.ANY,), (5, 20), 2)
     LOG_BROKER_KILLED = ("kill -9 of one node of the log's Kafka", (Role.LOG,), (5, 30), 8)
     LOG_BROKERS_KILLED = ("kill -9 of two nodes of the log's Kafka", (Role.LOG,), (5, 20), 4)
