@@ -310,7 +310,7 @@ def _sift(
                 batch.producer_epoch,
                 batch.base_sequence,
                 batch.last_sequence,
-                may_be_forgotten=window is None and _may_be_forgotten(command, producer),
+                may_be_forgotten=window is None and _may_be_forgotten(command, key, producer),
             )
             if error is not ErrorCode.NONE:
                 verdicts.refused.append(RefusedBatch(index, error))
@@ -328,9 +328,13 @@ def _sift(
     return fresh, repeated
 
 
-def _may_be_forgotten(command: DisklessCommand, producer_id: int) -> bool:
+def _may_be_forgotten(command: DisklessCommand, key: Key, producer_id: int) -> bool:
+    """Whether there may have been a window: one that has expired, or one of a deleted topic with the same name."""
     known = command.get(PRODUCER_IDS, THE_PRODUCER_IDS)
-    return known is not None and producer_id <= known.forgotten_up_to
+    if known is None or producer_id > max(known.forgotten_up_to, known.deleted_up_to):
+        return False
+    topic = command.get(TOPICS, (key[0],))
+    return producer_id <= known.forgotten_up_to or (topic is not None and producer_id <= topic.seen_up_to)
 
 
 def _assign(assignment: OffsetAssignment, next_offset: int, counts: Sequence[int]) -> Sequence[int]:

@@ -138,7 +138,7 @@ _OF_FILES: Sequence[Table[Any]] = (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES
 
 
 def _partitions_created(record: PartitionsCreated, tx: Transaction) -> None:
-    topic = tx.get(TOPICS, (record.topic_id,)) or Topic(record.name, ())
+    topic = tx.get(TOPICS, (record.topic_id,)) or Topic(record.name, (), _producer_ids(tx).seen_up_to)
     tx.put(TOPICS, (record.topic_id,), topic._replace(partitions=(*topic.partitions, *record.partitions)))
     keys = zip(repeat(record.topic_id), record.partitions)
     tx.of(PARTITIONS).update(dict.fromkeys(keys, PartitionHead()))
@@ -150,7 +150,8 @@ def _topic_deleted(record: TopicDeleted, tx: Transaction) -> Slices[None]:
         return
     tx.delete(TOPICS, (record.topic_id,))
     # their windows are dropped later on, but a topic of the same name may be there at once
-    _forget_producers((tx.get(PRODUCER_IDS, THE_PRODUCER_IDS) or ProducerIds()).seen_up_to, tx)
+    known = _producer_ids(tx)
+    tx.put(PRODUCER_IDS, THE_PRODUCER_IDS, known._replace(deleted_up_to=known.seen_up_to))
     for partition in topic.partitions:
         key = PartitionKey(record.topic_id, partition)
         head = tx.get(PARTITIONS, key)
@@ -169,13 +170,13 @@ def _producers_expired(record: ProducersExpired, tx: Transaction) -> None:
         for producer_id in producer_ids:
             tx.delete(PRODUCERS, (*partition, producer_id))
         highest = max(highest, *producer_ids)
-    _forget_producers(highest, tx)
+    known = _producer_ids(tx)
+    if highest > known.forgotten_up_to:
+        tx.put(PRODUCER_IDS, THE_PRODUCER_IDS, known._replace(forgotten_up_to=highest))
 
 
-def _forget_producers(up_to: int, tx: Transaction) -> None:
-    known = tx.get(PRODUCER_IDS, THE_PRODUCER_IDS) or ProducerIds()
-    if up_to > known.forgotten_up_to:
-        tx.put(PRODUCER_IDS, THE_PRODUCER_IDS, known._replace(forgotten_up_to=up_to))
+def _producer_ids(tx: Transaction) -> ProducerIds:
+    return tx.get(PRODUCER_IDS, THE_PRODUCER_IDS) or ProducerIds()
 
 
 def _records_deleted(record: RecordsDeleted, tx: Transaction) -> None:
@@ -295,7 +296,7 @@ def _extend_window(key: Key, batch: CommittedBatch, tx: Transaction) -> None:
 
 
 def _see_producer(producer_id: int, tx: Transaction) -> None:
-    known = tx.get(PRODUCER_IDS, THE_PRODUCER_IDS) or ProducerIds()
+    known = _producer_ids(tx)
     if producer_id > known.seen_up_to:
         tx.put(PRODUCER_IDS, THE_PRODUCER_IDS, known._replace(seen_up_to=producer_id))
 

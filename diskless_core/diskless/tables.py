@@ -20,10 +20,14 @@ from diskless_core.wal.runs import Run
 
 
 class Topic(NamedTuple):
-    """A topic's partitions of this shard. `partitions` are their indexes."""
+    """A topic's partitions of this shard. `partitions` are their indexes.
+
+    No producer above `seen_up_to` had written to this shard when the topic came, nor so to an earlier one of its name.
+    """
 
     name: str
     partitions: tuple[int, ...]
+    seen_up_to: int = -1
 
 
 class PartitionHead(NamedTuple):
@@ -108,12 +112,13 @@ class GoneFile(NamedTuple):
 class ProducerIds(NamedTuple):
     """Of which producers a window may have been dropped, from any partition: ids are given in ascending order.
 
-    Nothing was ever forgotten of a producer above `forgotten_up_to`, so its first batch has to be its first. No
-    producer above `seen_up_to` has had a window.
+    Nothing has expired of a producer above `forgotten_up_to`, and none above `deleted_up_to` has lost anything with a
+    topic that was deleted, so its first batch has to be its first. No producer above `seen_up_to` has had a window.
     """
 
     forgotten_up_to: int = -1
     seen_up_to: int = -1
+    deleted_up_to: int = -1
 
 
 def _integers(*names: str) -> tuple[Column, ...]:
@@ -134,10 +139,14 @@ TOPICS: Table[Topic] = Table(
     spec=TableSpec(
         name="topics",
         key=(_TOPIC_ID,),
-        values=(Column("name", ColumnType.TEXT), Column("partitions", ColumnType.TEXT)),
+        values=(
+            Column("name", ColumnType.TEXT),
+            Column("partitions", ColumnType.TEXT),
+            Column("seen_up_to", ColumnType.INTEGER),
+        ),
     ),
-    encode=lambda topic: (topic.name, ",".join(map(str, topic.partitions))),
-    decode=lambda row: Topic(row[1], tuple(map(int, row[2].split(",")))),
+    encode=lambda topic: (topic.name, ",".join(map(str, topic.partitions)), topic.seen_up_to),
+    decode=lambda row: Topic(row[1], tuple(map(int, row[2].split(","))), row[3]),
 )
 PARTITIONS: Table[PartitionHead] = Table(
     spec=TableSpec(
@@ -271,7 +280,9 @@ HORIZON: Table[int] = Table(
 THE_HORIZON = (0,)
 
 PRODUCER_IDS: Table[ProducerIds] = Table(
-    spec=TableSpec(name="producer_ids", key=_integers("id"), values=_integers("forgotten_up_to", "seen_up_to")),
+    spec=TableSpec(
+        name="producer_ids", key=_integers("id"), values=_integers("forgotten_up_to", "seen_up_to", "deleted_up_to")
+    ),
     encode=tuple,
     decode=lambda row: ProducerIds(*row[1:]),
 )

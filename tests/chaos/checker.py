@@ -1,7 +1,8 @@
 """The promises of a cluster, checked against what its clients were told. Pure.
 
 Nothing that was acknowledged is lost, doubled or moved; offsets have no gaps; a producer's records keep their order; a
-consumer never skips a record, never goes back, and never reads what is not there in the end.
+consumer never skips a record, never goes back, and never reads what is not there in the end. Groups are in
+`group_checker`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import chain, pairwise
 
+from tests.chaos.group_checker import group_violations
 from tests.chaos.history import Final, History, Place, Polled, Sent
 
 _SHOWN = 10
@@ -25,6 +27,7 @@ def violations(history: History, final: Final) -> list[str]:
         _doubled(final),
         _order(final),
         _consumers(history, final),
+        *(group_violations(group, told, final) for group, told in history.groups.items()),
     )
     return [broken for check in checks for broken in _some(check)]
 

@@ -9,7 +9,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tests.chaos.history import Acknowledged, History, Place, Polled, Sent
 from tests.support.apache_kafka import java
+from tests.support.requests import fetch, list_offset
+from tests.support.wire import WireClient
 
 NEVER_MS = 2_000_000_000
 FINAL_READ_S = 180.0
 
 _PADDING = 200
 _IN_FLIGHT = 500
-_CLIENT: Mapping[str, Any] = {
+_ASK_S = 5.0
+_LATEST = -1
+CLIENT: Mapping[str, Any] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.interval.ms": 2_000,
@@ -65,7 +69,7 @@ class LibrdkafkaProducer:
                 "request.timeout.ms": 10_000,
                 "retry.backoff.ms": 50,
                 "error_cb": self._error,
-                **_CLIENT,
+                **CLIENT,
             }
         )
         self._stopping = threading.Event()
@@ -221,6 +225,14 @@ def read_everything(bootstrap: str, topic: str, partitions: int) -> dict[int, li
         consumer.close()
 
 
+def read_newest(ports: Sequence[int], topic: str) -> None:
+    """Have every broker read the last record of the first partition, if it can."""
+    for port in ports:
+        with suppress(OSError, AssertionError), WireClient("127.0.0.1", port, timeout_s=_ASK_S) as wire:
+            end = list_offset(wire, topic, _LATEST).offset
+            fetch(wire, topic, max(0, end - 1))
+
+
 def _end_of(consumer: Consumer, place: TopicPartition, deadline: float) -> int:
     while time.monotonic() < deadline:
         with suppress(KafkaException):  # a broker may still be coming back
@@ -239,7 +251,7 @@ def _consumer(bootstrap: str, name: str) -> Consumer:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "check.crcs": True,
-            **_CLIENT,
+            **CLIENT,
         }
     )
 

@@ -26,14 +26,26 @@ from tests.chaos.stores import Store
 from tests.support.apache_kafka import free_ports
 from tests.support.broker import BrokerProcess
 
+SESSION_MS = 10_000
+"""After which a silent member is out of its group."""
+
 CLIENTS, BROKERS = "PLAINTEXT", "INTERNAL"
 
 SETTINGS: Mapping[str, str] = {
     "diskless.metadata.topic.num.partitions": "2",
     "offsets.topic.num.partitions": "2",
     "metadata.log.max.record.bytes.between.snapshots": "65536",
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "1000",
 }
-"""What every broker is told: leaders in several places, and snapshots so often that logs are pruned all the time."""
+"""What every broker is told: leaders in several places, snapshots so often that logs are pruned all the time, and
+members of groups that are soon taken for gone."""
+
+SHARED = "shared"
+RACKS: Mapping[int, str] = {1: SHARED, 2: SHARED, 3: "other", 4: "other"}
+"""Of the brokers by node id. Two that always run share what they read of the bucket."""
 
 _ASK_TIMEOUT_S = 1.0
 _DISK_BYTES = 256 << 20
@@ -97,6 +109,13 @@ class ChaosCluster:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{member.clients.port}" for member in list(self.members.values()))
 
+    def client_ports(self) -> list[int]:
+        """Where clients reach the brokers that there are, running or not."""
+        return list(self.client_ports_by_id().values())
+
+    def client_ports_by_id(self) -> dict[int, int]:
+        return {member.node_id: member.clients.port for member in list(self.members.values())}
+
     # --- brokers -------------------------------------------------------------------------------------------------
 
     def add(self, node_id: int) -> Member:
@@ -117,6 +136,7 @@ class ChaosCluster:
             self._folder / f"broker-{node_id}",
             {
                 "node.id": str(node_id),
+                "broker.rack": RACKS[node_id],
                 "log.dirs": str(member.disk),
                 "listeners": f"{CLIENTS}://127.0.0.1:{clients},{BROKERS}://127.0.0.1:{peers}",
                 "advertised.listeners": (
@@ -172,6 +192,10 @@ class ChaosCluster:
                 running = [member for member in running if self._leads(member, "cluster-0")] or running
             case Role.LEADER:
                 running = [member for member in running if self._leads(member, "diskless-")] or running
+            case Role.GROUPS:
+                running = [member for member in running if self._leads(member, "groups-")] or running
+            case Role.LENDER:
+                running = [member for member in running if RACKS[member.node_id] == SHARED] or running
             case Role.ANY | Role.LOG:
                 pass
         return [running[int(pick * len(running))]] if running else []

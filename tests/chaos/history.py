@@ -51,17 +51,63 @@ class Polled(NamedTuple):
     sent: Sent
 
 
+class GroupRead(NamedTuple):
+    """A member of a group got a record.
+
+    Attributes:
+        assigned_s: when it was assigned the partition, where this is the first record since; else None.
+    """
+
+    member: str
+    place: Place
+    sent: Sent
+    at_s: float
+    assigned_s: float | None
+
+
+class Commit(NamedTuple):
+    """A member asked for an offset to be committed; `ended_s` is infinite if it was never told that it is."""
+
+    place: Place
+    begun_s: float
+    ended_s: float
+
+
+class Found(NamedTuple):
+    """Somebody who looked from `begun_s` to `ended_s` found this offset committed; 0 if there was none."""
+
+    place: Place
+    begun_s: float
+    ended_s: float
+    who: str
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """What the members of one group were told.
+
+    Attributes:
+        reads: in an order in which a record that a commit is about is before everything that follows from the commit.
+    """
+
+    reads: list[GroupRead] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class History:
     """All of it. Clients note from threads of their own.
 
     Attributes:
         polled: by consumer and partition, in the order of the polls.
+        groups: by group id.
         complaints: errors that a client of an unbroken cluster never sees.
     """
 
     acknowledged: list[Acknowledged] = field(default_factory=list)
     polled: defaultdict[tuple[int, int], list[Polled]] = field(default_factory=lambda: defaultdict(list))
+    groups: defaultdict[str, GroupHistory] = field(default_factory=lambda: defaultdict(GroupHistory))
     complaints: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -72,6 +118,18 @@ class History:
     def poll(self, consumer: int, one: Polled) -> None:
         with self._lock:
             self.polled[consumer, one.place.partition].append(one)
+
+    def group_read(self, group: str, read: GroupRead) -> None:
+        with self._lock:
+            self.groups[group].reads.append(read)
+
+    def group_commit(self, group: str, commit: Commit) -> None:
+        with self._lock:
+            self.groups[group].commits.append(commit)
+
+    def group_found(self, group: str, found: Found) -> None:
+        with self._lock:
+            self.groups[group].found.append(found)
 
     def complain(self, who: str, what: str) -> None:
         with self._lock:

@@ -12,7 +12,9 @@ class Role(Enum):
     """Whom a fault hits, found out when it begins."""
 
     LEADER = "the leader of a Diskless shard"
+    GROUPS = "the leader of a groups shard"
     CONTROLLER = "the leader of the cluster shard"
+    LENDER = "a broker that shares its rack"
     ANY = "any broker"
     ALL = "everybody"
     LOG = "the Apache Kafka that has the log"
@@ -21,9 +23,9 @@ class Role(Enum):
 class Fault(Enum):
     """Attributes: whom it may hit, how long it lasts in seconds, and how often it is drawn."""
 
-    KILL = ("kill -9 and start again", (Role.LEADER, Role.CONTROLLER, Role.ANY), (1, 20), 6)
-    PAUSE = ("SIGSTOP and SIGCONT", (Role.LEADER, Role.CONTROLLER, Role.ANY), (2, 30), 5)
-    RESTART = ("a clean restart", (Role.LEADER, Role.CONTROLLER, Role.ANY), (0, 3), 3)
+    KILL = ("kill -9 and start again", (Role.LEADER, Role.GROUPS, Role.CONTROLLER, Role.ANY), (1, 20), 6)
+    PAUSE = ("SIGSTOP and SIGCONT", (Role.LEADER, Role.GROUPS, Role.CONTROLLER, Role.ANY), (2, 30), 5)
+    RESTART = ("a clean restart", (Role.LEADER, Role.GROUPS, Role.CONTROLLER, Role.ANY), (0, 3), 3)
     ROLL = ("a rolling restart of all", (Role.ALL,), (0, 0), 1)
     ADD = ("a broker more, removed again", (Role.ANY,), (20, 40), 2)
     BUCKET_AWAY = ("the bucket is away", (Role.ALL, Role.ANY), (30, 30), 2)
@@ -31,8 +33,10 @@ class Fault(Enum):
     BUCKET_SLOW = ("the bucket is slow", (Role.ALL, Role.ANY), (30, 30), 2)
     BUCKET_RESETS = ("the bucket resets connections", (Role.ALL,), (10, 20), 2)
     BUCKET_ANSWERS_LOST = ("answers of the bucket are lost", (Role.ALL, Role.LEADER), (3, 10), 3)
-    PEERS_CUT = ("cut from other brokers", (Role.LEADER, Role.CONTROLLER, Role.ANY), (5, 25), 3)
+    PEERS_CUT = ("cut from other brokers", (Role.LEADER, Role.GROUPS, Role.CONTROLLER, Role.ANY), (5, 25), 3)
     PEERS_HANG = ("other brokers hear nothing of it", (Role.LEADER, Role.CONTROLLER), (5, 25), 2)
+    PEERS_SLOW = ("other brokers hear it late", (Role.LEADER, Role.CONTROLLER, Role.ANY), (5, 25), 2)
+    OBJECTS_GARBLED = ("it lends others garbled objects", (Role.LENDER,), (10, 30), 3)
     CLIENTS_CUT = ("cut from clients", (Role.ANY,), (5, 20), 2)
     LOG_BROKER_KILLED = ("kill -9 of one node of the log's Kafka", (Role.LOG,), (5, 30), 8)
     LOG_BROKERS_KILLED = ("kill -9 of two nodes of the log's Kafka", (Role.LOG,), (5, 20), 4)

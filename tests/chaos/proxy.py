@@ -10,8 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from diskless_core.protocol.messages import DisklessReadObjectRequest
+
 _PIECE_BYTES = 64 << 10
 _LOOPBACK = "127.0.0.1"
+_API_KEY = slice(4, 6)
+_READS_OBJECT = DisklessReadObjectRequest.API_KEY.to_bytes(2)
 _UNAVAILABLE = (
     b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: 89\r\n\r\n"
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>  "
@@ -33,6 +37,8 @@ class Kind(Enum):
     """Requests arrive; the connection is reset when the answer comes."""
     UNAVAILABLE = auto()
     """Every HTTP request is answered 503, and does not arrive."""
+    GARBLES_OBJECTS = auto()
+    """In what a broker lends another one of objects, a bit is wrong now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,19 @@ class Trouble:
     kind: Kind
     source: int | None = None
     delay_s: float = 0.0
+
+
+class _Link:
+    """One connection. Brokers ask each other for objects by connections that serve nothing else."""
+
+    def __init__(self) -> None:
+        self.lends_objects = False
+        self._is_new = True
+
+    def requested(self, data: bytes) -> None:
+        if self._is_new:
+            self._is_new = False
+            self.lends_objects = data[_API_KEY] == _READS_OBJECT
 
 
 class Proxy:
@@ -118,9 +137,10 @@ class Proxy:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: int | None) -> None:
         there_reader, there_writer = await asyncio.open_connection(_LOOPBACK, self._target_port)
+        link = _Link()
         pumps = [
-            asyncio.create_task(self._pump(reader, there_writer, source, is_answer=False)),
-            asyncio.create_task(self._pump(there_reader, writer, source, is_answer=True)),
+            asyncio.create_task(self._pump(reader, there_writer, source, link, is_answer=False)),
+            asyncio.create_task(self._pump(there_reader, writer, source, link, is_answer=True)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -132,13 +152,31 @@ class Proxy:
             there_writer.transport.abort()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: int | None, *, is_answer: bool
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        source: int | None,
+        link: _Link,
+        *,
+        is_answer: bool,
     ) -> None:
         while data := await reader.read(_PIECE_BYTES):
+            if not is_answer:
+                link.requested(data)
             if await self._is_lost(source, is_answer=is_answer):
                 return
+            if is_answer and link.lends_objects:
+                data = self._garbled(data, source)
             writer.write(data)
             await writer.drain()
+
+    def _garbled(self, data: bytes, source: int | None) -> bytes:
+        trouble = self._trouble(source)
+        if trouble is None or trouble.kind is not Kind.GARBLES_OBJECTS or self._random.random() < 0.5:
+            return data
+        wrong = bytearray(data)
+        wrong[self._random.randrange(len(wrong))] ^= 1 << self._random.randrange(8)
+        return bytes(wrong)
 
     async def _is_lost(self, source: int | None, *, is_answer: bool) -> bool:
         """Do what the trouble of this moment does to a piece of data; whether it ends the connection."""

@@ -25,7 +25,8 @@ def told(outcome: Outcome, log: str) -> str:
     broken = "".join(f"\n  BROKEN: {one}" for one in outcome.violations) or "\n  every promise was kept"
     return (
         f"seed {outcome.seed}, {outcome.seconds / 60:g} minutes, log {log}: {outcome.faults.total()} faults, "
-        f"{outcome.acknowledged} records acknowledged, {outcome.polled} polled, "
+        f"{outcome.acknowledged} records acknowledged, {outcome.polled} polled, {outcome.group_reads} by groups, "
+        f"{', '.join(f'{count} {name}' for name, count in sorted(outcome.counters.items()))}, "
         f"longest time without any acknowledgement {outcome.longest_gap_s:.1f} s{broken}"
     )
 

@@ -8,15 +8,27 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from math import inf
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.chaos import checker
-from tests.chaos.clients import Clock, JavaProducer, LibrdkafkaConsumer, LibrdkafkaProducer, read_everything
+from tests.chaos.administrators import Administrator, require_agreement
+from tests.chaos.clients import (
+    Clock,
+    JavaProducer,
+    LibrdkafkaConsumer,
+    LibrdkafkaProducer,
+    read_everything,
+    read_newest,
+)
 from tests.chaos.cluster import ChaosCluster, Member
-from tests.chaos.history import Final, History
+from tests.chaos.counters import FORWARDED, Counters, peer_reads
+from tests.chaos.history import Final, GroupHistory, History
 from tests.chaos.logs import Log
+from tests.chaos.members import JavaSlot, LibrdkafkaSlot, Observer, slots_of
 from tests.chaos.plan import Fault, plan
 from tests.chaos.saboteur import CHANGE_S, Saboteur
 from tests.chaos.stores import Store
@@ -26,15 +38,16 @@ BROKERS = 3
 DRAIN_S = 180.0
 """How long producers may take for their last answers once nothing is wrong any more."""
 
-_PRODUCERS, _CONSUMERS = 3, 2
+_PRODUCERS, _CONSUMERS, _ADMINISTRATORS = 3, 2, 2
 _RATE = 40
 _PROGRESS_S = 120.0
+_TO_SHOW = (FORWARDED, peer_reads("answered"))
 _DEFECT = "defect of the broker"
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to. `lines` tell what was done when."""
+    """What a run came to. `lines` tell what was done when, `counters` what brokers did for each other."""
 
     seed: int
     seconds: float
@@ -42,7 +55,9 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
     acknowledged: int = 0
     polled: int = 0
+    group_reads: int = 0
     faults: Counter[Fault] = field(default_factory=Counter)
+    counters: Counter[str] = field(default_factory=Counter)
     longest_gap_s: float = 0.0
 
 
@@ -85,25 +100,48 @@ def run(
         consumers = [
             LibrdkafkaConsumer(bootstrap, TOPIC, PARTITIONS, number, history) for number in range(1, _CONSUMERS + 1)
         ]
-        for client in (*producers, *consumers):
+        slots = slots_of(jars, folder, bootstrap, TOPIC, history, clock)
+        groups = sorted({slot.group for slot in slots})
+        observer = Observer(bootstrap, TOPIC, PARTITIONS, groups, history, clock)
+        numbers = count(1)
+        administrators = [
+            Administrator(number, cluster.client_ports, numbers, history, clock)
+            for number in range(1, _ADMINISTRATORS + 1)
+        ]
+        counters = Counters(lambda: list(cluster.members.values()))
+        for client in (*producers, *consumers, *slots, observer, *administrators, counters):
             client.start()
         saboteur.carry_out([one for one in plan(seed, seconds, faults) if one.fault not in left_out])
         saboteur.note("all is healed")
-        _require_progress(history, clock, len(producers))
+        _require_progress(history, clock, producers=len(producers), groups=groups, administrators=administrators)
+        outcome.counters = _require_use(counters, cluster, history)
         outcome.longest_gap_s = checker.longest_gap_s(history, since_s=0, until_s=clock())
+        for slot in slots:
+            slot.stay()
+        for administrator in administrators:
+            administrator.stop()
         for producer in producers:
             producer.stop(DRAIN_S)
         final = _read_everything(bootstrap, history)
-        _wait_for_consumers(history, {at: len(records) for at, records in final.items()})
+        ends = {at: len(records) for at, records in final.items()}
+        _wait_for_consumers(history, ends)
         for consumer in consumers:
             consumer.stop()
+        observer.stop()
+        _wait_for_groups(observer, groups, ends, history, "have not come to the end")
+        _stop_together(slots)
+        require_agreement(cluster.client_ports_by_id(), administrators, history)
         _require_health(cluster, history)
         saboteur.note("all are stopped and started again")
         _together(list(cluster.members.values()), history)
         if _read_everything(bootstrap, history) != final:
             history.complain("the cluster", "does not have the same records after a restart of all brokers")
+        _wait_for_groups(observer, groups, ends, history, "have lost commits by a restart of all brokers")
+        observer.close()
+        require_agreement(cluster.client_ports_by_id(), administrators, history)
     outcome.acknowledged = len(history.acknowledged)
     outcome.polled = sum(map(len, history.polled.values()))
+    outcome.group_reads = sum(len(group.reads) for group in history.groups.values())
     outcome.violations = checker.violations(history, final)
     return outcome
 
@@ -138,14 +176,66 @@ def _read_everything(bootstrap: str, history: History) -> Final:
         return {}
 
 
-def _require_progress(history: History, clock: Clock, producers: int) -> None:
-    """Once all is healed every producer gets answers again, before anybody stops."""
+def _require_progress(
+    history: History,
+    clock: Clock,
+    *,
+    producers: int,
+    groups: Sequence[str],
+    administrators: Sequence[Administrator],
+) -> None:
+    """Once all is healed everybody gets on again, before anybody stops."""
     healed_s, deadline = clock(), clock() + _PROGRESS_S
     while clock() < deadline:
-        if len({one.sent.producer for one in history.acknowledged if one.at_s > healed_s}) == producers:
+        answered = {one.sent.producer for one in history.acknowledged if one.at_s > healed_s}
+        stuck = [f"{producers - len(answered)} producers"] if len(answered) < producers else []
+        stuck += [f"group {group}" for group in groups if not _gets_on(history.groups[group], healed_s)]
+        stuck += ["an administrator" for one in administrators if one.answered_s <= healed_s]
+        if not stuck:
             return
         time.sleep(0.5)
-    history.complain("the cluster", f"not every producer got an answer within {_PROGRESS_S:.0f} s after all was healed")
+    history.complain("the cluster", f"{_PROGRESS_S:.0f} s after all was healed these get no answers: {stuck}")
+
+
+def _gets_on(group: GroupHistory, since_s: float) -> bool:
+    """Whether it reads and commits."""
+    reads = any(read.at_s > since_s for read in group.reads[-1:])
+    return reads and any(since_s < commit.ended_s < inf for commit in group.commits)
+
+
+def _stop_together(slots: Sequence[LibrdkafkaSlot | JavaSlot]) -> None:
+    threads = [threading.Thread(target=slot.stop, args=[DRAIN_S]) for slot in slots]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _wait_for_groups(
+    observer: Observer, groups: Sequence[str], ends: Mapping[int, int], history: History, complaint: str
+) -> None:
+    """Until every group has committed that it has read everything."""
+    deadline = time.monotonic() + DRAIN_S
+    behind: Mapping[str, Mapping[int, int] | None] = dict.fromkeys(groups)
+    while behind and time.monotonic() < deadline:
+        looked = {group: observer.look(group) for group in behind}
+        behind = {group: found for group, found in looked.items() if found != ends}
+        time.sleep(0.2 if behind else 0)
+    if behind:
+        history.complain("groups", f"{complaint}, {ends}: {behind}")
+
+
+def _require_use(counters: Counters, cluster: ChaosCluster, history: History) -> Counter[str]:
+    """What brokers did for each other so far, once that is something of all that the run is to show."""
+    deadline = time.monotonic() + _PROGRESS_S
+    while not all(counters.total[name] for name in _TO_SHOW):
+        if time.monotonic() > deadline:
+            history.complain("the run", f"shows nothing of one of {_TO_SHOW}: {counters.total}")
+            break
+        read_newest(cluster.client_ports(), TOPIC)  # clients may all have come to one broker
+        time.sleep(0.5)
+    counters.stop()
+    return counters.total
 
 
 def _wait_for_consumers(history: History, ends: Mapping[int, int]) -> None:

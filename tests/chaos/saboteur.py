@@ -32,6 +32,8 @@ _TROUBLES: Mapping[Fault, Trouble] = {
     Fault.BUCKET_ANSWERS_LOST: Trouble(Kind.ANSWERS_LOST),
     Fault.PEERS_CUT: Trouble(Kind.CUT),
     Fault.PEERS_HANG: Trouble(Kind.HANG),
+    Fault.PEERS_SLOW: Trouble(Kind.SLOW, delay_s=0.2),
+    Fault.OBJECTS_GARBLED: Trouble(Kind.GARBLES_OBJECTS),
     Fault.CLIENTS_CUT: Trouble(Kind.CUT),
     Fault.LOG_CUT: Trouble(Kind.CUT),
     Fault.LOG_HANGS: Trouble(Kind.HANG),
@@ -265,7 +267,9 @@ class Saboteur:
         places: list[tuple[Proxy, Trouble]] = []
         for member in found:
             match one.fault:
-                case Fault.PEERS_CUT | Fault.PEERS_HANG:
+                case Fault.OBJECTS_GARBLED:
+                    places.append((member.peers, trouble))
+                case Fault.PEERS_CUT | Fault.PEERS_HANG | Fault.PEERS_SLOW:
                     places += self._cluster.peer_troubles(member, trouble)
                 case Fault.LOG_CUT | Fault.LOG_HANGS:
                     places += self._cluster.log_troubles(member, trouble)

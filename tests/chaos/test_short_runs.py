@@ -14,8 +14,8 @@ from tests.support.downloads import CHECKOUT
 Runs = Mapping[str, tuple[Path, subprocess.Popen[bytes]]]
 
 RUNS: Mapping[str, tuple[str, ...]] = {
-    "bucket": ("--seed", "42", "--log", "bucket", "--store", "folder", "--java"),
-    "bucket, other faults": ("--seed", "19", "--log", "bucket", "--store", "folder", "--no-java"),
+    "bucket": ("--seed", "63", "--log", "bucket", "--store", "folder", "--java"),
+    "bucket, other faults": ("--seed", "76", "--log", "bucket", "--store", "folder", "--no-java"),
     "kafka": ("--seed", "32", "--log", "kafka", "--kafka-nodes", "1", "--store", "folder", "--no-java"),
 }
 """Seeds that bring kills, pauses, restarts and what only this log can suffer. `make chaos` has a real S3 server too."""

@@ -77,8 +77,10 @@ class CommitModel:
         gone: objects that this shard is through with.
         owner: what stands for this shard in lists of owners.
         left_producers: those of deleted partitions, by their keys, that are still remembered.
-        forgotten_up_to: the highest producer id of which anything may have been forgotten.
+        forgotten_up_to: the highest producer id of which anything has expired.
+        deleted_up_to: the highest producer id that had appended when a topic was deleted.
         seen_up_to: the highest producer id that ever appended.
+        seen_before: the same for each topic, as it was when the topic came.
     """
 
     expiration_ms: int
@@ -91,9 +93,13 @@ class CommitModel:
     owner: int = 0
     left_producers: set[tuple[bytes, int, int]] = field(default_factory=set)
     forgotten_up_to: int = -1
+    deleted_up_to: int = -1
     seen_up_to: int = -1
+    seen_before: dict[bytes, int] = field(default_factory=dict)
 
     def create_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> None:
+        if topic_id not in self.topics:
+            self.seen_before[topic_id] = self.seen_up_to
         partitions = self.topics.setdefault(topic_id, {})
         for index in indexes:
             partitions.setdefault(index, PartitionModel())
@@ -102,7 +108,7 @@ class CommitModel:
         self.left_producers |= {key for key in self.producers if key[0] == topic_id}
         if self.topics.pop(topic_id, None) is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        self.forgotten_up_to = max(self.forgotten_up_to, self.seen_up_to)
+        self.deleted_up_to = self.seen_up_to
         return ErrorCode.NONE
 
     def delete_records(self, key: PartitionKey, offset: int) -> DeletedRecords:
@@ -214,7 +220,9 @@ class CommitModel:
             return BatchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if batch.producer_id >= 0:
             seen = partition.producers.get(batch.producer_id, [])
-            error, original = judge(seen, batch, may_be_forgotten=batch.producer_id <= self.forgotten_up_to)
+            lost = min(self.deleted_up_to, self.seen_before[batch.topic_id])
+            may_be_forgotten = batch.producer_id <= max(self.forgotten_up_to, lost)
+            error, original = judge(seen, batch, may_be_forgotten=may_be_forgotten)
             if error is not ErrorCode.NONE:
                 return BatchResult(error)
             if original is not None:

@@ -146,3 +146,27 @@ def test_trouble_concerns_only_whom_it_names(proxies: Proxies, proxy: Proxy) -> 
     proxies.begin(proxy, Trouble(Kind.CUT, source=1))
     with connect(proxy) as connection:
         assert is_ended(connection)
+
+
+@pytest.mark.parametrize(("api_key", "is_garbled"), [(104, True), (3, False)])
+def test_what_is_lent_of_objects_is_garbled_and_nothing_else(
+    proxies: Proxies, proxy: Proxy, api_key: int, *, is_garbled: bool
+) -> None:
+    proxies.begin(proxy, Trouble(Kind.GARBLES_OBJECTS))
+    request = b"\0\0\0\x60" + api_key.to_bytes(2) + bytes(94)
+    wrong_bits = 0
+    with closing(connect(proxy)) as client:
+        for _ in range(20):
+            client.sendall(request)
+            answer = _receive(client, len(request))
+            wrong_bits += sum((ours ^ theirs).bit_count() for ours, theirs in zip(request, answer, strict=True))
+    assert (wrong_bits > 0) is is_garbled
+
+
+def _receive(client: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = client.recv(size - len(data))
+        assert piece, "the connection is closed"
+        data += piece
+    return data

@@ -181,6 +181,24 @@ def test_a_producer_goes_on_in_a_new_topic_where_an_earlier_one_was_deleted(desk
     ]
 
 
+def test_a_producers_first_batch_is_waited_for_where_another_topic_was_deleted(desk: Desk) -> None:
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    desk.run(lambda command: operations.create_partitions(command, OTHER_TOPIC, "other", [0]))
+    desk.commit(batch(producer=(7, 0, 0)))
+    desk.run(lambda command: at_once(operations.delete_topic(command, OTHER_TOPIC)))
+    first, second = batch(1, count=12, producer=(7, 0, 0)), batch(1, count=3, producer=(7, 0, 12))
+    assert answers(desk.commit(second)) == [(out_of_order, -1)]
+    assert answers(desk.commit(first)) == [(OK, 0)]
+    assert answers(desk.commit(second)) == [(OK, 12)]
+
+
+def test_a_producer_goes_on_in_a_new_topic_that_was_there_before_the_earlier_one_was_deleted(desk: Desk) -> None:
+    desk.commit(batch(producer=(7, 0, 0)))
+    desk.run(lambda command: operations.create_partitions(command, OTHER_TOPIC, "t", [0]))
+    desk.run(lambda command: at_once(operations.delete_topic(command, TOPIC)))
+    assert answers(desk.commit(batch(topic=OTHER_TOPIC, producer=(7, 0, 1)))) == [(OK, 0)]
+
+
 def test_who_was_never_forgotten_begins_at_0_whoever_else_was(desk: Desk) -> None:
     desk.commit(batch(producer=(7, 0, 0)))
     desk.now_ms += EXPIRATION_MS
