@@ -302,7 +302,7 @@ ALLOWED = (
         kafka="appends it",
         diskless=(
             "OUT_OF_ORDER_SEQUENCE_NUMBER, unless something may have been forgotten of it or of a producer with a "
-            "higher id: it expired, or wrote to a topic that was deleted since"
+            "higher id: it expired, or this topic came after it had written and some topic was deleted"
         ),
         why="of two batches in flight the second may come first, by another broker; the first would have no place then",
     ),
