@@ -290,6 +290,7 @@ async def start_parts(
             shard_of=topics.shard_of,
             is_awaited=topics.is_awaited,
             on_uploaded=fetch.reader.uploaded,
+            is_one_of_many=backends.log.is_shared,
             new_object_id=fetch.new_object_id,
             clock=clock,
             metrics=metrics,

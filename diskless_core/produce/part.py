@@ -19,6 +19,7 @@ from diskless_core.diskless.commands import PartitionKey
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.produce.committer import Committer, ShardOf
+from diskless_core.produce.sequence_gaps import SequenceGaps
 from diskless_core.produce.uploader import Uploader
 from diskless_core.produce.writer import WalWriter, WriterSettings
 
@@ -59,6 +60,7 @@ class ProduceNeighbours:
         shard_of: which of them owns a partition.
         is_awaited: whether a partition is in the cluster's metadata and not in its coordinator yet.
         on_uploaded: called with the key and the bytes of each object when it is stored.
+        is_one_of_many: whether producers may write to the same partitions by other brokers too.
         new_object_id: draws the id of an object; by default as any id is drawn.
     """
 
@@ -68,6 +70,7 @@ class ProduceNeighbours:
     shard_of: ShardOf
     is_awaited: Callable[[PartitionKey], bool]
     on_uploaded: Callable[[str, memoryview], None]
+    is_one_of_many: bool = False
     new_object_id: Callable[[], uuid.UUID] | None = None
     clock: Clock
     metrics: Metrics
@@ -94,6 +97,7 @@ class Produce:
             on_uploaded=neighbours.on_uploaded,
             new_object_id=neighbours.new_object_id or clock.new_uuid,
             is_awaited=neighbours.is_awaited,
+            gaps=SequenceGaps(clock) if neighbours.is_one_of_many else None,
         )
 
     @property

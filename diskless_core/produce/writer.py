@@ -26,6 +26,7 @@ from diskless_core.produce.backlog import Backlog
 from diskless_core.produce.committer import CommitPart, Committer, CommitTicket
 from diskless_core.produce.object_time import ObjectTime
 from diskless_core.produce.recompression import Recompression
+from diskless_core.produce.sequence_gaps import SequenceGaps
 from diskless_core.produce.splitting import by_shard, in_parts
 from diskless_core.produce.uploader import Uploader
 from diskless_core.protocol.errors import ErrorCode
@@ -48,7 +49,11 @@ class WriterSettings:
 
 
 class WalWriter:
-    """One broker's writer. Everything runs on the event loop; `append` never waits."""
+    """One broker's writer. Everything runs on the event loop; `append` never waits.
+
+    Args:
+        gaps: None where no other broker writes to the same partitions.
+    """
 
     def __init__(
         self,
@@ -60,6 +65,7 @@ class WalWriter:
         on_uploaded: Callable[[str, memoryview], None],
         new_object_id: Callable[[], uuid.UUID],
         is_awaited: Callable[[PartitionKey], bool],
+        gaps: SequenceGaps | None,
     ) -> None:
         self._settings = settings
         self._uploader = uploader
@@ -68,6 +74,7 @@ class WalWriter:
         self._object_time = ObjectTime(clock, metrics)
         self._on_uploaded = on_uploaded
         self._new_object_id = new_object_id
+        self._gaps = gaps
         self._metrics = metrics
         self._buffers = PagePool(_MAX_IDLE_BYTES)
         self._active = Accumulator()
@@ -225,6 +232,8 @@ class WalWriter:
             outcome = stored if isinstance(stored, Exception) else await self._outcome(stored, part)
             if not isinstance(stored, Exception) and not isinstance(outcome, Exception):
                 self._object_time.learn(stored.object_key, created_ms, outcome)
+                if self._gaps is not None:
+                    outcome = self._gaps.judged(sealed.batches, outcome)
             size_bytes = sum(batch.size for batch in sealed.batches)
             self._under_way[part.shard] -= size_bytes
             self.backlog.shrink(size_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from diskless_core.coordinator.errors import CoordinatorError
@@ -60,10 +61,12 @@ async def ask(town: Town, broker: Broker | None, work: Callable[[Broker], Awaita
 class Producer:
     """Sends numbered records to one partition, some requests at a time, again until each is acknowledged.
 
-    Like Kafka's clients it has several requests in flight only to one broker, and sends what failed again in order. One
-    that is not idempotent has one in flight. Of one that is, the first is sent alone: of a producer that it does not
-    know, a coordinator takes any batch for the first, as Apache Kafka does, also one behind an object that it refused.
-    So one that may be forgotten has one in flight, too.
+    Like Kafka's clients it has several requests in flight to one broker, or to two when a partition's leader has just
+    changed, and sends what failed again in order. One that is not idempotent has one in flight. Of one that is, the
+    first is sent alone: of a producer that it does not know, a coordinator takes any batch for the first, as Apache
+    Kafka does, also one behind an object that it refused. So one that may be forgotten has one in flight, too. What is
+    out of order has it send all that has no answer with a new epoch, as librdkafka does: had any of this been under way
+    elsewhere, it would be there twice.
     """
 
     def __init__(
@@ -83,6 +86,9 @@ class Producer:
         self._idempotent = idempotent
         self._most_in_flight = in_flight
         self._next = 0
+        self._epoch = 0
+        self._first_of_epoch = 0
+        self._is_out_of_order = False
         self._sticky: Broker | None = None
 
     async def run(self) -> None:
@@ -102,15 +108,32 @@ class Producer:
         while pending and not self._town.is_deleted(self._key):
             if self._sticky is None or self._random.random() < 0.2:
                 self._sticky = self._town.any_broker(self._random)
-            answers = await self._send(self._sticky, pending)
+            answers = await self._send_by_one_or_two(self._sticky, pending)
             pending = [batch for batch, acknowledged in zip(pending, answers, strict=True) if not acknowledged]
             if pending:
+                self._begin_epoch_if_out_of_order(pending[0][0].number)
                 self._sticky = None
                 await asyncio.sleep(self._random.uniform(0.05, 0.5))
 
+    async def _send_by_one_or_two(self, broker: Broker | None, batches: Sequence[list[Sent]]) -> list[bool]:
+        """Which of them were acknowledged. The later ones may go to another broker while the first are under way."""
+        if len(batches) == 1 or self._random.random() < 0.8:
+            return await self._send(broker, batches)
+        first = self._random.randint(1, len(batches) - 1)
+        self._sticky = self._town.any_broker(self._random)
+        return list(
+            chain(*await asyncio.gather(self._send(broker, batches[:first]), self._send(self._sticky, batches[first:])))
+        )
+
+    def _begin_epoch_if_out_of_order(self, number: int) -> None:
+        if self._is_out_of_order:
+            self._is_out_of_order = False
+            self._epoch += 1
+            self._first_of_epoch = number
+
     async def _send(self, broker: Broker | None, batches: Sequence[list[Sent]]) -> list[bool]:
         """Which of them were acknowledged."""
-        data = [_encoded(batch) for batch in batches]
+        data = [self._encoded(batch) for batch in batches]
         try:
             results = await ask(self._town, broker, lambda one: one.produce(self._key, data))
         except NetworkError:
@@ -123,7 +146,9 @@ class Producer:
         self._note(batch, result)
         if result.error is ErrorCode.NONE:
             self._town.checker.acknowledged_batch(self._key, result.base_offset, batch)
-        elif result.error not in (*_GONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        elif result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self._is_out_of_order = True
+        elif result.error not in (*_GONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS):
             self._town.history.violated(f"a producer of {name_of(self._key)} is refused with {result.error.name}")
         return result.error is ErrorCode.NONE
 
@@ -133,15 +158,18 @@ class Producer:
         outcome = f"@{result.base_offset}{again}" if result.error is ErrorCode.NONE else result.error.name
         self._town.history.note(f"producer-{self._id}", f"{name_of(self._key)} {numbers}: {outcome}")
 
-
-def _encoded(batch: Sequence[Sent]) -> bytes:
-    identity = (
-        {"producer_id": batch[0].producer, "producer_epoch": 0, "base_sequence": batch[0].number}
-        if batch[0].is_idempotent
-        else {}
-    )
-    values = [RecordData(key=None, value=one.value()) for one in batch]
-    return record_batch.build(values, timestamp_ms=batch[0].sent_ms, **identity)
+    def _encoded(self, batch: Sequence[Sent]) -> bytes:
+        identity = (
+            {
+                "producer_id": batch[0].producer,
+                "producer_epoch": self._epoch,
+                "base_sequence": batch[0].number - self._first_of_epoch,
+            }
+            if batch[0].is_idempotent
+            else {}
+        )
+        values = [RecordData(key=None, value=one.value()) for one in batch]
+        return record_batch.build(values, timestamp_ms=batch[0].sent_ms, **identity)
 
 
 class Reader:

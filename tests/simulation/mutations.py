@@ -37,6 +37,7 @@ from diskless_core.files.trimmer import Trimmer
 from diskless_core.groups.offset_commit import OffsetCommitter
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.produce.committer import CommitTicket
+from diskless_core.produce.sequence_gaps import SequenceGaps
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.follow_shard import FollowShardAnswer, pack_entry
@@ -154,6 +155,11 @@ class _Blind:
 def no_idempotence(patch: pytest.MonkeyPatch) -> None:
     """Every batch of a producer is taken for a new one."""
     patch.setattr(producer_state, "check", lambda *_: producer_state.ACCEPTED)
+
+
+def gaps_are_final(patch: pytest.MonkeyPatch) -> None:
+    """What does not follow at one broker is out of order, though the batch before is under way at another one."""
+    patch.setattr(SequenceGaps, "judged", lambda self, batches, results: results)
 
 
 def forgets_producers_too_soon(patch: pytest.MonkeyPatch) -> None:
@@ -448,6 +454,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(no_turns, lambda scenario: scenario.linger_ms == 0 and scenario.bucket_slow_rate),
     Mutation(forgets_answers, lambda scenario: scenario.log_error_rate or scenario.loss_rate),
     Mutation(no_idempotence, lambda scenario: scenario.loss_rate or scenario.bucket_slow_rate),
+    Mutation(gaps_are_final, lambda scenario: scenario.loss_rate),
     Mutation(forgets_producers_too_soon, lambda scenario: scenario.producers_expire),
     Mutation(never_forgets_producers, lambda scenario: scenario.producers_expire),
     Mutation(replicas_keep_producers, lambda scenario: scenario.producers_expire),

@@ -1,0 +1,137 @@
+"""What does not follow at one broker may be preceded at another one yet: a gap is final only when it has stayed one."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from diskless_core.diskless.commands import BatchResult, CommitFile, PartitionKey
+from diskless_core.metrics import Metrics
+from diskless_core.produce import sequence_gaps
+from diskless_core.produce.accumulator import Submission
+from diskless_core.produce.part import Produce, ProduceNeighbours, ProduceSettings
+from diskless_core.produce.sequence_gaps import PATIENCE_S, SequenceGaps
+from diskless_core.produce.validation import ValidBatch
+from diskless_core.produce.writer import WriterSettings
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore
+from tests.support.guarantees import guarantee
+from tests.support.shards import TOPIC, batch
+from tests.support.virtual_time import VirtualClock, run
+
+GAP = BatchResult(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message="does not follow")
+KEY = PartitionKey(TOPIC, 0)
+
+
+@dataclass
+class Coordinator:
+    """Refuses what it gets, as out of order, until it `follows`."""
+
+    follows: bool = False
+
+    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+        return [BatchResult(base_offset=7) if self.follows else GAP for _ in request.batches]
+
+
+def produce_path(coordinator: Coordinator, *, is_one_of_many: bool) -> Produce:
+    clock = VirtualClock(asyncio.get_running_loop())
+    writer = WriterSettings(
+        commit_interval_ms=250,
+        linger_ms=0,
+        buffer_max_bytes=1 << 20,
+        inflight_max_bytes=1 << 20,
+        object_prefix="wal",
+    )
+    return Produce(
+        ProduceSettings(writer=writer, upload_parallelism=4, shutdown_timeout_ms=60_000),
+        ProduceNeighbours(
+            node_id=1,
+            objects=MemoryWalObjectStore(clock),
+            coordinators={0: coordinator},  # type: ignore[dict-item]  # all that is asked for
+            shard_of=lambda _: 0,
+            is_awaited=lambda _: False,
+            on_uploaded=lambda *_: None,
+            is_one_of_many=is_one_of_many,
+            new_object_id=uuid.uuid4,
+            clock=clock,
+            metrics=Metrics(),
+        ),
+    )
+
+
+async def told(path: Produce, sequence: int = 5) -> ErrorCode:
+    """What a producer hears of a batch."""
+    answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def settle(outcome: Sequence[BatchResult] | BaseException) -> None:
+        assert not isinstance(outcome, BaseException)
+        answer.set_result(outcome[0].error)
+
+    valid = ValidBatch(memoryview(bytes(100)), 1, 0, 0, 7, 0, sequence, 0)
+    path.writer.append(Submission(batches=[(KEY, valid)], release=lambda: None, settle=settle))
+    return await answer
+
+
+@guarantee(
+    "Idempotence",
+    "Of two batches in flight by two brokers the later one, if it comes first, is refused so that all clients send it "
+    "again: OUT_OF_ORDER_SEQUENCE_NUMBER would have librdkafka send with a new epoch what is under way elsewhere.",
+)
+def test_in_a_cluster_a_gap_is_sent_again_until_it_is_filled_or_has_stayed_one() -> None:
+    async def main() -> None:
+        coordinator, loop = Coordinator(), asyncio.get_running_loop()
+        path = produce_path(coordinator, is_one_of_many=True)
+        begun = loop.time()
+        while loop.time() < begun + PATIENCE_S - 1:
+            assert await told(path) is ErrorCode.NOT_ENOUGH_REPLICAS
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(2)
+        assert await told(path) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert await told(path, sequence=6) is ErrorCode.NOT_ENOUGH_REPLICAS
+        coordinator.follows = True
+        assert await told(path) is ErrorCode.NONE
+
+    run(main)
+
+
+def test_where_there_is_one_broker_a_gap_is_of_the_clients_own_making() -> None:
+    async def main() -> None:
+        path = produce_path(Coordinator(), is_one_of_many=False)
+        assert await told(path) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    run(main)
+
+
+def test_only_gaps_are_told_otherwise_and_they_say_what_does_not_follow() -> None:
+    async def main() -> None:
+        gaps = SequenceGaps(VirtualClock(asyncio.get_running_loop()))
+        fine, stale = BatchResult(base_offset=3), BatchResult(ErrorCode.INVALID_PRODUCER_EPOCH)
+        batches = [batch(partition, producer=(7, 0, 5)) for partition in range(3)]
+        found = gaps.judged(batches, [fine, GAP, stale])
+        assert found == [fine, GAP._replace(error=ErrorCode.NOT_ENOUGH_REPLICAS), stale]
+        unharmed = [fine, stale]
+        assert gaps.judged(batches[:2], unharmed) is unharmed
+
+    run(main)
+
+
+def test_no_more_gaps_are_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence_gaps, "MOST", 2)
+
+    async def main() -> None:
+        gaps = SequenceGaps(VirtualClock(asyncio.get_running_loop()))
+
+        def error_of(sequence: int) -> ErrorCode:
+            return gaps.judged([batch(0, producer=(7, 0, sequence))], [GAP])[0].error
+
+        for sequence in (1, 2, 3):
+            error_of(sequence)
+        await asyncio.sleep(PATIENCE_S)
+        assert error_of(1) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert error_of(3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    run(main)
