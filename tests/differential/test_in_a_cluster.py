@@ -11,7 +11,7 @@ from unittest.mock import ANY
 import pytest
 
 from tests.differential.cluster_player import ClusterPlayer
-from tests.differential.differences import Allowed
+from tests.differential.differences import IN_A_CLUSTER, Allowed
 from tests.differential.player import Player, compare, name_of
 from tests.differential.scenarios import SCENARIOS
 
@@ -63,4 +63,4 @@ def test_a_broker_that_leads_nothing_answers_alike(pair_with_a_cluster, played, 
     kafka = Player(pair_with_a_cluster.kafka, name, played, version).play()
     diskless = ClusterPlayer(pair_with_a_cluster.cluster, name, played, version).play()
 
-    compare(kafka, diskless, played, also=THREE_BROKERS)
+    compare(kafka, diskless, played, also=(THREE_BROKERS, *IN_A_CLUSTER))
