@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -39,22 +39,52 @@ _SESSION: Mapping[str, Mapping[str, Any]] = {
 _NEVER = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
-class Slot(Protocol):
-    """A place in a group that somebody has most of the time: a new member each time."""
+class Slot:
+    """A place in a group that somebody has most of the time: one member after the other, for some seconds each.
 
-    name: str
-    group: str
+    Attributes:
+        group: whose place it is.
+        name: the place's.
+    """
 
-    def start(self) -> None: ...
+    def __init__(self, group: str, name: str, history: History, clock: Clock) -> None:
+        self.group = group
+        self.name = name
+        self._history, self._clock = history, clock
+        self._random = random.Random(name)
+        self._stays = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
 
     def stay(self) -> None:
         """Whoever has it from now on stays until `stop`."""
+        self._stays.set()
 
     def stop(self, timeout_s: float) -> None:
         """The last one leaves."""
+        self._stays.set()
+        self._stopping.set()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._history.complain(self.name, "does not leave its group in time")
+
+    def _run(self) -> None:
+        life = 0
+        while not self._stopping.is_set():
+            life += 1
+            over = _Over(time.monotonic() + self._random.uniform(*_STAYS_S), self._stays, self._stopping)
+            self._live(life, over)
+            self._stopping.wait(self._random.uniform(*_AWAY_S))
+
+    def _live(self, life: int, is_over: _Over) -> None:
+        """Be a member until its time is over. `life` counts them."""
+        raise NotImplementedError
 
 
-class LibrdkafkaSlot:
+class LibrdkafkaSlot(Slot):
     """Members of librdkafka. With an `instance` they are static: the next one is the same member."""
 
     def __init__(
@@ -69,10 +99,8 @@ class LibrdkafkaSlot:
         *,
         instance: str | None = None,
     ) -> None:
-        self.group = group
-        self.name = f"{group}-{number}"
+        super().__init__(group, f"{group}-{number}", history, clock)
         self._topic = topic
-        self._history, self._clock = history, clock
         self._is_static = instance is not None
         self._settings = {
             "bootstrap.servers": bootstrap,
@@ -86,35 +114,10 @@ class LibrdkafkaSlot:
             **_SESSION[protocol],
             **CLIENT,
         }
-        self._random = random.Random(self.name)
-        self._stays = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stay(self) -> None:
-        self._stays.set()
-
-    def stop(self, timeout_s: float) -> None:
-        self._stays.set()
-        self._stopping.set()
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self._history.complain(self.name, "does not leave its group in time")
-
-    def _run(self) -> None:
-        life = 0
-        while not self._stopping.is_set():
-            life += 1
-            _Member(self._settings, self._topic, f"{self.name}.{life}", self._history, self._clock).live(
-                self._is_over(self._random.uniform(*_STAYS_S)), may_be_held=self._is_static
-            )
-            self._stopping.wait(self._random.uniform(*_AWAY_S))
-
-    def _is_over(self, stays_s: float) -> _Over:
-        return _Over(time.monotonic() + stays_s, self._stays, self._stopping)
+    def _live(self, life: int, is_over: _Over) -> None:
+        member = _Member(self._settings, self._topic, f"{self.name}.{life}", self._history, self._clock)
+        member.live(is_over, may_be_held=self._is_static)
 
 
 class _Over:
@@ -205,7 +208,7 @@ class _Member:
             self._history.group_commit(self._group, Commit(Place(partition, offset), begun_s, ended_s))
 
 
-class JavaSlot:
+class JavaSlot(Slot):
     """Apache Kafka's verifiable consumer. It leaves, or is killed, in turn."""
 
     def __init__(
@@ -219,9 +222,7 @@ class JavaSlot:
         history: History,
         clock: Clock,
     ) -> None:
-        self.group = group
-        self.name = f"{group}-java"
-        self._history, self._clock = history, clock
+        super().__init__(group, f"{group}-java", history, clock)
         self._log = folder / f"{self.name}.log"
         settings = folder / f"{self.name}.properties"
         settings.write_text(
@@ -232,33 +233,9 @@ class JavaSlot:
         if protocol == CLASSIC:
             arguments += ["--session-timeout", str(SESSION_MS)]
         self._command = java(jars, "org.apache.kafka.tools.VerifiableConsumer", *arguments)
-        self._random = random.Random(self.name)
-        self._stays = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stay(self) -> None:
-        self._stays.set()
-
-    def stop(self, timeout_s: float) -> None:
-        self._stays.set()
-        self._stopping.set()
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self._history.complain(self.name, "does not leave its group in time")
-
-    def _run(self) -> None:
-        life = 0
-        while not self._stopping.is_set():
-            life += 1
-            is_over = _Over(time.monotonic() + self._random.uniform(*_STAYS_S), self._stays, self._stopping)
-            self._live(f"{self.name}.{life}", is_over, signal.SIGKILL if life % 2 else signal.SIGTERM)
-            self._stopping.wait(self._random.uniform(*_AWAY_S))
-
-    def _live(self, name: str, is_over: _Over, ends_by: signal.Signals) -> None:
+    def _live(self, life: int, is_over: _Over) -> None:
+        name, ends_by = f"{self.name}.{life}", signal.SIGKILL if life % 2 else signal.SIGTERM
         with self._log.open("ab") as log:
             process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None
