@@ -431,6 +431,9 @@ def _look_after_shards(
 ) -> None:
     snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
+    if coordinators.follows is not None:
+        for shard in coordinators.followed_by_nomination():
+            loops.run(partial(coordinators.follows.look_after, shard), f"{shard.id} copy")
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
         loops.run(snapshotter.run, f"{shard.id} snapshots")

@@ -181,6 +181,22 @@ class Replica(Generic[RecordT]):
         finally:
             await self.store.close()
 
+    async def release(self) -> None:
+        """Close it, and free what it has in memory. It can be opened again, and then begins with what the store has.
+
+        Listeners are told as by `restore`: of all rows that are gone.
+        """
+        try:
+            await self.close()
+        finally:
+            writes = self.state.replace({table: [] for table in self.state.tables if table.resident})
+            self.next_offset, self.acceptance, self._name = 0, Acceptance(), None
+            self.tail.reset(0, self.acceptance)
+            self.flusher.forget()
+            for listener in self._restore_listeners:
+                listener()
+            self._tell(writes)
+
     @property
     def level(self) -> int:
         """The level of `diskless.version` that the shard is written at, as far as this node knows."""

@@ -1,0 +1,88 @@
+"""Of which shards a node has a copy: of those that a nomination names it for.
+
+A broker that is nominated for a shard, as leader or follower, follows it. It goes on for a while when it is not named
+any more, so that nominations that come and go cost nothing. Of all other shards it only knows who should lead them, by
+the nominations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from diskless_core.clock import Clock
+from diskless_core.cluster.nominated_leaders import NominatedLeaders
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.retrying import Backoff
+
+KEPT_S = 60.0
+"""How long a copy is kept up that this node is not nominated for any more."""
+
+RETRY = Backoff(first_ms=1_000, max_ms=30_000)
+"""While a shard cannot be followed."""
+
+_log = structlog.get_logger(__name__)
+
+
+class FollowedShards:
+    """Has shards followed while this node is nominated for them."""
+
+    def __init__(self, node_id: int, nominated: NominatedLeaders, clock: Clock) -> None:
+        self._node_id = node_id
+        self._nominated = nominated
+        self._clock = clock
+
+    async def start(self, shard: CoordinatorShard[Any]) -> None:
+        """Start a shard, with a copy or without, by what this node has read of the cluster shard.
+
+        Errors as `CoordinatorShard.start`.
+        """
+        if self._is_named(shard):
+            await shard.start()
+        else:
+            shard.start_without_copy()
+
+    async def look_after(self, shard: CoordinatorShard[Any]) -> None:
+        """Follow a shard that was started, or no more, as it is nominated; until its work on this node is over."""
+        failures = 0
+        while shard.failure is None:
+            if shard.is_followed:
+                if await self._is_let_go(shard) and shard.failure is None:
+                    await shard.unfollow()
+                continue
+            await self._nominated.until(lambda: self._is_named(shard))
+            try:
+                await shard.follow()
+                failures = 0
+            except (CoordinatorError, CoordinatorLogError, CoordinatorStoreError) as error:
+                failures += 1
+                _log.error(
+                    "this broker is nominated for a shard and cannot follow it; it is tried again",
+                    shard=str(shard.id),
+                    error=str(error),
+                )
+                await asyncio.sleep(RETRY.pause_s(failures, self._clock))
+                if not self._is_named(shard):
+                    await self._has_stayed_away(shard)
+                    shard.forget_failure()
+
+    async def _is_let_go(self, shard: CoordinatorShard[Any]) -> bool:
+        await self._nominated.until(lambda: not self._is_named(shard))
+        return await self._has_stayed_away(shard) and not shard.leading
+
+    async def _has_stayed_away(self, shard: CoordinatorShard[Any]) -> bool:
+        """Whether this node is not nominated for a while to come."""
+        try:
+            async with asyncio.timeout(KEPT_S):
+                await self._nominated.until(lambda: self._is_named(shard))
+        except TimeoutError:
+            return True
+        return False
+
+    def _is_named(self, shard: CoordinatorShard[Any]) -> bool:
+        return self._nominated.names(shard.id, self._node_id)
