@@ -3,7 +3,7 @@
 A nomination names a leader and the brokers that the next leader is chosen from. Only those have a copy of the shard.
 Shards whose leader cannot go on get another one at once, all of them. Everything else, such as giving a broker that
 returned its share, is one change at a time, and no change is made that would not improve anything: brokers that differ
-by one shard are balanced, in what they lead first, then in what they have copies of. Nobody is given a shard to lead for
+by one shard are balanced, first in what they lead, then in what they have copies of. Nobody is given a shard to lead for
 balance before its copy has caught up: until then it is one follower more.
 """
 
@@ -129,7 +129,9 @@ class _Planner:
             known = self._sound(held.shard, held.followers)
             have, need = (self._merits(held.shard, held.leader, some) for some in (known, wanted))
             if not _are_at_least(have, need):
-                return [self._nomination(held.shard, held.leader)]
+                behind = not all(self._is_ready(held.shard, one) for one in wanted)
+                kept = [one for one in known if behind and one not in wanted and self._is_ready(held.shard, one)]
+                return [_with_followers(held, [*wanted, *kept])]
         return []
 
     def balance(self) -> Sequence[Nomination]:
@@ -141,7 +143,8 @@ class _Planner:
         if self._is_ready(shard, leader):
             return [self._move(shard, leader)]
         held = self.present[shard]
-        return [] if leader in held.followers else [_with_followers(held, [*held.followers, leader])]
+        followers = self._sound(shard, held.followers)
+        return [] if leader in followers else [_with_followers(held, [*followers, leader])]
 
     def _without_surplus(self) -> Sequence[Nomination]:
         """For the first shard with more followers than it needs, one less: who can be spared and has the most copies.
@@ -149,18 +152,14 @@ class _Planner:
         Nobody is spared before all others have caught up.
         """
         for held in self._held():
-            if len(held.followers) <= FOLLOWERS or self._rank(held.shard, held.leader) is _Rank.OUT:
+            followers = self._sound(held.shard, held.followers)
+            if len(followers) <= FOLLOWERS or self._rank(held.shard, held.leader) is _Rank.OUT:
                 continue
             needed = self._merits(held.shard, held.leader, self._followers(held.shard, held.leader))
-            spared = sorted(
-                held.followers,
-                key=lambda one: (self._rank(held.shard, one) is not _Rank.OUT, -self.copies.get(one, 0), one),
-            )
-            for one in spared:
-                rest = [other for other in held.followers if other != one]
-                known = self._sound(held.shard, rest)
-                has_merits = _are_at_least(self._merits(held.shard, held.leader, known), needed)
-                if has_merits and all(self._is_ready(held.shard, other) for other in known):
+            for one in sorted(followers, key=lambda one: (-self.copies[one], one)):
+                rest = [other for other in followers if other != one]
+                has_merits = _are_at_least(self._merits(held.shard, held.leader, rest), needed)
+                if has_merits and all(self._is_ready(held.shard, other) for other in rest):
                     return [_with_followers(held, rest)]
         return []
 
@@ -168,31 +167,31 @@ class _Planner:
         """For a shard that a broker with many copies follows, as one follower more a broker that has fewer by most."""
         best: tuple[int, Nomination] | None = None
         for held in self._held():
-            if len(held.followers) > FOLLOWERS:
+            followers = self._sound(held.shard, held.followers)
+            if len(followers) > FOLLOWERS:
                 return []  # a copy is moving
             if self._rank(held.shard, held.leader) is _Rank.OUT:
                 continue
-            for giver in held.followers:
+            for giver in followers:
                 taker = self._taker_of_copy(held, giver)
                 if taker is None:
                     continue
                 gap = self.copies[giver] - self.copies[taker]
                 if best is None or gap > best[0]:
-                    best = gap, _with_followers(held, [*held.followers, taker])
+                    best = gap, _with_followers(held, [*followers, taker])
         return [best[1]] if best is not None else []
 
     def _taker_of_copy(self, held: Nomination, giver: int) -> int | None:
         """Who follows a shard in another's place, if it evens out how many copies they have, and costs nothing else."""
-        if giver not in self.copies:
-            return None
-        merits = self._merits(held.shard, held.leader, self._sound(held.shard, held.followers))
-        others = [one for one in held.followers if one != giver]
+        followers = self._sound(held.shard, held.followers)
+        merits = self._merits(held.shard, held.leader, followers)
+        others = [one for one in followers if one != giver]
         for one in sorted(self.copies, key=lambda one: (self.copies[one], one)):
             if self.copies[giver] - self.copies[one] <= _BALANCED:
                 return None
             is_free = one != held.leader and one not in held.followers
             if is_free and self._rank(held.shard, one) is _Rank.READY:
-                found = self._merits(held.shard, held.leader, self._sound(held.shard, [*others, one]))
+                found = self._merits(held.shard, held.leader, [*others, one])
                 if _are_at_least(found, merits):
                     return one
         return None
