@@ -55,7 +55,9 @@ class FollowedShards:
                 if await self._is_let_go(shard) and shard.failure is None:
                     await shard.unfollow()
                 continue
-            await self._nominated.until(lambda: self._is_named(shard))
+            await self._nominated.until(lambda: shard.is_followed or self._is_named(shard))
+            if shard.is_followed:
+                continue
             try:
                 await shard.follow()
                 failures = 0
