@@ -49,10 +49,12 @@ class ShardSettings:
     Attributes:
         counts: how many shards there are of the kinds of which there can be several. Those of a kind that is missing
             are added later.
+        kept_s: how long a copy is kept up of a shard that the node is not nominated for any more.
     """
 
     counts: Mapping[ShardKind, int]
     commit_rules: CommitRules
+    kept_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ class Coordinators:
         if services.log.is_shared and not services.log.nominates_all_shards:
             self.nominated = NominatedLeaders(self.cluster)
             self.nominated.require_membership(services.node_id, lambda: False)
-            self.follows = FollowedShards(services.node_id, self.nominated, services.clock)
+            self.follows = FollowedShards(services.node_id, self.nominated, services.clock, kept_s=settings.kept_s)
             services = replace(services, nominator=self.nominated)
         self._services = services
         self._shards: dict[ShardId, CoordinatorShard[Any]] = {self.cluster.id: self.cluster}

@@ -20,8 +20,8 @@ from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.retrying import Backoff
 
-KEPT_S = 60.0
-"""How long a copy is kept up that this node is not nominated for any more."""
+KEPT_SESSIONS = 6
+"""For so many sessions of a broker a copy is kept up that it is not nominated for any more."""
 
 RETRY = Backoff(first_ms=1_000, max_ms=30_000)
 """While a shard cannot be followed."""
@@ -30,10 +30,15 @@ _log = structlog.get_logger(__name__)
 
 
 class FollowedShards:
-    """Has shards followed while this node is nominated for them."""
+    """Has shards followed while this node is nominated for them.
 
-    def __init__(self, node_id: int, nominated: NominatedLeaders, clock: Clock) -> None:
+    Args:
+        kept_s: how long a copy is kept up after that.
+    """
+
+    def __init__(self, node_id: int, nominated: NominatedLeaders, clock: Clock, *, kept_s: float) -> None:
         self._node_id = node_id
+        self._kept_s = kept_s
         self._nominated = nominated
         self._clock = clock
 
@@ -80,7 +85,7 @@ class FollowedShards:
     async def _has_stayed_away(self, shard: CoordinatorShard[Any]) -> bool:
         """Whether this node is not nominated for a while to come."""
         try:
-            async with asyncio.timeout(KEPT_S):
+            async with asyncio.timeout(self._kept_s):
                 await self._nominated.until(lambda: self._is_named(shard))
         except TimeoutError:
             return True

@@ -26,6 +26,7 @@ from diskless_core.broker.cluster_view import ClusterSight
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
+from diskless_core.broker.followed_shards import KEPT_SESSIONS
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
@@ -396,7 +397,11 @@ async def _start_coordinators(
         new_transport=around.new_transport,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
-    settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
+    settings = ShardSettings(
+        counts=shard_counts(config),
+        commit_rules=rules,
+        kept_s=KEPT_SESSIONS * config.broker_session_timeout_ms / 1000,
+    )
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
     around.peers.follow(coordinators.cluster)

@@ -3,8 +3,8 @@
 A nomination names a leader and the brokers that the next leader is chosen from. Only those have a copy of the shard.
 Shards whose leader cannot go on get another one at once, all of them. Everything else, such as giving a broker that
 returned its share, is one change at a time, and no change is made that would not improve anything: brokers that differ
-by one shard are balanced, first in what they lead, then in what they have copies of. Nobody is given a shard to lead for
-balance before its copy has caught up: until then it is one follower more.
+by one shard are balanced, first in what they lead, then in what they have copies of. Nobody is given a shard to lead
+for balance before its copy has caught up: until then it is one follower more.
 """
 
 from __future__ import annotations

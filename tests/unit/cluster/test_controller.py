@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 from diskless_core.broker.coordinators import Coordinators, ShardSettings
-from diskless_core.broker.followed_shards import KEPT_S
 from diskless_core.cluster.controller import BALANCE_PAUSE_S, STEADY_S, Controller, ControllerNeighbours
 from diskless_core.cluster.membership.model import LiveBroker
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
@@ -25,6 +24,7 @@ from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock, run
 
 PATIENCE_S = 600.0
+KEPT_S = 60.0
 SHARDS = 5
 ALL = {f"diskless-{index}" for index in range(SHARDS)} | {"groups-0"}
 
@@ -57,7 +57,7 @@ class Broker:
         )
         rules = CommitRules(assignment=Sequential())
         self.coordinators = Coordinators(
-            services, ShardSettings(counts={DISKLESS: SHARDS, GROUPS: 1}, commit_rules=rules)
+            services, ShardSettings(counts={DISKLESS: SHARDS, GROUPS: 1}, commit_rules=rules, kept_s=KEPT_S)
         )
         if self.coordinators.nominated is not None:
             self.coordinators.nominated.require_membership(self.node_id, lambda: True)
