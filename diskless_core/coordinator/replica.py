@@ -186,6 +186,12 @@ class Replica(Generic[RecordT]):
         finally:
             await self.store.close()
 
+    def tell_all(self) -> None:
+        """Tell listeners as by `restore` of all rows that there are: it was opened after `release`."""
+        for listener in self._restore_listeners:
+            listener()
+        self._tell({table: dict(self.state.rows(table)) for table in self.state.tables if table.resident})
+
     async def release(self) -> None:
         """Close it, and free what it has in memory. It can be opened again, and then begins with what the store has.
 

@@ -189,6 +189,7 @@ class CoordinatorShard(Generic[RecordT]):
             self._follow_failure = str(error)
             raise
         await self._end_loops()
+        self._replica.tell_all()
         self._run_with_copy()
         self._leader.may_claim(Hold.NO_COPY)
         self._log.info("the shard is followed here from now on", offset=self.next_offset, end=self._end_at_start)
@@ -377,7 +378,8 @@ class CoordinatorShard(Generic[RecordT]):
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
 
-        When a snapshot took the place of entries, it is told of all rows of resident tables that differ.
+        When a snapshot took the place of entries, it is told of all rows of resident tables that differ; so it is of all
+        that are gone after `unfollow`, and of all that are there after `follow`.
         """
         self._replica.on_commit(listener)
 

@@ -36,7 +36,9 @@ def test_a_copy_that_is_given_up_takes_no_memory_and_comes_back_whole() -> None:
         assert follower.shard.obstacle is None
 
         await world.commit(5)
+        moved.clear()
         await follower.shard.follow()
+        assert moved == [PARTITION], "who keeps what it is told of commits knows all again"
         await world.until_alike()
         assert follower.shard.is_caught_up
         assert await follower.read_all(PARTITION) == await world.nodes[1].read_all(PARTITION)
