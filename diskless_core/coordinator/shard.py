@@ -378,8 +378,8 @@ class CoordinatorShard(Generic[RecordT]):
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
 
-        When a snapshot took the place of entries, it is told of all rows of resident tables that differ; so it is of all
-        that are gone after `unfollow`, and of all that are there after `follow`.
+        When a snapshot took the place of entries, it is told of all rows of resident tables that differ. So it is of
+        all that are gone after `unfollow`, and of all that are there after `follow`.
         """
         self._replica.on_commit(listener)
 
