@@ -60,23 +60,29 @@ class FollowedShards:
                 if await self._is_let_go(shard) and shard.failure is None:
                     await shard.unfollow()
                 continue
-            await self._nominated.until(lambda: shard.is_followed or self._is_named(shard))
-            if shard.is_followed:
-                continue
-            try:
-                await shard.follow()
+            await self._nominated.until(lambda: self._is_named(shard))
+            if await self._follows(shard):
                 failures = 0
-            except (CoordinatorError, CoordinatorLogError, CoordinatorStoreError) as error:
-                failures += 1
-                _log.error(
-                    "this broker is nominated for a shard and cannot follow it; it is tried again",
-                    shard=str(shard.id),
-                    error=str(error),
-                )
-                await asyncio.sleep(RETRY.pause_s(failures, self._clock))
-                if not self._is_named(shard):
-                    await self._has_stayed_away(shard)
-                    shard.forget_failure()
+                continue
+            failures += 1
+            await asyncio.sleep(RETRY.pause_s(failures, self._clock))
+            if not self._is_named(shard):
+                await self._has_stayed_away(shard)
+                shard.forget_failure()
+
+    async def _follows(self, shard: CoordinatorShard[Any]) -> bool:
+        """Follow a shard, unless it is followed already; whether it is now."""
+        if shard.is_followed:
+            return True
+        try:
+            await shard.follow()
+        except (CoordinatorError, CoordinatorLogError, CoordinatorStoreError) as error:
+            _log.error(
+                "this broker is nominated for a shard and cannot follow it; it is tried again",
+                shard=str(shard.id),
+                error=str(error),
+            )
+        return shard.is_followed
 
     async def _is_let_go(self, shard: CoordinatorShard[Any]) -> bool:
         await self._nominated.until(lambda: not self._is_named(shard))
