@@ -18,7 +18,7 @@ from functools import partial
 import structlog
 
 from diskless_core.background import Background, end_backend
-from diskless_core.broker import features
+from diskless_core.broker import features, followed_shards
 from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects, standing_aside, standing_aside_while_restoring
 from diskless_core.broker.cluster_identity import cluster_id_of
@@ -26,7 +26,6 @@ from diskless_core.broker.cluster_view import ClusterSight
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
-from diskless_core.broker.followed_shards import KEPT_SESSIONS
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
@@ -400,7 +399,7 @@ async def _start_coordinators(
     settings = ShardSettings(
         counts=shard_counts(config),
         commit_rules=rules,
-        kept_s=KEPT_SESSIONS * config.broker_session_timeout_ms / 1000,
+        kept_s=followed_shards.KEPT_SESSIONS * config.broker_session_timeout_ms / 1000,
     )
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
