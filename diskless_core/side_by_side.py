@@ -26,7 +26,8 @@ async def side_by_side(work: Callable[[T], Awaitable[R]], parts: Collection[T], 
     """Do `work` for each part, and return the results in the order of the parts.
 
     The parts begin in their order: what `work` does before it first waits is done in that order too. An exception of
-    one of them is raised, and ends the others.
+    one of them is raised, and ends the others. When something ends that a part waits for together with others, as when
+    the broker stops, a CancelledError is raised.
 
     Args:
         at_once: how many are under way at the same time.
@@ -41,11 +42,12 @@ async def side_by_side(work: Callable[[T], Awaitable[R]], parts: Collection[T], 
             await asyncio.sleep(0)  # work that does not wait for anything would keep the event loop for all parts
 
     try:
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(at_once, len(parts))):
-                workers.create_task(take_parts())
+        async with asyncio.TaskGroup() as group:
+            workers = [group.create_task(take_parts()) for _ in range(min(at_once, len(parts)))]
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
+    if any(worker.cancelled() for worker in workers):  # a task group says nothing of these
+        raise asyncio.CancelledError
     return [results[number] for number in range(len(parts))]
 
 

@@ -111,6 +111,7 @@ def _add_observation(app: FastAPI, sources: Sources) -> None:
         """The process runs and its event loop turns."""
         return {"status": "alive"}
 
+    @app.get("/health", responses={503: {"model": models.Readiness}})
     @app.get("/health/ready", responses={503: {"model": models.Readiness}})
     async def ready(response: Response) -> models.Readiness:
         """This broker can serve clients: it leads or follows each coordinator, and the object store takes writes."""

@@ -32,14 +32,15 @@ def add_cluster(app: FastAPI, cluster: ClusterSource) -> None:
     async def view(lag: bool = False) -> ClusterView:
         """The brokers, with the addresses of their HTTP interfaces, and who leads which coordinator.
 
-        With `lag`, all brokers are asked how far their copies of the coordinators are.
+        With `lag`, all brokers are asked how far their copies of the coordinators are. Why a broker is fenced, the
+        controller is asked.
         """
-        return await cluster(lag=lag)
+        return await cluster(lag=lag, why_fenced=True)
 
     @app.get("/health/cluster", responses={503: {"model": ClusterHealth}})
     async def health(response: Response) -> ClusterHealth:
         """Every coordinator has a leader that is live, as far as this broker knows."""
-        found = await cluster(lag=False)
+        found = await cluster(lag=False, why_fenced=False)
         reasons = found.problems()
         if reasons:
             response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE

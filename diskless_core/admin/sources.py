@@ -23,8 +23,10 @@ ReadinessCheck = Callable[[], Sequence[str]]
 class ClusterSource(Protocol):
     """Says how the broker sees its cluster."""
 
-    async def __call__(self, *, lag: bool) -> ClusterView:
+    async def __call__(self, *, lag: bool, why_fenced: bool) -> ClusterView:
         """With `lag`, all brokers are asked how far their copies of the shards are.
+
+        With `why_fenced`, the controller is asked why brokers are fenced, if any is.
 
         Raises:
             CoordinatorError: the broker is starting or stopping.

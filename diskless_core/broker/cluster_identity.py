@@ -37,7 +37,12 @@ async def cluster_id_of(
     """
     owner = ObjectOwner(objects, prefix=config.diskless_wal_object_prefix, beside=snapshot_prefix(config))
     wanted = config.cluster_id or uuid_text(clock.new_uuid())
-    cluster_id = await cluster.cluster_id(wanted, lambda: awaited.do(owner.require_nobody), counts)
+
+    async def require_nobody() -> None:
+        with standing_aside(cluster):
+            await awaited.do(owner.require_nobody)
+
+    cluster_id = await cluster.cluster_id(wanted, require_nobody, counts)
     if config.cluster_id is not None and cluster_id != config.cluster_id:
         raise StartError(
             f"the coordinator log is that of the cluster {cluster_id}, not {config.cluster_id}: change cluster.id, or "

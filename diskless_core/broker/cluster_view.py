@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from diskless_core.broker.coordinators import Coordinators
 from diskless_core.broker.endpoint import Endpoint
+from diskless_core.broker.fenced_brokers import FencedBrokers
 from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.cluster.membership.brokers import Brokers
 from diskless_core.cluster.membership.model import HTTP_LISTENER, BrokerListener
@@ -40,23 +41,40 @@ class ClusterSight:
     """The cluster, as this broker's copies of the coordinators have it."""
 
     def __init__(
-        self, node_id: int, cluster_id: str, coordinators: Coordinators, brokers: Brokers, copies: AllShardCopies
+        self,
+        node_id: int,
+        cluster_id: str,
+        coordinators: Coordinators,
+        brokers: Brokers,
+        copies: AllShardCopies,
+        fenced: FencedBrokers,
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._coordinators = coordinators
         self._brokers = brokers
         self._copies = copies
+        self._fenced = fenced
 
-    async def view(self, *, lag: bool) -> ClusterView:
-        """What is known here, at once; with `lag` all brokers are asked how far they are, for two seconds at most."""
+    async def view(self, *, lag: bool, why_fenced: bool) -> ClusterView:
+        """What is known here, at once, unless others are to be asked.
+
+        Args:
+            lag: all brokers are asked how far they are, for two seconds at most.
+            why_fenced: the controller is asked why brokers are fenced, if any is, for one second at most.
+        """
+        reasons = await self._fenced.reasons() if why_fenced else {}
         return ClusterView(
             node_id=self._node_id,
             cluster_id=self._cluster_id,
             controller=self._brokers.controller,
             brokers=[
                 BrokerView(
-                    node_id=one.spec.node_id, rack=one.spec.rack, is_fenced=one.is_fenced, http=one.spec.http_url
+                    node_id=one.spec.node_id,
+                    rack=one.spec.rack,
+                    is_fenced=one.is_fenced,
+                    fenced_reason=reasons.get(one.spec.node_id) if one.is_fenced else None,
+                    http=one.spec.http_url,
                 )
                 for one in self._brokers.all()
             ],

@@ -95,7 +95,7 @@ class Newcomer:
         stack.push_async_callback(log.stop)
         await log.start()
         peers = RegisteredPeers(self._provisional_id, config.inter_broker_listener_name)
-        connections = PeerConnections(peers, client_id="broker-without-id")
+        connections = PeerConnections(peers, "broker-without-id", config.inter_broker_listener_name)
         stack.push_async_callback(connections.stop)
         services = ShardServices(
             node_id=self._provisional_id,

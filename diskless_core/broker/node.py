@@ -122,7 +122,7 @@ class Node:
         node_id = None if self.config.asks_for_node_id else self.config.node_id
         return Speaker(node_id=node_id, cluster_id=self.cluster_id)
 
-    async def cluster_view(self, *, lag: bool) -> ClusterView:
+    async def cluster_view(self, *, lag: bool, why_fenced: bool) -> ClusterView:
         """The cluster as this broker sees it; see `ClusterSight.view`.
 
         Raises:
@@ -130,7 +130,7 @@ class Node:
         """
         if self._parts is None:
             raise CoordinatorLoadingError("the broker is starting or stopping")
-        return await self._parts.sight.view(lag=lag)
+        return await self._parts.sight.view(lag=lag, why_fenced=why_fenced)
 
     def not_ready(self) -> list[str]:
         """Why this broker should get no traffic now; empty when it should."""
@@ -221,7 +221,9 @@ class Node:
         IdentityFile(self.config.data_dir.absolute()).forget()
 
     async def _start_parts(self) -> BrokerParts:
-        connections = PeerConnections(self.peers, client_id=f"broker-{self.config.node_id}")
+        connections = PeerConnections(
+            self.peers, f"broker-{self.config.node_id}", self.config.inter_broker_listener_name
+        )
         self._stack.push_async_callback(connections.stop)
         heartbeats = connections.beside()
         around = Surroundings(

@@ -26,6 +26,7 @@ from diskless_core.broker.cluster_view import ClusterSight
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
+from diskless_core.broker.fenced_brokers import FencedBrokers
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.broker.shard_watch import ShardWatch
@@ -148,6 +149,7 @@ class BrokerParts:
     cluster_id: str
     coordinators: Coordinators
     shard_copies: AllShardCopies
+    fenced_brokers: FencedBrokers
     sight: ClusterSight
     membership: Membership
     clients: CoordinatorClients
@@ -317,12 +319,15 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topics_deleted)
     await cluster.start()
-    copies = AllShardCopies(node_id, coordinators, around.peers, around.new_transport())
+    questions = around.new_transport()
+    copies = AllShardCopies(node_id, coordinators, around.peers, questions)
+    fenced_brokers = FencedBrokers(node_id, membership.registrar, membership.brokers, questions)
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,
         shard_copies=copies,
-        sight=ClusterSight(node_id, cluster_id, coordinators, membership.brokers, copies),
+        fenced_brokers=fenced_brokers,
+        sight=ClusterSight(node_id, cluster_id, coordinators, membership.brokers, copies, fenced_brokers),
         membership=membership,
         clients=clients,
         coordinator_service=coordinator_service,

@@ -24,6 +24,7 @@ from diskless_core.coordinator.peers import (
     PeerRequest,
     Peers,
     PeerUnavailableError,
+    listener_advice,
 )
 from diskless_core.pages import fresh_pages
 from diskless_core.protocol import framing
@@ -70,14 +71,18 @@ class _Reached:
 class PeerConnections:
     """A `PeerTransport` over TCP, to the inter-broker listeners of `peers`.
 
+    Args:
+        listener: the name of the listener of `peers`, for people.
+
     Attributes:
         on_lost: called with a node's id when the connection to it broke.
     """
 
-    def __init__(self, peers: Peers, client_id: str) -> None:
+    def __init__(self, peers: Peers, client_id: str, listener: str | None = None) -> None:
         self.on_lost: Callable[[int], None] = lambda _: None
         self._peers = peers
         self._client_id = client_id
+        self._listener = listener
         self._reached = _Reached()
         self._connections: dict[int, PeerConnection] = {}
         self._connecting: dict[int, asyncio.Task[PeerConnection]] = {}
@@ -85,7 +90,7 @@ class PeerConnections:
 
     def beside(self) -> PeerConnections:
         """Connections of their own to the same brokers, which end with these."""
-        connections = PeerConnections(self._peers, self._client_id)
+        connections = PeerConnections(self._peers, self._client_id, self._listener)
         connections._reached = self._reached
         self._beside.append(connections)
         return connections
@@ -139,18 +144,27 @@ class PeerConnections:
     async def _open(self, node_id: int) -> PeerConnection:
         address = self._peers.address_of(node_id)
         if address is None:
-            raise PeerUnavailableError(
-                f"no address of node {node_id} is known: it has not registered one by the name of this broker's "
-                "inter.broker.listener.name"
-            )
+            raise PeerUnavailableError(self._why_no_address(node_id))
         try:
             connection = await _connected(address, self._client_id, lambda: self.on_lost(node_id), CONNECT_TIMEOUT_S)
         except PeerError as error:
             self._reached.failed(node_id, error)
-            raise
+            if self._listener is None:
+                raise
+            raise type(error)(
+                f"{error}, where node {node_id} says that it is. If it runs, set {listener_advice(self._listener)}"
+            ) from error
         self._reached.connected(node_id, address)
         self._connections[node_id] = connection
         return connection
+
+    def _why_no_address(self, node_id: int) -> str:
+        if node_id not in self._peers.node_ids():
+            return f"this broker has not read of a registration of node {node_id} yet"
+        return (
+            f"node {node_id} has registered no address by the name of {self._listener}, this broker's "
+            "inter.broker.listener.name: set that alike on all brokers"
+        )
 
 
 async def _connected(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.endpoint import Endpoint
+from diskless_core.broker.fenced_brokers import FencedBrokers
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.parts import BrokerParts
 from diskless_core.broker.shard_copies import AllShardCopies
@@ -45,6 +46,7 @@ class Services:
     cluster_id: str
     cluster_shard: ClusterShard
     shard_copies: AllShardCopies
+    fenced_brokers: FencedBrokers
     forwarding: Forwarding
     membership: Membership
     clock: Clock
@@ -78,6 +80,7 @@ class Services:
             cluster_id=parts.cluster_id,
             cluster_shard=parts.cluster.shard,
             shard_copies=parts.shard_copies,
+            fenced_brokers=parts.fenced_brokers,
             forwarding=parts.forwarding,
             membership=parts.membership,
             clock=clock,

@@ -18,6 +18,7 @@ from diskless_core.config.listeners import WILDCARD_HOSTS, Listener
 
 TIMEOUT_S = 60.0
 _NODE_ID_HEADER = "Diskless-Node-Id"
+_CLUSTER_ID_HEADER = "Diskless-Cluster-Id"
 
 
 class AdminClientError(Exception):
@@ -49,15 +50,16 @@ class RefusedError(AdminClientError):
 
 
 UrlOption = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The broker's HTTP address, instead of admin.listener.")
+    list[str] | None, typer.Option("--url", metavar="URL", help="The broker's HTTP address, instead of admin.listener.")
 ]
+"""One address. It is a list so that a second one is refused, and does not take the place of the first: `address`."""
 
 UrlsOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--url",
         metavar="URLS",
-        help="HTTP address of any broker, instead of admin.listener; or of several, separated by commas.",
+        help="HTTP address of any broker, instead of admin.listener; or of several, by commas or given many times.",
     ),
 ]
 
@@ -79,15 +81,27 @@ def configured_url(config: Path | None, override: Sequence[str] | None) -> str:
     return url_of(common.load_or_exit(config, override, common.discover_plugins()).broker.admin_listener)
 
 
-def addresses(urls: str | None, config: Path | None, override: Sequence[str] | None) -> list[str]:
+def addresses(urls: Sequence[str] | None, config: Path | None, override: Sequence[str] | None) -> list[str]:
     """Those of `UrlsOption`, or else the one that is configured; errors as `url_of`."""
     return given_addresses(urls) or [configured_url(config, override)]
 
 
-def given_addresses(urls: str | None) -> list[str]:
-    """Those of `UrlsOption`."""
-    given = [url.strip().rstrip("/") for url in (urls or "").split(",")]
-    return [url for url in given if url]
+def address(urls: Sequence[str] | None, config: Path | None, override: Sequence[str] | None) -> str:
+    """That of `UrlOption`, or else the one that is configured.
+
+    Raises:
+        AdminClientError: several are given; or as `url_of`.
+    """
+    found = addresses(urls, config, override)
+    if len(found) > 1:
+        raise AdminClientError(f"this command asks one broker, and --url gives it {len(found)}: {', '.join(found)}")
+    return found[0]
+
+
+def given_addresses(urls: Sequence[str] | None) -> list[str]:
+    """Those of `UrlsOption`, each once, in their order."""
+    given = [url.strip().rstrip("/") for one in urls or () for url in one.split(",")]
+    return list(dict.fromkeys(url for url in given if url))
 
 
 def ask(
@@ -98,13 +112,15 @@ def ask(
     *,
     timeout_s: float | None = None,
     node_id: int | None = None,
+    cluster_id: str | None = None,
 ) -> Any:
     """The JSON that `url` answers to a request of `path`.
 
     Args:
         body: what is sent as JSON; None sends nothing.
         timeout_s: how long an answer is waited for; None for `TIMEOUT_S`.
-        node_id: the broker that is expected there; None for any.
+        node_id: the broker that is expected there; None for any. Another one refuses before it does anything.
+        cluster_id: its cluster; the same.
 
     Raises:
         NoAnswerError: nobody answers.
@@ -117,9 +133,10 @@ def ask(
     patience_s = TIMEOUT_S if timeout_s is None else timeout_s
     connection = connection_class(host, port, timeout=patience_s)
     try:
-        connection.request(method, parts.path.rstrip("/") + path, *_json_body(body))
+        connection.request(method, parts.path.rstrip("/") + path, *_content_of(body, node_id, cluster_id))
         response = connection.getresponse()
         _require_broker(url, response.getheader(_NODE_ID_HEADER), node_id)
+        require_cluster(url, response.getheader(_CLUSTER_ID_HEADER), cluster_id)
         answer = response.read()
     except TimeoutError as error:
         raise SilentError(
@@ -135,8 +152,11 @@ def ask(
     return _content(url, f"{method} {path}", response.status, answer, may_retry=may_retry)
 
 
-def _json_body(body: Any) -> tuple[str | None, dict[str, str]]:
-    return (None, {}) if body is None else (json.dumps(body), {"Content-Type": "application/json"})
+def _content_of(body: Any, node_id: int | None, cluster_id: str | None) -> tuple[str | None, dict[str, str]]:
+    """The body of a request, and its headers."""
+    named = {_NODE_ID_HEADER: node_id, _CLUSTER_ID_HEADER: cluster_id}
+    headers = {header: str(value) for header, value in named.items() if value is not None}
+    return (None, headers) if body is None else (json.dumps(body), headers | {"Content-Type": "application/json"})
 
 
 def _place(url: str) -> tuple[str, int | None]:
@@ -144,8 +164,7 @@ def _place(url: str) -> tuple[str, int | None]:
     with suppress(ValueError):  # the port is no number
         if parts.scheme in ("http", "https") and parts.hostname:
             return parts.hostname, parts.port
-    several = ": this command asks one broker" if "," in url else ""
-    raise AdminClientError(f"{url!r} is not of the form http://host:port{several}")
+    raise AdminClientError(f"{url!r} is not of the form http://host:port")
 
 
 def _require_broker(url: str, found: str | None, expected: int | None) -> None:
@@ -153,6 +172,15 @@ def _require_broker(url: str, found: str | None, expected: int | None) -> None:
         raise AdminClientError(
             f"{url} should be the HTTP interface of broker {expected}, and broker {found} answers there: --url and "
             f"advertised.admin.listener have to be addresses of one broker each, by which it is reached from here"
+        )
+
+
+def require_cluster(url: str, found: str | None, expected: str | None) -> None:
+    """Raise AdminClientError where another cluster answers than expected. None is any, and one that is not told."""
+    if expected is not None and found not in (None, expected):
+        raise AdminClientError(
+            f"a broker of the cluster {found} answers at {url}, and the other addresses are of the cluster {expected}: "
+            f"--url takes addresses of one cluster"
         )
 
 

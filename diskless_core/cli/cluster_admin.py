@@ -42,6 +42,7 @@ class ClusterAdmin:
         self._given = list(urls)
         self._told: dict[int, str] = {}
         self._met: dict[int, str] = {}
+        self._cluster_id: str | None = None
 
     def view(self) -> ClusterView:
         """What the first broker that answers says.
@@ -69,10 +70,16 @@ class ClusterAdmin:
             found = _VIEW.validate_python(said)
         except ValidationError as error:
             raise AdminClientError(f"what answers at {url} is no broker: GET /cluster gave something else") from error
+        admin_client.require_cluster(url, found.cluster_id, self._cluster_id)
+        self._cluster_id = found.cluster_id
         self._told = {broker.node_id: broker.http for broker in found.brokers if broker.http is not None}
         if url not in self._told.values():
             self._met[found.node_id] = url
         return found
+
+    def not_at(self, url: str) -> None:
+        """Nobody has answered there: a broker that was met there counts as where it says that it is."""
+        self._met = {node_id: met for node_id, met in self._met.items() if met != url}
 
     def url_of(self, node_id: int) -> str:
         """Where a broker can be asked: as it says itself, or where it was met.
@@ -123,12 +130,15 @@ class ClusterAdmin:
             for node_id in _candidates(view, leader(view)):
                 try:
                     url = self.url_of(node_id)
-                    return admin_client.ask(method, url, path, body, timeout_s=timeout_s, node_id=node_id)
+                    return admin_client.ask(
+                        method, url, path, body, timeout_s=timeout_s, node_id=node_id, cluster_id=view.cluster_id
+                    )
                 except RefusedError as error:
                     if not error.may_retry:
                         raise
                     failure = error
                 except NoAnswerError as error:
+                    self.not_at(url)
                     failure = error
             raise failure
 

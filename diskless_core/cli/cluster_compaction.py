@@ -121,6 +121,6 @@ def is_lost(error: AdminClientError) -> bool:
 
 async def _ask(method: str, portion: Portion, path: str, body: Any = None) -> Any:
     def ask() -> Any:
-        return admin_client.ask(method, portion.url, path, body, node_id=portion.node_id)
+        return admin_client.ask(method, portion.url, path, body, node_id=portion.node_id, cluster_id=portion.cluster_id)
 
     return await asyncio.to_thread(ask)

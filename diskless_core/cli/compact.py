@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from diskless_core.cli import admin_client, common, text
 from diskless_core.cli.backends import Backends, run
@@ -17,6 +15,7 @@ from diskless_core.cli.cluster_admin import ClusterAdmin
 from diskless_core.cli.cluster_compaction import ClusterCompaction, CompactionWish
 from diskless_core.cli.compaction_progress import progress_bar
 from diskless_core.cli.compaction_reports import LOST
+from diskless_core.cli.tables import echo_table
 from diskless_core.plugin.remote_storage import RemoteStorageError
 
 app = typer.Typer(add_completion=False)
@@ -125,19 +124,19 @@ def _show_snapshot_plan(backends: Backends, topics: list[str] | None, *, everyth
 
 
 def _show_plan(segments: list[dict[str, Any]]) -> None:
-    table = Table("topic", "partition", "start offset", "end offset", "bytes", "ranges")
-    for segment in segments:
-        table.add_row(*map(str, segment.values()))
-    Console().print(table)
+    header = ("topic", "partition", "start offset", "end offset", "bytes", "ranges")
+    echo_table(header, [tuple(segment.values()) for segment in segments])
     typer.echo(f"{text.counted(len(segments), 'segment')} of {_size_bytes(segments)} bytes")
 
 
 def _show_report(report: dict[str, Any]) -> None:
-    table = Table("topic", "partitions", "segments", "bytes", "lost")
-    for name, topic in sorted(report["topics"].items()):
-        numbers = (topic["partitions"], topic["segments"], topic["size_bytes"], topic["segments_lost"])
-        table.add_row(name, *map(str, numbers))
-    Console().print(table)
+    echo_table(
+        ("topic", "partitions", "segments", "bytes", "lost"),
+        [
+            (name, topic["partitions"], topic["segments"], topic["size_bytes"], topic["segments_lost"])
+            for name, topic in sorted(report["topics"].items())
+        ],
+    )
     seconds = (report["ended_at_ms"] - report["begun_at_ms"]) / 1000
     typer.echo(
         f"{text.counted(report['segments'], 'segment')} of {report['bytes_copied']} bytes in {seconds:.1f} s, "

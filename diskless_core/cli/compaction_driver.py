@@ -249,7 +249,7 @@ async def driven(
         compaction.tell(answer.model_dump(mode="json"))
 
     async def begin(portion: Portion) -> str:
-        driver = Driver(backends, ExternalJobClient(portion.url, portion.node_id), tell)
+        driver = Driver(backends, ExternalJobClient(portion.url, portion.node_id, portion.cluster_id), tell)
         try:
             return await driver.drive(topics, everything=everything, shards=portion.shards)
         except AdminClientError as error:

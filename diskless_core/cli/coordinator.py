@@ -57,7 +57,7 @@ def status(
 ) -> None:
     """Show the coordinator shards of a running broker."""
     try:
-        broker = url or admin_client.configured_url(config, override)
+        broker = admin_client.address(url, config, override)
         shards = admin_client.ask("GET", broker, f"/coordinator/shards{'?count=true' if count else ''}")
     except admin_client.AdminClientError as error:
         common.fail(str(error))

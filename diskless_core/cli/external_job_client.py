@@ -34,9 +34,10 @@ class ExternalJobClient:
 
     patience_s = _PATIENCE_S
 
-    def __init__(self, url: str, node_id: int | None = None) -> None:
+    def __init__(self, url: str, node_id: int | None = None, cluster_id: str | None = None) -> None:
         self._url = url
         self._node_id = node_id
+        self._cluster_id = cluster_id
         self._step_threads = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="compaction-step")
         self._sign_threads = ThreadPoolExecutor(1, thread_name_prefix="compaction-sign")
         self._batches: list[StepBatches] = []
@@ -97,7 +98,15 @@ class ExternalJobClient:
         content = None if body is None else body.model_dump(mode="json")
 
         def ask() -> AnswerT:
-            said: Any = admin_client.ask(method, self._url, path, content, timeout_s=timeout_s, node_id=self._node_id)
+            said: Any = admin_client.ask(
+                method,
+                self._url,
+                path,
+                content,
+                timeout_s=timeout_s,
+                node_id=self._node_id,
+                cluster_id=self._cluster_id,
+            )
             return answer.model_validate(said)
 
         async def attempt() -> AnswerT:

@@ -25,11 +25,12 @@ class MovedError(NoAnswerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """Coordinators that one broker leads, by index, and where it is asked."""
+    """Coordinators that one broker leads, by index, and where it is asked. A request names broker and cluster."""
 
     node_id: int
     url: str
     shards: tuple[int, ...]
+    cluster_id: str | None = None
 
 
 Do = Callable[[Portion], Awaitable[Collection[int]]]
@@ -111,7 +112,12 @@ class WorkAtLeaders:
             if shard in to_do and leader is not None and leader not in busy:
                 by_leader[leader].append(shard)
         return [
-            Portion(node_id=node_id, url=await asyncio.to_thread(self._cluster.url_of, node_id), shards=tuple(shards))
+            Portion(
+                node_id=node_id,
+                url=await asyncio.to_thread(self._cluster.url_of, node_id),
+                shards=tuple(shards),
+                cluster_id=view.cluster_id,
+            )
             for node_id, shards in by_leader.items()
         ]
 
@@ -122,6 +128,8 @@ class WorkAtLeaders:
         except AdminClientError as error:
             if not passes(error):
                 raise
+            if isinstance(error, NoAnswerError):
+                self._cluster.not_at(portion.url)
             self._failure, done = error, set()
         to_do.update(set(portion.shards) - done)
         self._failures = 0 if done else self._failures + 1

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 COMMANDS: Mapping[str, str] = {
     "serve": "diskless_core.cli.serve",
     "demo": "diskless_core.cli.demo",
-    "cluster": "diskless_core.cli.client.cluster_status",
+    "cluster": "diskless_core.cli.client.cluster_command",
     "topics": "diskless_core.cli.client.topics",
     "groups": "diskless_core.cli.client.groups",
     "produce": "diskless_core.cli.client.produce",

@@ -150,6 +150,11 @@ _CLUSTER: Meanings = {
         "For CreateTopics and CreatePartitions, in the same entry as their topic; several where there are very many.",
         "Adds the partitions behind those that the topic has.",
     ),
+    messages.TopicSettledRecord: Meaning(
+        "The coordinators of a topic have created its partitions, or have deleted them.",
+        "By the controller, after CreateTopics, CreatePartitions and DeleteTopics; it repeats the step until then.",
+        "The step is no longer unfinished, if the topic has as many partitions as the record says, or none.",
+    ),
     messages.ConfigRecord: Meaning(
         "A setting of a topic, a broker or a group has a value, or none.",
         "For CreateTopics, AlterConfigs and IncrementalAlterConfigs.",

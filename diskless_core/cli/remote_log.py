@@ -49,11 +49,15 @@ def dump(
 
 
 def _segments(
-    topic: str | None, partition: int | None, url: str | None, config: Path | None, override: Sequence[str] | None
+    topic: str | None,
+    partition: int | None,
+    urls: Sequence[str] | None,
+    config: Path | None,
+    override: Sequence[str] | None,
 ) -> Any:
     wanted = {name: value for name, value in (("topic", topic), ("partition", partition)) if value is not None}
     try:
-        cluster = ClusterAdmin(admin_client.addresses(url, config, override))
+        cluster = ClusterAdmin(admin_client.addresses(urls, config, override))
         path = f"/remote-log{'?' if wanted else ''}{urlencode(wanted)}"
         return cluster.ask_leader(lambda view: view.node_id, "GET", path)
     except admin_client.AdminClientError as error:

@@ -40,15 +40,17 @@ class TieringClient:
 
     @classmethod
     @contextmanager
-    def connected(cls, config: BrokerConfig, bootstrap: str | None, url: str | None) -> Iterator[TieringClient]:
-        """The cluster of a broker's configuration, or one at other addresses: `url` may be several, see `UrlsOption`.
+    def connected(
+        cls, config: BrokerConfig, bootstrap: str | None, urls: Sequence[str] | None
+    ) -> Iterator[TieringClient]:
+        """The cluster of a broker's configuration, or one at other addresses, see `UrlsOption`.
 
         Raises:
             AdminClientError, KafkaClusterError: an address is not known, or nobody answers there.
         """
-        urls = admin_client.given_addresses(url) or [admin_client.url_of(config.admin_listener)]
+        addresses = admin_client.given_addresses(urls) or [admin_client.url_of(config.admin_listener)]
         with closing(KafkaCluster(bootstrap or _bootstrap_of(config))) as cluster:
-            yield cls(cluster, ClusterAdmin(urls))
+            yield cls(cluster, ClusterAdmin(addresses))
 
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has, which has to exist."""

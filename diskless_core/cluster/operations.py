@@ -21,6 +21,7 @@ from diskless_core.cluster.records import (
     ResourceType,
     TopicCreated,
     TopicRemoved,
+    TopicSettled,
 )
 from diskless_core.cluster.spreading import place
 from diskless_core.cluster.tables import (
@@ -29,8 +30,10 @@ from diskless_core.cluster.tables import (
     NEXT_PRODUCER_ID,
     NOMINATIONS,
     ONLY_ROW,
+    REMOVED,
     TOPIC_IDS,
     TOPICS,
+    UNSETTLED,
     nomination_key,
 )
 from diskless_core.coordinator.slices import Slices
@@ -208,6 +211,22 @@ def remove_topic(command: ClusterCommand, topic_id: bytes) -> str | None:
         return None
     command.emit(TopicRemoved(topic_id=topic_id))
     return topic.name
+
+
+def settle_topics(command: ClusterCommand, settled: Mapping[bytes, int]) -> None:
+    """Note of topics that their Diskless shards have done what was decided. What was decided since then stays open.
+
+    Args:
+        settled: how many partitions each topic had when they were done, by its id; 0 when it was removed.
+    """
+    for topic_id, partition_count in settled.items():
+        topic = command.get(TOPICS, (topic_id,))
+        if topic is None:
+            is_open = partition_count == 0 and command.get(REMOVED, (topic_id,)) is not None
+        else:
+            is_open = partition_count == topic.partition_count and command.get(UNSETTLED, (topic_id,)) is not None
+        if is_open:
+            command.emit(TopicSettled(topic_id=topic_id, partition_count=partition_count))
 
 
 def take_producer_ids(command: ClusterCommand, broker_id: int, broker_epoch: int) -> range:

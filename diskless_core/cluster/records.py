@@ -75,6 +75,18 @@ class TopicRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettled:
+    """The Diskless shards have done what was decided about a topic.
+
+    Attributes:
+        partition_count: how many partitions the topic had when they were done; 0 when it was removed.
+    """
+
+    topic_id: bytes
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSet:
     """A setting of a resource; None removes it."""
 
@@ -115,6 +127,7 @@ _OtherRecord = (
     | TopicCreated
     | PartitionsPlaced
     | TopicRemoved
+    | TopicSettled
     | ConfigSet
     | ProducerIdsTaken
     | QuotaSet
@@ -153,6 +166,10 @@ def decode(data: RecordData) -> ClusterRecord:
             )
         case messages.RemoveTopicRecord():
             return TopicRemoved(topic_id=record_frames.required_id(message.topic_id).bytes)
+        case messages.TopicSettledRecord():
+            return TopicSettled(
+                topic_id=record_frames.required_id(message.topic_id).bytes, partition_count=message.partition_count
+            )
         case messages.ConfigRecord():
             return ConfigSet(
                 resource_type=ResourceType(message.resource_type),
@@ -206,6 +223,10 @@ def _message(record: _OtherRecord) -> CompiledRecord:
             )
         case TopicRemoved():
             return messages.RemoveTopicRecord(topic_id=uuid.UUID(bytes=record.topic_id))
+        case TopicSettled():
+            return messages.TopicSettledRecord(
+                topic_id=uuid.UUID(bytes=record.topic_id), partition_count=record.partition_count
+            )
         case ConfigSet():
             return messages.ConfigRecord(
                 resource_type=int(record.resource_type),

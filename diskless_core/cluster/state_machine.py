@@ -27,6 +27,7 @@ from diskless_core.cluster.records import (
     ResourceType,
     TopicCreated,
     TopicRemoved,
+    TopicSettled,
 )
 from diskless_core.cluster.tables import (
     CLIENT_QUOTAS,
@@ -38,9 +39,12 @@ from diskless_core.cluster.tables import (
     NOMINATIONS,
     ONLY_ROW,
     PLACEMENTS,
+    REMOVED,
     TOPIC_IDS,
     TOPICS,
+    UNSETTLED,
     ClusterTopic,
+    RemovedTopic,
     coordinator_count_key,
     nomination_key,
 )
@@ -60,6 +64,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
         TOPIC_IDS,
         PLACEMENTS,
         LOADS,
+        UNSETTLED,
+        REMOVED,
         CONFIGS,
         CLIENT_QUOTAS,
         NEXT_PRODUCER_ID,
@@ -86,6 +92,8 @@ class ClusterMachine(StateMachine[ClusterRecord]):
                 _partitions_placed(record, tx)
             case TopicRemoved():
                 _topic_removed(record, tx)
+            case TopicSettled():
+                _topic_settled(record, tx)
             case ConfigSet():
                 _config_set(record, tx)
             case ProducerIdsTaken():
@@ -107,6 +115,8 @@ def _partitions_placed(record: PartitionsPlaced, tx: Transaction) -> None:
     topic = tx.get(TOPICS, (record.topic_id,))
     if topic is None:
         return
+    if tx.get(UNSETTLED, (record.topic_id,)) is None:
+        tx.put(UNSETTLED, (record.topic_id,), topic.partition_count)
     placed = (*(tx.get(PLACEMENTS, (record.topic_id,)) or ()), *record.shards)
     tx.put(TOPICS, (record.topic_id,), topic._replace(partition_count=len(placed)))
     tx.put(PLACEMENTS, (record.topic_id,), placed)
@@ -120,7 +130,10 @@ def _topic_removed(record: TopicRemoved, tx: Transaction) -> None:
         return
     tx.delete(TOPICS, (record.topic_id,))
     tx.delete(TOPIC_IDS, (topic.name,))
-    for shard, count in Counter(tx.get(PLACEMENTS, (record.topic_id,))).items():
+    loads = Counter(tx.get(PLACEMENTS, (record.topic_id,)))
+    tx.delete(UNSETTLED, (record.topic_id,))
+    tx.put(REMOVED, (record.topic_id,), RemovedTopic(topic.name, tuple(sorted(loads))))
+    for shard, count in loads.items():
         left = (tx.get(LOADS, (shard,)) or 0) - count
         if left:
             tx.put(LOADS, (shard,), left)
@@ -128,6 +141,14 @@ def _topic_removed(record: TopicRemoved, tx: Transaction) -> None:
             tx.delete(LOADS, (shard,))
     tx.delete(PLACEMENTS, (record.topic_id,))
     tx.delete(CONFIGS, (int(ResourceType.TOPIC), topic.name))
+
+
+def _topic_settled(record: TopicSettled, tx: Transaction) -> None:
+    topic = tx.get(TOPICS, (record.topic_id,))
+    if topic is not None and topic.partition_count == record.partition_count:
+        tx.delete(UNSETTLED, (record.topic_id,))
+    if topic is None and record.partition_count == 0:
+        tx.delete(REMOVED, (record.topic_id,))
 
 
 def _config_set(record: ConfigSet, tx: Transaction) -> None:

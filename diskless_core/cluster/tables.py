@@ -71,6 +71,28 @@ LOADS: Table[int] = Table(
 """How many partitions each Diskless shard has, of all topics: what `PLACEMENTS` add up to. A shard without any has no
 row."""
 
+UNSETTLED: Table[int] = Table(
+    spec=TableSpec(name="unsettled_topics", key=(_TOPIC_ID,), values=(Column("first_partition", ColumnType.INTEGER),)),
+    encode=lambda first_partition: (first_partition,),
+    decode=lambda row: row[1],
+)
+"""Topics with partitions that their Diskless shards may lack: the first one of these. The others have no row."""
+
+
+class RemovedTopic(NamedTuple):
+    """A topic that is gone, and the Diskless shards that its partitions were placed on."""
+
+    name: str
+    shards: tuple[int, ...]
+
+
+REMOVED: Table[RemovedTopic] = Table(
+    spec=TableSpec(name="removed_topics", key=(_TOPIC_ID,), values=(_NAME, Column("shards", ColumnType.BLOB))),
+    encode=lambda topic: (topic.name, placements_layout.pack(topic.shards)),
+    decode=lambda row: RemovedTopic(row[1], placements_layout.unpack(row[2])),
+)
+"""Topics that are gone and of which a Diskless shard, or whoever is told of deletions, may still have something."""
+
 CONFIGS: Table[Mapping[str, str]] = Table(
     spec=TableSpec(
         name="configs",

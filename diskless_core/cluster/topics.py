@@ -1,18 +1,18 @@
 """The topics of the cluster: looked up on the hot path, created and deleted across the cluster's and Diskless shards.
 
-The cluster shard is the truth; the Diskless shards follow it, at once or, after a crash in between, at start.
+The cluster shard is the truth; the Diskless shards follow it, at once or when they can; see `topic_settling`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
+from diskless_core.background import end
 from diskless_core.clock import Clock
 from diskless_core.cluster import operations, tiering_configs, topic_configs
 from diskless_core.cluster.configs import Configs, warn_of_no_effect
@@ -20,7 +20,8 @@ from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.cluster.topic_settling import DeletionListener, TopicSettling
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.api import DisklessCoordinator
@@ -28,14 +29,6 @@ from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.produce.validation import TopicRules
 from diskless_core.tiering.planning import TopicTiering
-
-REPAIR_INTERVAL_S = 0.5
-
-START_S = 5.0
-"""How long a start waits for topics that were left in the middle of a change."""
-
-DeletionListener = Callable[[Collection[uuid.UUID], Collection[str]], Awaitable[None]]
-"""Told of the ids and the names of topics that are gone."""
 
 _log = structlog.get_logger(__name__)
 
@@ -82,9 +75,7 @@ class Topics:
         self._by_name: dict[str, TopicInfo] = {}
         self._deletion_listeners: list[DeletionListener] = []
         self._telling: set[asyncio.Task[None]] = set()
-        self._repair: asyncio.Task[None] | None = None
-        self._needs_repair = False
-        self._follower: asyncio.Task[None] | None = None
+        self._settling = TopicSettling(cluster, replicas, coordinators, self._tell_listeners, clock)
         cluster.on_commit(self._forget_changed)
 
     def on_deletion(self, listener: DeletionListener) -> None:
@@ -217,13 +208,11 @@ class Topics:
         if validate_only:
             refusal = await self._cluster.submit(lambda command: operations.check_new_topic(command, name))
             return refusal or self._described(new)
-        with self._repaired_if_interrupted(OutcomeUnknownError):
-            refusal = await self._cluster.submit_in_slices(lambda command: operations.create_topic(command, new))
+        refusal = await self._cluster.submit_in_slices(lambda command: operations.create_topic(command, new))
         if refusal is not None:
             return refusal
         info = self._described(new)
-        with self._repaired_if_interrupted():
-            await self._create_partitions(info)
+        await self._settling.settled(info.topic_id)
         _log.info("topic created", topic=name, topic_id=str(info.topic_id), partitions=partition_count)
         warn_of_no_effect(ResourceType.TOPIC, name, configs)
         return info
@@ -249,15 +238,13 @@ class Topics:
         growth = Growth(
             name=name, count=count, assignments=assignments, node_ids=node_ids, shard_count=len(self._replicas)
         )
-        with self._repaired_if_interrupted(OutcomeUnknownError):
-            refusal = await self._cluster.submit_in_slices(
-                lambda command: operations.add_partitions(command, growth, validate_only=validate_only)
-            )
+        refusal = await self._cluster.submit_in_slices(
+            lambda command: operations.add_partitions(command, growth, validate_only=validate_only)
+        )
         info = self.by_name(name)
         if refusal is not None or validate_only or info is None:
             return refusal
-        with self._repaired_if_interrupted():
-            await self._create_partitions(info)
+        await self._settling.settled(info.topic_id)
         _log.info("partitions added", topic=name, partitions=count)
         return None
 
@@ -272,107 +259,20 @@ class Topics:
         def remove(command: Command[ClusterRecord]) -> str | None:
             return operations.remove_topic(command, topic_id)
 
-        with self._repaired_if_interrupted(OutcomeUnknownError):
-            removed = await self._cluster.submit(remove)
-        if removed is None:
+        if await self._cluster.submit(remove) is None:
             return False
-        with self._repaired_if_interrupted():
-            await self._clear_away(info.topic_id, info.name)
+        await self._settling.settled(info.topic_id)
         _log.info("topic deleted", topic=info.name, topic_id=str(info.topic_id))
         return True
 
-    async def _clear_away(self, topic_id: uuid.UUID, name: str) -> None:
-        """What is left to do once the cluster shard has removed a topic.
-
-        The diskless shards come last: `reconcile` knows by them what is not done yet.
-        """
-        await self._tell_listeners([topic_id], [name])
-        await asyncio.gather(*(coordinator.delete_topic(topic_id) for coordinator in self._coordinators.values()))
-
-    async def reconcile(self) -> None:
-        """Bring the diskless shards and the listeners to what the cluster shard says, after a crash in between.
-
-        Raises:
-            CoordinatorError: a shard gave no answer.
-        """
-        for info in list(self.all()):
-            await asyncio.sleep(0)  # most lack nothing, and there may be many
-            await self._create_partitions(info)
-        known = {topic_id: name for shard in self._replicas.values() for topic_id, name in shard.topics().items()}
-        await self._cluster.barrier()  # all of these were created before: what the cluster shard lacks now, it removed
-        for topic_id, name in known.items():
-            if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
-                await self._clear_away(topic_id, name)
-
     async def start(self) -> None:
-        """Reconcile while this node leads the cluster shard: now, and whenever it comes to lead it.
-
-        It is done when this returns, or goes on: a coordinator that another node leads may not be reached yet.
-        """
-        term = self._cluster.term
-        if term is not None:
-            await asyncio.wait([self._begin_repair()], timeout=START_S)
-        self._follower = asyncio.create_task(self._follow_terms(term), name="topics")
+        """Finish what was left in the middle of a change; see `TopicSettling.start`."""
+        await self._settling.start()
 
     async def stop(self) -> None:
         """End what goes on in the background."""
-        tasks = [task for task in (self._follower, self._repair, *self._telling) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _follow_terms(self, term: int | None) -> None:
-        while True:
-            term = await self._cluster.until_term_changes(term)
-            if term is not None:
-                self._begin_repair()
-
-    @contextmanager
-    def _repaired_if_interrupted(self, error: type[CoordinatorError] = CoordinatorError) -> Iterator[None]:
-        """The cluster shard has decided, or may have: what a diskless shard lacks then is done in the background."""
-        try:
-            yield
-        except error:
-            self._begin_repair()
-            raise
-
-    def _begin_repair(self) -> asyncio.Task[None]:
-        self._needs_repair = True  # a repair that is under way may have passed what is lacking now
-        if self._repair is None or self._repair.done():
-            self._repair = asyncio.create_task(self._reconcile_until_done(), name="topic repair")
-        return self._repair
-
-    async def _reconcile_until_done(self) -> None:
-        while self._needs_repair:
-            self._needs_repair = False
-            try:
-                await self._cluster.barrier()  # now it is known what became of the interrupted command
-                await self.reconcile()
-                continue
-            except NotCoordinatorError:
-                if not self._cluster.leading:
-                    return  # whoever leads the cluster shard next begins with this
-            except CoordinatorError as error:
-                _log.warning("the topics of a shard are not up to date yet", error=str(error))
-            self._needs_repair = True
-            await asyncio.sleep(REPAIR_INTERVAL_S)
-
-    async def _create_partitions(self, info: TopicInfo) -> None:
-        present = sum(replica.partition_count(info.topic_id) for replica in self._replicas.values())
-        if present >= info.partition_count:
-            return  # as of almost all topics that are looked at when the leader changes
-        missing: dict[int, list[int]] = {}
-        for partition in range(info.partition_count):
-            key = PartitionKey(info.topic_id.bytes, partition)
-            shard = self.shard_of(key)
-            if shard is not None and shard in self._replicas and self._replicas[shard].head(key) is None:
-                missing.setdefault(shard, []).append(partition)
-        await asyncio.gather(
-            *(
-                self._coordinators[shard].create_partitions(info.topic_id, info.name, partitions)
-                for shard, partitions in missing.items()
-            )
-        )
+        await self._settling.stop()
+        await end(self._telling)
 
     def _described(self, new: NewTopic) -> TopicInfo:
         return self._info(new.topic_id, new.name, new.partition_count, new.configs)

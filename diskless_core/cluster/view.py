@@ -20,12 +20,14 @@ class BrokerView:
 
     Attributes:
         is_fenced: nobody is sent to it.
+        fenced_reason: why it is fenced, as the controller says; None where it is not, or the controller does not say.
         http: where its HTTP interface is, as `http://host:port`; None where other machines reach none.
     """
 
     node_id: int
     rack: str | None
     is_fenced: bool
+    fenced_reason: str | None = None
     http: str | None
 
 

@@ -73,6 +73,14 @@ class AskOnce(Protocol):
         ...
 
 
+def listener_advice(listener: str) -> str:
+    """What to set for a node that others do not reach at the address that it says, to go after the word "set"."""
+    return (
+        f"{listener} in its advertised.listeners to an address by which all other brokers reach it, and let them "
+        "through to that port"
+    )
+
+
 class Peers(Protocol):
     """The other nodes of the cluster that are known."""
 

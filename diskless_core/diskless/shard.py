@@ -6,7 +6,7 @@ A local shard is called without the wire codec. Partitions belong to the shard t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from typing import TypeVar
@@ -294,14 +294,9 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         """All partitions of the shard."""
         return {PartitionKey(*key): head for key, head in self.state.rows(PARTITIONS)}
 
-    def partition_count(self, topic_id: uuid.UUID) -> int:
-        """How many partitions of a topic the shard has, as this node knows."""
-        topic = self.state.committed(TOPICS, (topic_id.bytes,))
-        return len(topic.partitions) if topic is not None else 0
-
-    def topics(self) -> Mapping[uuid.UUID, str]:
-        """The names of all topics that have partitions in the shard."""
-        return {uuid.UUID(bytes=topic_id): topic.name for (topic_id,), topic in self.state.rows(TOPICS)}
+    def topics(self) -> Iterator[tuple[uuid.UUID, str]]:
+        """The ids and the names of all topics that have partitions in the shard."""
+        return ((uuid.UUID(bytes=topic_id), topic.name) for (topic_id,), topic in self.state.rows(TOPICS))
 
     def find_recent(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns | None:
         """FindBatches from memory alone; None when the store has to be asked.

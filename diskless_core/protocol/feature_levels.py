@@ -32,6 +32,7 @@ RECORDS_OF_LEVELS: RecordsOfLevels = {
         messages.UnregisterBrokerRecord: (0,),
         messages.TopicRecord: (0,),
         messages.PartitionsPlacedRecord: (0,),
+        messages.TopicSettledRecord: (0,),
         messages.ConfigRecord: (0,),
         messages.RemoveTopicRecord: (0,),
         messages.FeatureLevelRecord: (0,),

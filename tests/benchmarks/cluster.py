@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import cluster_cache, cluster_faults, cluster_logs
+from tests.benchmarks import cluster_cache, cluster_faults, cluster_logs, cluster_requests
 from tests.benchmarks.apart import Add
 from tests.benchmarks.broker_cluster import BrokerCluster
 
@@ -22,7 +22,9 @@ ABOUT = (
     "sent after it, of the slowest producer and partition; a gap is the longest time between two acknowledgements of "
     "one producer in one partition. Each is the median and the longest of several rounds. All that was acknowledged "
     "is read in the end, and nothing may be lost, doubled or out of order. The cache that brokers share: consumers "
-    "begin at the first record with all caches empty, one at each broker in turn, and read everything at once."
+    "begin at the first record with all caches empty, one at each broker in turn, and read everything at once. Each "
+    "creation is of topics of one partition in one request, the quickest of several; the logs that produce is compared "
+    "on lie on this machine, `bucket` in files."
 )
 
 
@@ -36,7 +38,11 @@ def measure(add: Add) -> None:
     ):
         cluster_faults.measure_followers(add, brokers)
         cluster_faults.measure_faults(add, brokers)
+        cluster_requests.measure_creations(add, brokers)
         cluster_faults.measure_joining(add, brokers)
     with tempfile.TemporaryDirectory(prefix="diskless-bench-", ignore_cleanup_errors=True) as folder:
         cluster_cache.measure_requests(add, Path(folder))
         cluster_cache.measure_cpu(add, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="diskless-bench-", ignore_cleanup_errors=True) as folder:
+        cluster_requests.measure_produce(add, Path(folder))
+        cluster_requests.measure_groups(add, Path(folder))

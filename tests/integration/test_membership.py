@@ -7,13 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from diskless_core.broker.errors import StartError
 from diskless_core.cluster.membership import sessions
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.messages import UnregisterBrokerRequest
+from diskless_core.protocol.messages import DescribeClusterRequest, UnregisterBrokerRequest
 from tests.support.cluster import BROKERS, LIMIT_S, Cluster, in_thread, until
 from tests.support.requests import create_topic, metadata_request
 
@@ -93,14 +92,21 @@ async def test_a_broker_that_has_stopped_is_fenced_and_can_be_forgotten_and_may_
         await in_thread(find_again)
 
 
-async def test_a_request_to_forget_a_broker_is_passed_on_to_the_controller(tmp_path: Path):
+async def test_any_broker_says_why_one_is_fenced_and_passes_a_request_to_forget_it_on_to_the_controller(tmp_path: Path):
     async with Cluster(tmp_path, {0: 1}, node_ids=(1, 2, 3)) as cluster:
         await cluster.stop(3)
+
+        def look() -> None:
+            for node_id in (1, 2):
+                with cluster.connect(node_id) as wire:
+                    answer = wire.call(DescribeClusterRequest(include_fenced_brokers=True), 2)
+                assert [one.fenced_reason for one in answer.brokers] == [None, None, "it was shut down"]
 
         def forget() -> None:
             with cluster.connect(2) as two:
                 assert two.call(UnregisterBrokerRequest(broker_id=3), 0).error_code == ErrorCode.NONE
 
+        await in_thread(look)
         await in_thread(forget)
         await until(lambda: cluster.nodes[2]._parts.membership.brokers.get(3) is None)
 

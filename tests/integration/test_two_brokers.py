@@ -177,7 +177,7 @@ def delete_records(wire: WireClient, partition: int, offset: int) -> tuple[int, 
 
 def topics(cluster: Cluster, node_id: int, shard: int) -> object:
     parts = cluster.nodes[node_id]._parts
-    return parts.coordinators.diskless[shard].topics() if parts is not None else None
+    return list(parts.coordinators.diskless[shard].topics()) if parts is not None else None
 
 
 # --- leadership moves -------------------------------------------------------------------------------------------------

@@ -6,9 +6,12 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
-from kafka.protocol.admin import DescribeClusterRequest
+from typer.testing import CliRunner
 
+from diskless_core.cli.main import main
+from diskless_core.protocol.messages import DescribeClusterRequest
 from tests.support.batches import batch_of
 from tests.support.broker import BrokerProcess
 from tests.support.broker_cluster import on_one_bucket
@@ -43,7 +46,7 @@ def test_a_broker_that_nobody_reaches_stays_fenced_with_a_reason_and_is_live_aft
     tmp_path: Path, closed_port: int
 ) -> None:
     shared = {**on_one_bucket(tmp_path), "broker.session.timeout.ms": "60000"}
-    good = BrokerProcess(tmp_path / "broker-1", {**shared, "node.id": "1"})
+    good = BrokerProcess(tmp_path / "broker-1", {**shared, "node.id": "1", "admin.listener": "http://127.0.0.1:0"})
     properties = {**shared, "node.id": "2"}
     wrong = BrokerProcess(
         tmp_path / "broker-2", {**properties, "advertised.listeners": f"INTERNAL://127.0.0.1:{closed_port}"}
@@ -63,6 +66,10 @@ def test_a_broker_that_nobody_reaches_stays_fenced_with_a_reason_and_is_live_aft
         assert "the controller keeps this broker fenced" in wrong.log_text()
         assert reason in good.log_text()
         assert fenced(good) == {1: False, 2: True}
+        (told,) = [one for one in httpx.get(f"{good.admin}/cluster").json()["brokers"] if one["is_fenced"]]
+        assert reason in told["fenced_reason"]
+        shown = CliRunner().invoke(main, ["cluster", "status", "-b", good.bootstrap])
+        assert f"broker 2 is fenced: {reason}" in shown.output
         produce(good, b"while it is fenced")
         assert wrong.is_running
         wrong.stop()

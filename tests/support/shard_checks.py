@@ -43,7 +43,7 @@ def assert_heads_are(shard: DisklessShard, model: CommitModel) -> None:
     }
     for key, partition in model.partitions().items():
         assert list(shard.tiered(key)) == partition.segments
-    assert {topic_id.bytes for topic_id in shard.topics()} == model.topics.keys()
+    assert {topic_id.bytes for topic_id, _ in shard.topics()} == model.topics.keys()
     assert (shard.state.committed(HORIZON, THE_HORIZON) or 0) == model.horizon_ms
 
 

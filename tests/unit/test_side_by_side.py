@@ -57,6 +57,21 @@ def test_parts_that_wait_for_their_turn_cost_no_task_and_leave_the_event_loop_to
     run(main)
 
 
+def test_the_end_of_what_a_part_waits_for_ends_the_request_alone() -> None:
+    async def main() -> None:
+        shared = asyncio.get_running_loop().create_future()
+
+        async def work(part: int) -> int:
+            await (shared if part == 1 else asyncio.sleep(1))
+            return part
+
+        asyncio.get_running_loop().call_later(0.5, shared.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await side_by_side(work, range(3))
+
+    run(main)
+
+
 def test_parts_in_groups_are_answered_by_group() -> None:
     async def main() -> None:
         async def work(group: str, part: int) -> str:

@@ -11,11 +11,12 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+async def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Handle DescribeCluster."""
     services = context.services
     if request.endpoint_type != _BROKERS:
         return _refused(request.endpoint_type)
+    reasons = await services.fenced_brokers.reasons() if request.include_fenced_brokers else {}
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=int(ErrorCode.NONE),
@@ -30,6 +31,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
                 port=one.endpoint.port,
                 rack=one.rack,
                 is_fenced=one.is_fenced,
+                fenced_reason=reasons.get(one.endpoint.node_id) if one.is_fenced else None,
             )
             for one in services.known_brokers(context.listener, with_fenced=request.include_fenced_brokers)
         ],

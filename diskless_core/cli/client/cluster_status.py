@@ -1,4 +1,4 @@
-"""`diskless cluster`: the brokers of a cluster, and how far each of them is with each coordinator.
+"""`diskless cluster status`: the brokers of a cluster, and how far each of them is with each coordinator.
 
 Any broker can be asked, by Kafka's protocol: DescribeCluster, and DescribeQuorum of all coordinator shards.
 """
@@ -20,8 +20,8 @@ from diskless_core.cli.client.options import (
     BootstrapOption,
     ends_on_errors,
 )
-from diskless_core.cli.client.tables import echo_table
 from diskless_core.cli.raw_request import Address, ask
+from diskless_core.cli.tables import echo_table
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import (
@@ -36,20 +36,20 @@ TIMEOUT_S = 5.0
 """How long a broker may be silent before the next one is asked."""
 
 _VERSION = 2
+_NO_REASON = "the controller did not say why"
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
-
-app = typer.Typer(help="Look at a cluster of Diskless.", no_args_is_help=True, add_completion=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
-    """A registered broker. A fenced one gets no clients."""
+    """A registered broker. A fenced one gets no clients; `fenced_reason` says why, if the controller answers."""
 
     id: int
     host: str
     port: int
     rack: str | None
     is_fenced: bool
+    fenced_reason: str | None
     is_controller: bool
 
 
@@ -85,12 +85,6 @@ class ClusterStatus:
     shards: Sequence[ShardStatus]
 
 
-@app.callback()
-def cluster() -> None:
-    """Look at a cluster of Diskless."""
-
-
-@app.command()
 @ends_on_errors()
 def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
@@ -180,6 +174,7 @@ def read_status(
                 port=one.port,
                 rack=one.rack,
                 is_fenced=one.is_fenced,
+                fenced_reason=one.fenced_reason,
                 is_controller=one.broker_id == controller,
             )
             for one in sorted(described.brokers, key=lambda one: one.broker_id)
@@ -228,6 +223,9 @@ def _show(found: ClusterStatus, *, as_json: bool, clear: bool) -> None:
         ("broker", "address", "rack", "state"),
         [(one.id, f"{one.host}:{one.port}", one.rack, _state(one)) for one in found.brokers],
     )
+    for one in found.brokers:
+        if one.is_fenced:
+            typer.echo(f"broker {one.id} is fenced: {one.fenced_reason or _NO_REASON}")
     typer.echo("")
     echo_table(
         ("coordinator", "leader", "term", "high watermark", "followers, by their lag"),

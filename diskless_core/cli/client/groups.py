@@ -27,7 +27,7 @@ from diskless_core.cli.client.options import (
     ends_on_errors,
 )
 from diskless_core.cli.client.positions import GRAMMAR, PositionError, parse_position
-from diskless_core.cli.client.tables import echo_table
+from diskless_core.cli.tables import echo_table
 from diskless_core.clock import SystemClock
 
 app = typer.Typer(

@@ -19,7 +19,7 @@ from diskless_core.cli.client.options import (
     ends_on_errors,
     pairs,
 )
-from diskless_core.cli.client.tables import echo_table
+from diskless_core.cli.tables import echo_table
 
 app = typer.Typer(help="List, create and change topics of any Kafka.", no_args_is_help=True, add_completion=False)
 

@@ -77,5 +77,5 @@ def decide(beat: Beat, known: Registration, around: Surroundings) -> Decision:
     if not is_caught_up:
         return Decision(is_caught_up=False, reason="it has not read its own registration yet")
     if not beat.health.is_ok and around.somebody_is_well:
-        return Decision(is_caught_up=True, reason="its coordinator log or its object store does not answer it")
+        return Decision(is_caught_up=True, reason=beat.health.complaint)
     return Decision(is_caught_up=True, is_fenced=False)

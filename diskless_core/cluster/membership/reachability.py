@@ -20,7 +20,7 @@ from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, R
 from diskless_core.cluster.membership.sessions import SessionTimes
 from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.peers import AskOnce, PeerAddress, PeerError, PeerRequest
+from diskless_core.coordinator.peers import AskOnce, PeerAddress, PeerError, PeerRequest, listener_advice
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import DisklessIdentifyBrokerRequest, DisklessIdentifyBrokerResponse
@@ -171,8 +171,7 @@ class Reachability:
         if problem is None:
             return None
         return (
-            f"the controller does not reach it at {self._place(spec)}: {problem}. Set {self._listener} in its "
-            "advertised.listeners to an address by which all other brokers reach it, and let them through to that port"
+            f"the controller does not reach it at {self._place(spec)}: {problem}. Set {listener_advice(listener.name)}"
         )
 
     def _mismatch(self, spec: BrokerSpec, response: DisklessIdentifyBrokerResponse) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -17,6 +17,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.cluster.membership import node_ids, operations
+from diskless_core.cluster.membership.fenced import why_fenced
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
 from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
@@ -85,6 +86,7 @@ class Registrar:
         self._sessions = Sessions(times, clock.monotonic(), (), None)
         self._registered_offsets: dict[int, int] = {}
         self._refused: dict[int, str] = {}
+        self._kept: dict[int, str] = {}
         self._links: dict[int, Link] = {}
         self._watched: set[Link] = set()
         self._listeners: list[Callable[[], None]] = []
@@ -113,6 +115,19 @@ class Registrar:
         """Whether a broker is fenced, or none of the cluster's."""
         known = self._shard.state.committed(BROKERS, (node_id,))
         return known is None or not known.is_live
+
+    def fenced(self) -> Mapping[int, str]:
+        """Why each fenced broker is, by node id, for people.
+
+        Raises:
+            NotControllerError: another node leads the cluster shard.
+        """
+        sessions, now_s = self._begun(), self._clock.monotonic()
+        return {
+            node_id: why_fenced(one, sessions, now_s, kept=self._kept.get(node_id), refused=self._refused.get(node_id))
+            for node_id, one in operations.registrations(self._shard.state).items()
+            if one.is_fenced
+        }
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever `live` may answer something new. It must be quick."""
@@ -159,6 +174,7 @@ class Registrar:
             silent_s = 0.0 if spec.node_id == self._node_id else sessions.silent_s(spec.node_id, now_s)
             return Duplicate(refusal=answer, silent_s=silent_s)
         self._refused.pop(spec.node_id, None)
+        self._kept.pop(spec.node_id, None)
         self._registered_offsets[spec.node_id] = self._shard.next_offset
         self._hear(sessions, spec.node_id, link, now_s, UNKNOWN_HEALTH)
         if answer.is_fenced and spec.node_id != self._node_id:
@@ -211,6 +227,10 @@ class Registrar:
                 decision = replace(
                     decision, is_fenced=None, reason=unreachable.reason, is_unreachable=unreachable.is_certain
                 )
+        if decision.reason is None:
+            self._kept.pop(beat.node_id, None)
+        else:
+            self._kept[beat.node_id] = decision.reason
         if decision.is_fenced is not None or decision.shuts_down:
             reason = _WANTS_TO_STOP if beat.want_shut_down else "it cannot serve yet"
             await self._change(known, reason, is_fenced=decision.is_fenced, shuts_down=decision.shuts_down)
@@ -270,9 +290,9 @@ class Registrar:
         ill = sessions.ill(now_s, live)
         for node_id, known in live.items():
             if node_id in silent:
-                await self._change(known, sessions.silence(node_id), is_fenced=True)
+                await self._change(known, sessions.silence(node_id, now_s), is_fenced=True)
             elif node_id in ill:
-                await self._change(known, "its log or its object store fails", is_fenced=True)
+                await self._change(known, sessions.health(node_id).complaint, is_fenced=True)
         self._wake.clear()
         next_end_s = sessions.next_end_s(live.keys() - silent - {self._node_id})
         pause_s = self._times.heartbeat_s * LOOK_SHARE
@@ -301,6 +321,8 @@ class Registrar:
         sessions.forget(node_id)
         self._reachability.forget(node_id)
         self._registered_offsets.pop(node_id, None)
+        self._kept.pop(node_id, None)
+        self._refused.pop(node_id, None)
 
     def _begun(self) -> Sessions:
         """The sessions of the present term, which begin with the first question or the first look.
@@ -317,6 +339,7 @@ class Registrar:
             self._sessions = Sessions(self._times, now_s, members, self._predecessor())
             self._registered_offsets = dict.fromkeys(members, term)
             self._refused.clear()
+            self._kept.clear()
             self._links.clear()
             self._reachability.forget_all()
             self._term = term

@@ -53,6 +53,16 @@ class Health:
         """What people want to know of it."""
         return self.log_is_ok, self.bucket_is_ok, self.barred
 
+    @property
+    def complaint(self) -> str:
+        """What is wrong with a broker that is not well, for people."""
+        failing = [
+            name
+            for name, is_ok in (("its coordinator log", self.log_is_ok), ("its WAL object store", self.bucket_is_ok))
+            if not is_ok
+        ]
+        return f"{' and '.join(failing)} {'does' if len(failing) == 1 else 'do'} not answer it"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predecessor:
@@ -135,14 +145,16 @@ class Sessions:
         session = self._sessions.get(node_id)
         return None if session is None or session.heard_s is None else now_s - session.heard_s
 
-    def silence(self, node_id: int) -> str:
-        """How a broker was silent whose session is over, for those who ask why it was fenced."""
+    def silence(self, node_id: int, now_s: float) -> str:
+        """How a broker is silent whose session is over, for those who ask why it is fenced."""
         session = self._sessions.get(node_id)
         if session is None or session.heard_s is None:
             return "this controller has not heard of it"
         if not session.is_connected:
-            return "its connection ended, and it has not come back"
-        return "it was not heard of for a session"
+            return (
+                f"its connection ended, and it has not come back; it was heard of {_ago(now_s - session.heard_s)} ago"
+            )
+        return f"it was not heard of for {_ago(now_s - session.heard_s)}, which is longer than its session"
 
     def health(self, node_id: int) -> Health:
         """What it said last."""
@@ -180,6 +192,10 @@ class Sessions:
         session = self._sessions.get(node_id)
         since_s = session.ill_since_s if session is not None else None
         return since_s is not None and now_s - since_s >= self._times.session_s
+
+
+def _ago(time_s: float) -> str:
+    return f"{time_s:.1f} s" if time_s < 10 else f"{time_s:.0f} s"
 
 
 def _granted_s(node_id: int, times: SessionTimes, predecessor: Predecessor | None) -> float:

@@ -1,4 +1,6 @@
-"""Apache Kafka's requests and responses: all that kafka-python has, two of them with records that are never copied.
+"""Apache Kafka's requests and responses: all that kafka-python has, three of them changed.
+
+The records of two are never copied, and DescribeCluster says more.
 
 Type checkers read the generated `kafka.pyi` instead of this module.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka.protocol.admin import *  # noqa: F403
+from kafka.protocol.admin import DescribeClusterResponse as _StockDescribeClusterResponse
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.consumer import *  # noqa: F403
 from kafka.protocol.consumer import FetchResponse as _StockFetchResponse
@@ -16,6 +19,18 @@ from kafka.protocol.producer import *  # noqa: F403
 from kafka.protocol.sasl import *  # noqa: F403
 
 from diskless_core.protocol.codec import ApiMessage, SplicedMessage, patch_records
+
+_FENCED_REASON = {
+    "name": "FencedReason",
+    "type": "string",
+    "versions": "2+",
+    "nullableVersions": "2+",
+    "default": "null",
+    "taggedVersions": "2+",
+    "tag": 10000,
+    "ignorable": True,
+    "about": "Extension: why the broker is fenced, for people; null where it is not, or nobody knows.",
+}
 
 
 class ProduceRequest(ApiMessage):
@@ -34,7 +49,19 @@ class FetchResponse(SplicedMessage, ApiMessage):
         return patch_records(json)
 
 
-# Defining a response registers it for kafka-python's clients in this process: theirs stays the stock one.
+class DescribeClusterResponse(ApiMessage):
+    """DescribeCluster's answer, with a tagged field more: why a broker is fenced, as its controller says."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        stock: dict[str, Any] = _StockDescribeClusterResponse.json_patch(json)
+        for field in stock["fields"]:
+            if field["name"] == "Brokers":
+                field["fields"].append(_FENCED_REASON)
+        return stock
+
+
+# Defining a response registers it for kafka-python's clients in this process: that of Fetch stays the stock one.
 ResponseClassRegistry.register_response_class(_StockFetchResponse)
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type) and ApiMessage in value.__mro__[1:]]

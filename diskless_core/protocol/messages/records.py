@@ -124,6 +124,10 @@ class PartitionsPlacedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: partitions of a topic belong to these coordinators."""
 
 
+class TopicSettledRecord(CompiledRecord, ApiData, load_json=__package__):
+    """Extension: the coordinators of a topic have done what was decided."""
+
+
 class ClusterNamedRecord(CompiledRecord, ApiData, load_json=__package__):
     """Extension: the cluster's id."""
 

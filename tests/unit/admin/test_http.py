@@ -134,7 +134,7 @@ class StubCluster:
         self.brokers = [BROKER]
         self.leader = 1
 
-    async def __call__(self, *, lag):
+    async def __call__(self, *, lag, why_fenced):
         if self.error is not None:
             raise self.error
         copies = {"high_watermark": 9, "lag": {1: 0, 2: None}} if lag else {}
@@ -289,7 +289,7 @@ async def test_a_broker_that_does_not_know_yet_who_it_is_says_nothing_of_it():
 
 async def test_the_cluster_is_shown_as_the_broker_sees_it(client):
     view = (await client.get("/cluster")).json()
-    assert view["brokers"] == [{"node_id": 1, "rack": "r", "is_fenced": False, "http": None}]
+    assert view["brokers"] == [{"node_id": 1, "rack": "r", "is_fenced": False, "fenced_reason": None, "http": None}]
     assert [(shard["leader"], shard["lag"]) for shard in view["shards"]] == [(1, None)] * 2
     compared = (await client.get("/cluster", params={"lag": True})).json()
     assert compared["shards"][0]["lag"] == {"1": 0, "2": None}
@@ -440,6 +440,7 @@ async def test_the_openapi_document_describes_every_route(client):
         "/compaction/{job_id}/driver/progress",
         "/compaction/{job_id}/driver/steps",
         "/coordinator/shards",
+        "/health",
         "/health/cluster",
         "/health/live",
         "/health/ready",
@@ -611,3 +612,41 @@ async def test_a_partition_that_is_no_number_is_refused(remote_log_client):
         422,
         "the parameter partition has a value that it can't have",
     )
+
+
+@pytest.mark.parametrize(
+    ("header", "own", "other"), [("Diskless-Node-Id", "1", "2"), ("Diskless-Cluster-Id", "abc", "another")]
+)
+async def test_what_is_for_another_broker_or_cluster_is_refused_before_anything_is_done(header, own, other):
+    asked = []
+
+    async def scan(*, dry_run):
+        asked.append(dry_run)
+        raise OrphanDetectionError("no scan here")
+
+    server = AdminServer(ANY_PORT, sources(orphans=scan, speaker=lambda: Speaker(node_id=1, cluster_id="abc")))
+    server.bind()
+    server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        refused = await http.post("/orphans/scan", headers={header: other})
+        assert (refused.status_code, asked) == (421, [])
+        assert other in refused.json()["message"]
+        await http.post("/orphans/scan", headers={header: own})
+        assert asked == [False]
+    await server.stop()
+
+
+async def test_a_broker_that_does_not_know_its_cluster_yet_refuses_what_names_one_for_the_moment():
+    server = AdminServer(ANY_PORT, sources(speaker=lambda: Speaker(node_id=1, cluster_id=None)))
+    server.bind()
+    server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        refused = await http.get("/health/ready", headers={"Diskless-Cluster-Id": "abc"})
+    await server.stop()
+    assert refused.status_code == 503
+    assert "Retry-After" in refused.headers
+
+
+async def test_health_without_more_is_readiness(client):
+    plain, ready = await client.get("/health"), await client.get("/health/ready")
+    assert (plain.status_code, plain.json()) == (200, ready.json())

@@ -97,3 +97,23 @@ def test_a_controller_that_starts_gives_that_up_when_its_object_store_hangs() ->
             await one.end()
 
     run(main)
+
+
+def test_the_first_broker_of_a_cluster_lets_another_one_begin_while_its_object_store_hangs() -> None:
+    async def main() -> None:
+        shared, clock = SharedLog(), VirtualClock(asyncio.get_running_loop(), 1)
+        hanging, objects = ForAllNodes(clock), ForAllNodes(clock)
+        first, second = Start(shared, hanging, clock, 1), Start(shared, objects, clock, 2)
+        await first.begin()
+        await second.begin()
+        assert first.cluster.leading
+        with hanging.hold(Operation.GET):
+            asking = asyncio.create_task(first.cluster_id())
+            await asyncio.sleep(10)
+            assert not first.cluster.leading, "it would answer nobody"
+            cluster_id = await second.cluster_id()
+        assert await asking == cluster_id
+        for one in (first, second):
+            await one.end()
+
+    run(main)

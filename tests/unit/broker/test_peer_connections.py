@@ -161,7 +161,7 @@ async def test_without_an_address_or_a_listener_nothing_is_sent() -> None:
         unused.bind(("127.0.0.1", 0))
         peers = PeerMap(1)
         connections = PeerConnections(peers, "broker-1")
-        with pytest.raises(PeerUnavailableError, match="address"):
+        with pytest.raises(PeerUnavailableError, match="registration of node 2"):
             await send(connections, b"x")
         peers.learn(PEER, PeerAddress("127.0.0.1", unused.getsockname()[1]))
         outcomes = await asyncio.gather(*(send(connections, b"x") for _ in range(3)), return_exceptions=True)
@@ -334,3 +334,26 @@ async def test_a_stop_loses_what_is_under_way() -> None:
         await connections.stop()
         with pytest.raises((AnswerLostError, PeerUnavailableError)):
             await pending
+
+
+async def test_where_nobody_listens_the_message_has_the_address_and_what_to_set_on_which_broker() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        peers = PeerMap(1)
+        peers.learn(PEER, PeerAddress("127.0.0.1", port))
+        connections = PeerConnections(peers, "broker-1", "INTERNAL")
+        with pytest.raises(PeerGoneError) as refused:
+            await send(connections, b"")
+        await connections.stop()
+    assert f"nobody listens at 127.0.0.1:{port}, where node 2 says that it is. If it runs, set INTERNAL in its " in str(
+        refused.value
+    )
+    assert "advertised.listeners" in str(refused.value)
+
+
+async def test_a_node_that_nothing_was_read_of_is_not_said_to_have_registered_wrongly() -> None:
+    connections = PeerConnections(PeerMap(1), "broker-1", "INTERNAL")
+    with pytest.raises(PeerUnavailableError, match="has not read of a registration of node 2 yet"):
+        await send(connections, b"")
+    await connections.stop()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from diskless_core.cli import admin_client
 from diskless_core.cli.admin_client import AdminClientError, NoAnswerError, RefusedError, SilentError
 from diskless_core.cli.cluster_admin import ClusterAdmin
+from diskless_core.cli.main import main
 
 
 class Brokers:
@@ -22,9 +25,18 @@ class Brokers:
         self.asked: list[str] = []
         self.dies_with_answer = False
         self.slow: dict[str, float] = {}
+        self.cluster_of: dict[str, str] = {}
 
     def ask(
-        self, method: str, url: str, path: str, body: Any = None, *, timeout_s: Any = None, node_id: Any = None
+        self,
+        method: str,
+        url: str,
+        path: str,
+        body: Any = None,
+        *,
+        timeout_s: Any = None,
+        node_id: Any = None,
+        cluster_id: Any = None,
     ) -> Any:
         self.asked.append(f"{url}{path}")
         if url in self.down:
@@ -36,7 +48,13 @@ class Brokers:
             brokers = [
                 {"node_id": one, "rack": None, "is_fenced": False, "http": http} for one, http in self.told.items()
             ]
-            return {"node_id": found, "cluster_id": "c", "controller": 3, "brokers": brokers, "shards": []}
+            return {
+                "node_id": found,
+                "cluster_id": self.cluster_of.get(url, "c"),
+                "controller": 3,
+                "brokers": brokers,
+                "shards": [],
+            }
         admin_client._require_broker(url, str(found), node_id)
         if path == "/missing":
             raise RefusedError("no", "no", 404)
@@ -127,7 +145,46 @@ def test_another_broker_at_an_address_is_told(brokers: Brokers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "found"), [("http://a:1/, http://b:2,", ["http://a:1", "http://b:2"]), (None, []), ("", [])]
+    ("given", "found"),
+    [
+        (["http://a:1/, http://b:2,"], ["http://a:1", "http://b:2"]),
+        (["http://a:1", "http://b:2/", "http://a:1/"], ["http://a:1", "http://b:2"]),
+        (["http://a:1,http://b:2", "http://c:3"], ["http://a:1", "http://b:2", "http://c:3"]),
+        (None, []),
+        ([""], []),
+    ],
 )
-def test_addresses_are_separated_by_commas(given: str | None, found: list[str]) -> None:
+def test_addresses_are_separated_by_commas_or_given_one_by_one(given: list[str] | None, found: list[str]) -> None:
     assert admin_client.given_addresses(given) == found
+
+
+def test_all_addresses_that_a_command_is_given_are_asked(brokers: Brokers) -> None:
+    brokers.down = {"http://2"}
+    done = CliRunner().invoke(main, ["orphans", "scan", "--json", "--url", "http://1", "--url", "http://2"])
+    assert (done.exit_code, json.loads(done.output)) == (0, "POST by 3")
+    assert brokers.asked[0] == "http://1/cluster"
+
+
+def test_a_command_for_one_broker_refuses_a_second_address(brokers: Brokers) -> None:
+    for given in (["--url", "http://1", "--url", "http://2"], ["--url", "http://1,http://2"]):
+        done = CliRunner().invoke(main, ["coordinator", "status", *given])
+        assert done.exit_code == 1
+        assert "this command asks one broker" in done.output
+    assert brokers.asked == []
+
+
+def test_a_broker_that_has_another_address_since_it_was_met_is_asked_where_it_says(brokers: Brokers) -> None:
+    brokers.at["http://three"], brokers.told[3] = 3, None
+    cluster = ClusterAdmin(["http://three", "http://1"])
+    assert scan(cluster) == "POST by 3"
+    brokers.down, brokers.told[3] = {"http://three"}, "http://3"
+    assert scan(cluster) == "POST by 3"
+    assert brokers.asked[-1] == "http://3/scan"
+
+
+def test_addresses_of_two_clusters_are_refused(brokers: Brokers) -> None:
+    cluster = ClusterAdmin(["http://1", "http://2"])
+    cluster.view()
+    brokers.down, brokers.cluster_of["http://2"] = {"http://1"}, "another"
+    with pytest.raises(AdminClientError, match="addresses of one cluster"):
+        cluster.view()

@@ -22,14 +22,14 @@ _Topic = DescribeQuorumResponse.TopicData
 _Partition = _Topic.PartitionData
 
 
-def described(controller: int = 2) -> DescribeClusterResponse:
+def described(controller: int = 2, reason: str | None = "its log fails") -> DescribeClusterResponse:
     broker = DescribeClusterResponse.DescribeClusterBroker
     return DescribeClusterResponse(
         error_code=0,
         cluster_id="c",
         controller_id=controller,
         brokers=[
-            broker(broker_id=3, host="h3", port=9, rack=None, is_fenced=True),
+            broker(broker_id=3, host="h3", port=9, rack=None, is_fenced=True, fenced_reason=reason),
             broker(broker_id=2, host="h2", port=9, rack="b", is_fenced=False),
         ],
     )
@@ -78,6 +78,7 @@ def test_the_tables_say_who_leads_and_who_is_behind() -> None:
         ["2", "h2:9", "b", "live, controller"],
         ["3", "h3:9", "-", "fenced"],
     ]
+    assert "broker 3 is fenced: its log fails" in lines
     assert ["cluster-0", "2", "7", "10", "3:", "6,", "4:", "no", "answer"] in [line.split() for line in lines]
     assert any("diskless-1" in line and "NOT_LEADER_OR_FOLLOWER" in line for line in lines)
 
@@ -87,6 +88,7 @@ def test_json_has_all_of_it() -> None:
     found = json.loads(CliRunner().invoke(main, ["cluster", "status", "--json", "-b", "h:1"]).output)
 
     assert (found["cluster_id"], found["controller"], found["asked"]) == ("c", 2, "127.0.0.1:9092")
+    assert [one["fenced_reason"] for one in found["brokers"]] == [None, "its log fails"]
     assert found["shards"][0]["copies"] == [
         {"broker": 2, "offset": 10, "lag": 0},
         {"broker": 3, "offset": 4, "lag": 6},

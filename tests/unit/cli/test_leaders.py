@@ -41,6 +41,9 @@ class Cluster:
             + [ShardView(shard=name, leader=leader, term=0) for name, leader in zip(names, self.leaders, strict=True)],
         )
 
+    def not_at(self, url: str) -> None:
+        """Nobody has another address here."""
+
     def url_of(self, node_id: int) -> str:
         return f"http://broker-{node_id}"
 

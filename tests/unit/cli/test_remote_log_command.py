@@ -29,7 +29,7 @@ LINE = (
 def asked(monkeypatch):
     requests = []
 
-    def ask(method, url, path, body=None, *, timeout_s=None, node_id=None):
+    def ask(method, url, path, body=None, *, timeout_s=None, node_id=None, cluster_id=None):
         if path == "/cluster":
             return {"node_id": 1, "cluster_id": "c", "controller": 1, "brokers": [], "shards": []}
         requests.append((method, url, path))

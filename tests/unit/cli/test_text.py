@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from diskless_core.cli import text
-from diskless_core.cli.client import tables
+from diskless_core.cli import tables, text
 from diskless_core.cli.text import counted, iso_time, table
 
 

@@ -296,8 +296,6 @@ def test_what_a_leader_left_in_the_middle_is_put_right_by_the_next_one() -> None
             assert [info.name for info in second.topics.all()] == ["new"]
             second.assert_consistent()
             assert set(second.heard) == {(deleted.topic_id, "deleted")}
-            assert first.topics._repair is not None
-            assert first.topics._repair.done(), "it is not this one's work any more"
             await second.stop()
 
     run(main)
@@ -385,29 +383,5 @@ def test_a_listener_hears_of_a_deletion_at_another_node_and_what_it_raises_ends_
             assert second.heard == [(info.topic_id, "heard")]
             assert [name for _, name in first.heard] == ["deaf", "heard"]
             await second.stop()
-
-    run(main)
-
-
-def test_a_creation_that_is_interrupted_while_a_repair_is_about_to_end_is_repaired_too() -> None:
-    async def main() -> None:
-        async with started() as node:
-            reconcile, has_looked, may_end = node.topics.reconcile, asyncio.Event(), asyncio.Event()
-
-            async def reconcile_slowly() -> None:
-                await reconcile()
-                has_looked.set()
-                await may_end.wait()
-
-            node.topics.reconcile = reconcile_slowly  # type: ignore[method-assign]
-            node.topics._begin_repair()
-            await has_looked.wait()
-            node.shared.fail_next_append(shard=DISKLESS)
-            with pytest.raises(CoordinatorError):
-                await node.topics.create("t", 3, {})
-            may_end.set()
-            await node.settled()
-            assert node.topics.by_name("t") is not None
-            node.assert_consistent()
 
     run(main)

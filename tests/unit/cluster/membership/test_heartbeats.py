@@ -37,7 +37,7 @@ def test_a_live_broker_stays_what_it_is():
 def test_a_broker_that_cannot_work_stays_fenced_unless_nobody_can():
     kept = decide(ILL, FENCED, AROUND)
     assert kept.is_fenced is None
-    assert kept.reason == "its coordinator log or its object store does not answer it"
+    assert kept.reason == "its coordinator log does not answer it"
     assert decide(ILL, FENCED, replace(AROUND, somebody_is_well=False)).is_fenced is False
 
 

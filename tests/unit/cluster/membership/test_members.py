@@ -7,9 +7,11 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from diskless_core.cluster.membership.fenced import STARTING
 from diskless_core.cluster.membership.member import MembershipRefusedError
 from diskless_core.cluster.membership.sessions import RESET_S
 from diskless_core.cluster.operations import Refusal
+from diskless_core.coordinator.errors import NotControllerError
 from diskless_core.coordinator.peers import PeerAddress
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import UnregisterBrokerRequest
@@ -493,5 +495,43 @@ def test_live_and_fenced_brokers_are_counted() -> None:
         text = one.metrics.exposition().decode()
         assert "diskless_active_brokers 1.0" in text
         assert "diskless_fenced_brokers 1.0" in text
+
+    in_world(scene)
+
+
+def test_the_controller_says_why_each_broker_is_fenced() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, silent, ill, gone = await world.join(1, 2, 3, 4)
+        await until(lambda: one.live == [1, 2, 3, 4])
+        assert one.membership.registrar.fenced() == {}
+        silent.is_paused, ill.log_is_ok = True, False
+        await until(lambda: one.live == [1, 4])
+        await asyncio.sleep(HEARTBEAT_S)
+        await gone.membership.leave(SESSION_S)
+        await until(lambda: one.live == [1])
+        fenced = one.membership.registrar.fenced()
+        assert fenced[2].startswith("it was not heard of for")
+        assert fenced[3] == "its coordinator log does not answer it"
+        assert fenced[4] == "it was shut down"
+        silent.is_paused, ill.log_is_ok = False, True
+        await until(lambda: one.live == [1, 2, 3])
+        assert list(one.membership.registrar.fenced()) == [4]
+        with pytest.raises(NotControllerError):
+            silent.membership.registrar.fenced()
+
+    in_world(scene)
+
+
+def test_the_controller_says_of_a_process_whether_it_ended_or_starts() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, two = await world.join(1, 2)
+        await two.kill()
+        await until(lambda: one.live == [1])
+        assert "its connection ended, and it has not come back" in one.membership.registrar.fenced()[2]
+        again = world.process(2)
+        await again.boot()
+        starting = begun(again.membership._member.run())
+        await until(lambda: one.membership.registrar.fenced().get(2) == STARTING)
+        starting.cancel()
 
     in_world(scene)

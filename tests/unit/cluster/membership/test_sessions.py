@@ -105,8 +105,8 @@ def test_why_a_broker_is_fenced_tells_a_process_that_ended_from_one_that_is_sile
         sessions.heard(node_id, 1.0, UNKNOWN_HEALTH)
     sessions.broke(3, 1.0)
 
-    assert sessions.silence(1) == "this controller has not heard of it"
-    assert sessions.silence(2) == "it was not heard of for a session"
-    assert sessions.silence(3) == "its connection ended, and it has not come back"
+    assert sessions.silence(1, 13.0) == "this controller has not heard of it"
+    assert sessions.silence(2, 13.0) == "it was not heard of for 12 s, which is longer than its session"
+    assert sessions.silence(3, 3.5) == "its connection ended, and it has not come back; it was heard of 2.5 s ago"
     sessions.heard(3, 1.2, UNKNOWN_HEALTH)
-    assert sessions.silence(3) == "it was not heard of for a session"
+    assert sessions.silence(3, 11.1) == "it was not heard of for 9.9 s, which is longer than its session"
