@@ -6,7 +6,8 @@ Where other nodes can have the same log, this one may lead some of the shards, o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ from diskless_core.shards import CLUSTER, DISKLESS, GROUPS, SHARD_KINDS, ShardKi
 PATIENCE_S = 10.0
 """How long a start waits before it says what for, each time anew."""
 
-_FOLLOWED_BY_NOMINATION = frozenset({GROUPS.topic})
+_FOLLOWED_BY_NOMINATION = frozenset({DISKLESS.topic, GROUPS.topic})
 """The kinds of shards, by the topics of their logs, that a node follows only if it is nominated for them."""
 
 ShardT = TypeVar("ShardT", bound=CoordinatorShard[Any])
@@ -160,6 +161,24 @@ class Coordinators:
             await self.follows.start(shard)
         else:
             await shard.start()
+
+    def want(self, shard: CoordinatorShard[Any]) -> None:
+        """Follow a shard for a while, if this node does not: somebody asks for what only a copy has."""
+        if self.follows is not None:
+            self.follows.want(shard)
+
+    @asynccontextmanager
+    async def having(self, shards: Collection[CoordinatorShard[Any]]) -> AsyncIterator[None]:
+        """Have copies of these shards that have caught up, as long as it lasts. Errors as `FollowedShards.having`."""
+        if self.follows is None:
+            yield
+            return
+        async with self.follows.having(shards):
+            yield
+
+    def having_all(self) -> AbstractAsyncContextManager[None]:
+        """The same with all Diskless shards."""
+        return self.having(self.diskless.values())
 
     def followed_by_nomination(self) -> list[CoordinatorShard[Any]]:
         """Those that this node follows, or does not, as it is nominated for them."""

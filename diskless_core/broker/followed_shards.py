@@ -8,20 +8,27 @@ the nominations.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.cluster.nominated_leaders import NominatedLeaders
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.retrying import Backoff
+from diskless_core.plugin.shard import ShardId
 
 KEPT_SESSIONS = 6
 """For so many sessions of a broker a copy is kept up that it is not nominated for any more."""
+
+CATCH_UP_S = 30.0
+"""How long somebody who needs a copy waits for it."""
 
 RETRY = Backoff(first_ms=1_000, max_ms=30_000)
 """While a shard cannot be followed."""
@@ -41,6 +48,39 @@ class FollowedShards:
         self._kept_s = kept_s
         self._nominated = nominated
         self._clock = clock
+        self._holders: Counter[ShardId] = Counter()
+        self._wanted_until: dict[ShardId, float] = {}
+
+    def want(self, shard: CoordinatorShard[Any]) -> None:
+        """Follow a shard for a while: somebody asks for what only a copy has."""
+        self._wanted_until[shard.id] = self._clock.monotonic() + self._kept_s
+        if not shard.is_followed:
+            self._nominated.wake()
+
+    @asynccontextmanager
+    async def having(self, shards: Collection[CoordinatorShard[Any]]) -> AsyncIterator[None]:
+        """Have copies of all these shards that have caught up, as long as it lasts.
+
+        Raises:
+            CoordinatorLoadingError: one has not caught up in time.
+            CoordinatorError: one never will.
+        """
+        self._holders.update(shard.id for shard in shards)
+        self._nominated.wake()
+        try:
+            try:
+                async with asyncio.timeout(CATCH_UP_S):
+                    for shard in shards:
+                        await shard.until_readable()
+            except TimeoutError:
+                behind = ", ".join(str(shard.id) for shard in shards if not shard.is_readable)
+                raise CoordinatorLoadingError(f"this broker has no copy yet that has caught up: {behind}") from None
+            yield
+        finally:
+            for shard in shards:
+                self.want(shard)
+            self._holders.subtract(shard.id for shard in shards)
+            self._nominated.wake()
 
     async def start(self, shard: CoordinatorShard[Any]) -> None:
         """Start a shard, with a copy or without, by what this node has read of the cluster shard.
@@ -60,13 +100,13 @@ class FollowedShards:
                 if await self._is_let_go(shard) and shard.failure is None:
                     await shard.unfollow()
                 continue
-            await self._nominated.until(lambda: self._is_named(shard))
+            await self._nominated.until(lambda: self._is_wanted(shard))
             if await self._follows(shard):
                 failures = 0
                 continue
             failures += 1
             await asyncio.sleep(RETRY.pause_s(failures, self._clock))
-            if not self._is_named(shard):
+            if not self._is_wanted(shard):
                 await self._has_stayed_away(shard)
                 shard.forget_failure()
 
@@ -85,17 +125,23 @@ class FollowedShards:
         return shard.is_followed
 
     async def _is_let_go(self, shard: CoordinatorShard[Any]) -> bool:
-        await self._nominated.until(lambda: not self._is_named(shard))
-        return await self._has_stayed_away(shard) and not shard.leading
+        await self._nominated.until(lambda: not self._is_held(shard))
+        return await self._has_stayed_away(shard) and not shard.leading and not self._is_wanted(shard)
 
     async def _has_stayed_away(self, shard: CoordinatorShard[Any]) -> bool:
         """Whether this node is not nominated for a while to come."""
         try:
             async with asyncio.timeout(self._kept_s):
-                await self._nominated.until(lambda: self._is_named(shard))
+                await self._nominated.until(lambda: self._is_held(shard))
         except TimeoutError:
             return True
         return False
+
+    def _is_held(self, shard: CoordinatorShard[Any]) -> bool:
+        return self._is_named(shard) or self._holders[shard.id] > 0
+
+    def _is_wanted(self, shard: CoordinatorShard[Any]) -> bool:
+        return self._is_held(shard) or self._wanted_until.get(shard.id, 0.0) > self._clock.monotonic()
 
     def _is_named(self, shard: CoordinatorShard[Any]) -> bool:
         return self._nominated.names(shard.id, self._node_id)

@@ -196,7 +196,7 @@ async def start_parts(
     incarnation_id = clock.new_uuid()
     coordinators = await _start_coordinators(config, incarnation_id, backends, around, stack)
     replicas = coordinators.diskless
-    clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
+    clients = CoordinatorClients(node_id, replicas, around.transport, around.peers, around.new_transport)
     stack.push_async_callback(clients.stop)
     counts = new_counts(config, coordinators.log)
     cluster_id = await cluster_id_of(config, coordinators.cluster, backends.objects, awaited, clock, counts)
@@ -275,6 +275,8 @@ async def start_parts(
             purgatory=purgatory,
             segments=SegmentReads(reader=tiering.reader, times=tiering.times, is_tiered=tiering.is_tiered),
             rack=_rack(config, coordinators, membership, around),
+            clients=clients if coordinators.follows is not None else None,
+            want=coordinators.want,
             clock=clock,
             metrics=metrics,
         ),

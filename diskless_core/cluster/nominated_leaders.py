@@ -42,7 +42,7 @@ class NominatedLeaders:
         A nomination is for the process that has registered with the node id, not for another one that is about to.
         """
         self._node_id, self._is_member = node_id, is_member
-        self._wake()
+        self.wake()
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         """As `CoordinatorLog.leadership`. The first hint that names anybody comes when the replica has caught up.
@@ -92,8 +92,9 @@ class NominatedLeaders:
 
     def _committed(self, writes: Writes) -> None:
         if NOMINATIONS in writes or BROKERS in writes:
-            self._wake()
+            self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have everybody look again who waits."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

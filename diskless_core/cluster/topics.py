@@ -133,7 +133,7 @@ class Topics:
     def is_awaited(self, partition: PartitionKey) -> bool:
         """Whether a partition is created, and its Diskless coordinator does not have it yet, as this node knows."""
         replica = self.replica_of(partition)
-        return replica is not None and replica.head(partition) is None
+        return replica is not None and replica.is_readable and replica.head(partition) is None
 
     def coordinator_of(self, partition: PartitionKey) -> DisklessCoordinator | None:
         """Who decides about a partition, for changes and strict reads."""

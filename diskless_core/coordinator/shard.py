@@ -101,6 +101,7 @@ class CoordinatorShard(Generic[RecordT]):
     """A coordinator: one log partition, one state machine, one store.
 
     Attributes:
+        is_readable: whether what this node knows of the shard may be told. It stays so once a copy has caught up.
         applied_bytes: of the log, since this process follows it.
         failure: why the shard's work on this node is over, if it is.
         snapshot: the newest one that this node knows of.
@@ -109,6 +110,7 @@ class CoordinatorShard(Generic[RecordT]):
     def __init__(self, shard_id: ShardId, machine: StateMachine[RecordT], services: ShardServices) -> None:
         self.id = shard_id
         self.machine = machine
+        self.is_readable = True
         self.applied_bytes = 0
         self.failure: str | None = None
         self.snapshot: SnapshotMark | None = None
@@ -173,7 +175,7 @@ class CoordinatorShard(Generic[RecordT]):
 
     def start_without_copy(self) -> None:
         """Only know who is nominated to lead, and be no candidate, until `follow`."""
-        self._is_followed = False
+        self._is_followed = self.is_readable = False
         self._leader.hold_back(Hold.NO_COPY, "this node has no copy", expected=True)
         self._run(self._leader.follow_hints)
 
@@ -189,6 +191,7 @@ class CoordinatorShard(Generic[RecordT]):
             self._follow_failure = str(error)
             raise
         await self._end_loops()
+        self.is_readable = self.next_offset >= self._end_at_start
         self._replica.tell_all()
         self._run_with_copy()
         self._leader.may_claim(Hold.NO_COPY)
@@ -203,7 +206,7 @@ class CoordinatorShard(Generic[RecordT]):
 
         Commands under way fail with a retriable error.
         """
-        self._is_followed = False
+        self._is_followed = self.is_readable = False
         self._leader.hold_back(Hold.NO_COPY, "this node is to have no copy any more", expected=True)
         await self._end_loops()
         await self._release()
@@ -336,6 +339,14 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorError: it never will: its log or its store cannot be used.
         """
         await self._wait_until(lambda: self.backlog is None)
+
+    async def until_readable(self) -> None:
+        """Wait until `is_readable`.
+
+        Raises:
+            CoordinatorError: it never will be: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.is_readable)
 
     async def until_leadership(self, condition: Callable[[], bool]) -> None:
         """Wait until something holds that depends on who leads, by the log's hint and this node's term."""
@@ -780,6 +791,7 @@ class CoordinatorShard(Generic[RecordT]):
 
     def _notice_end_at_start(self) -> None:
         if self.next_offset >= self._end_at_start:
+            self.is_readable = True
             self._leader.leadership.changed.set()
 
     async def _take_foreign(self, batch: LogBatch, chain: bytes) -> bool:

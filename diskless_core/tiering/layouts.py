@@ -40,7 +40,7 @@ LOOKS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutServices:
-    """What layouts are made from. `cluster` is the shard that has the topics."""
+    """What layouts are made from. `cluster` is the shard that has the topics; `having_all` is as `Coordinators` has it."""
 
     cluster: CoordinatorShard[Any]
     shards: Mapping[int, DisklessShard]
