@@ -258,6 +258,7 @@ async def start_parts(
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             clock=clock,
             metrics=metrics,
+            having_all=coordinators.having_all,
         ),
     )
     stack.push_async_callback(tiering.stop)
