@@ -236,6 +236,7 @@ async def start_parts(
             broker_epoch=lambda: membership.epoch,
             apply_quotas=quotas.replace,
             clock=clock,
+            having=coordinators.having,
         ),
     )
     stack.push_async_callback(cluster.stop)
