@@ -105,6 +105,11 @@ class CoordinatorClient:
     async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
         return await self._ask(lambda coordinator: coordinator.find(partition, offset, max_bytes))
 
+    @property
+    def has_copy(self) -> bool:
+        """Whether this node knows all of it."""
+        return self._replica.is_readable
+
     async def find_batches(self, asked: Sequence[AskedRuns], calls: PeerCalls, max_wait_ms: int = 0) -> list[FoundRuns]:
         """DisklessFindBatches at the leader: an answer for each partition, in order.
 

@@ -26,6 +26,9 @@ from diskless_core.protocol.errors import ErrorCode
 WAIT_MS = 500
 """How long a request waits at a leader: as long as consumers wait for more by default."""
 
+LEAST_S = 0.05
+"""Between two requests that found nothing, at least."""
+
 WATCHED_S = 2.0
 """For so long a partition is watched after somebody began to wait for it: a consumer comes back at once."""
 
@@ -108,6 +111,7 @@ class AskedLeaders:
         try:
             while offsets := self._due(shard, number):
                 shard.rounds[number] = offsets
+                begun_s = self._clock.monotonic()
                 asked = [AskedRuns(key, offset, 1) for key, offset in offsets.items()]
                 try:
                     found = await shard.client.find_batches(asked, shard.waits[number], WAIT_MS)
@@ -119,14 +123,14 @@ class AskedLeaders:
                     await asyncio.sleep(RETRY.pause_s(failures, self._clock))
                     self._wake(shard, offsets)
                     continue
-                self._wake(
-                    shard,
-                    {
-                        one.partition: one.offset
-                        for one, answer in zip(asked, found, strict=True)
-                        if answer.error is not ErrorCode.NONE or answer.runs or answer.local_start_offset > one.offset
-                    },
-                )
+                news = {
+                    one.partition: one.offset
+                    for one, answer in zip(asked, found, strict=True)
+                    if answer.error is not ErrorCode.NONE or answer.runs or answer.local_start_offset > one.offset
+                }
+                self._wake(shard, news)
+                if not news and self._clock.monotonic() - begun_s < LEAST_S:
+                    await asyncio.sleep(LEAST_S)  # a leader that is about to stop lets nobody wait
         finally:
             del shard.rounds[number]
 
@@ -141,6 +145,9 @@ class AskedLeaders:
 
     def _due(self, shard: _Shard, number: int) -> dict[PartitionKey, int]:
         """What a round is about: all that is watched. The second is only for what the first does not ask for."""
+        if shard.client.has_copy:
+            self._wake(shard, {key: watched.offset for key, watched in shard.watched.items()})
+            return {}
         now_s = self._clock.monotonic()
         for key in [key for key, watched in shard.watched.items() if watched.until_s < now_s]:
             del shard.watched[key]
