@@ -6,8 +6,12 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 
+import pytest
+
+from diskless_core.coordinator.errors import NotCoordinatorError
 from diskless_core.diskless.commands import AskedRuns, PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.remote import RemoteCoordinator
 from diskless_core.fetch.asking import WAIT_MS, WATCHED_S, AskedLeaders
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessFindBatchesRequest
@@ -139,10 +143,9 @@ def test_while_nobody_leads_consumers_are_told_to_ask_again_and_then_the_next_le
 
 def test_a_node_without_a_copy_says_that_it_knows_nothing() -> None:
     async def told(world: World) -> None:
-        network = world.network
-        await network.nodes[2].shards[0].unfollow()
-        network.shared.set_leader(network.nodes[2].shards[0].id, 2)
-        [found] = await world.leaders.find(0, [AskedRuns(KEYS[0], 0, EVERYTHING)])
-        assert found.error is ErrorCode.OFFSET_NOT_AVAILABLE, "not UNKNOWN_TOPIC_OR_PARTITION"
+        await world.network.nodes[2].shards[0].unfollow()
+        directory = world.network.nodes[3].directory
+        with pytest.raises(NotCoordinatorError):  # not UNKNOWN_TOPIC_OR_PARTITION, nor that there is nothing
+            await RemoteCoordinator(0, 2, directory.calls, directory.commits).find(KEYS[0], 0, EVERYTHING)
 
     story(told)
