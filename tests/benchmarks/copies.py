@@ -42,8 +42,8 @@ ABOUT = (
 
 BROKERS = 100
 PARTITIONS = 1_000_000
-GROUP_SHARDS = 50
-"""As Apache Kafka's `__consumer_offsets` has, and as somebody with so many brokers would choose."""
+SHARDS = 50
+"""Of each kind: as Apache Kafka's `__consumer_offsets` has, and as somebody with so many brokers would choose."""
 
 SAMPLE = 20_000
 """Partitions and offsets that are replayed: their memory grows evenly."""
@@ -196,16 +196,16 @@ def copies_at_rest(brokers: int, shards: int) -> Mapping[int, int]:
 def measure(add: Add) -> None:
     """One broker of `BROKERS`, with `PARTITIONS` partitions and one group's offset of each."""
     partition, placement, offset = cost_of_partition(), cost_of_placement(), cost_of_offset()
-    copies = copies_at_rest(BROKERS, GROUP_SHARDS)
+    copies = copies_at_rest(BROKERS, SHARDS)
     add("A partition in a copy of its Diskless coordinator", f"{partition.memory:,.0f} bytes of memory")
     add("A partition in a copy of the cluster shard", f"{placement.memory:,.0f} bytes of memory")
     add("A committed offset in a copy of its group coordinator", f"{offset.memory:,.0f} bytes of memory")
-    share = max(copies.values()) / GROUP_SHARDS
+    share = max(copies.values()) / SHARDS
     commits = PARTITIONS / OFFSET_COMMIT_INTERVAL_S
     batches = BROKERS * OBJECTS_A_SECOND * BATCHES_AN_OBJECT
     add(
-        f"Copies of {GROUP_SHARDS} group coordinators at one of {BROKERS} brokers",
-        f"{min(copies.values())} to {max(copies.values())} (each followed by all: {GROUP_SHARDS})",
+        f"Copies of {SHARDS} coordinators of a kind at one of {BROKERS} brokers",
+        f"{min(copies.values())} to {max(copies.values())} (each followed by all: {SHARDS})",
     )
     add(
         f"Offsets of {PARTITIONS:,} partitions, held by one of {BROKERS} brokers",
@@ -218,11 +218,13 @@ def measure(add: Add) -> None:
         f"{commits * offset.log / MIB:,.1f} MiB/s)",
     )
     add(
-        f"{PARTITIONS:,} partitions of Diskless coordinators, held by each broker",
-        f"{PARTITIONS * partition.memory / MIB:,.0f} MiB, and "
+        f"{PARTITIONS:,} partitions of {SHARDS} Diskless coordinators, held by one of {BROKERS} brokers",
+        f"{share * PARTITIONS * partition.memory / MIB:,.0f} MiB (each followed by all: "
+        f"{PARTITIONS * partition.memory / MIB:,.0f} MiB), and "
         f"{PARTITIONS * placement.memory / MIB:,.0f} MiB of the cluster shard",
     )
     add(
         f"the same, read while {BROKERS} brokers commit {batches:,} batches a second",
-        f"{batches * partition.log / MIB:,.1f} MiB/s",
+        f"{share * batches * partition.log / MIB:,.1f} MiB/s (each followed by all: "
+        f"{batches * partition.log / MIB:,.1f} MiB/s)",
     )
