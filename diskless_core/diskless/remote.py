@@ -115,8 +115,10 @@ class RemoteCoordinator:
         """DisklessFindBatches of several partitions, in order; it waits while nothing is to be found in any of them."""
         topic_class = DisklessFindBatchesRequest.DisklessFindBatchesTopic
         by_topic: dict[bytes, list[AskedRuns]] = {}
-        for one in asked:
+        order: dict[bytes, list[int]] = {}
+        for index, one in enumerate(asked):
             by_topic.setdefault(one.partition.topic_id, []).append(one)
+            order.setdefault(one.partition.topic_id, []).append(index)
         topics = [
             topic_class(
                 topic_id=uuid.UUID(bytes=topic_id),
@@ -139,15 +141,16 @@ class RemoteCoordinator:
             **self._common(),
         )
         response = await self._call(request)
-        found = {
-            PartitionKey(topic.topic_id.bytes, one.partition_index): _found(one)
+        answered = [
+            (PartitionKey(topic.topic_id.bytes if topic.topic_id is not None else b"", one.partition_index), one)
             for topic in response.topics
-            if topic.topic_id is not None
             for one in topic.partitions
-        }
-        if any(one.partition not in found for one in asked):
+        ]
+        places = [index for some in order.values() for index in some]
+        if [key for key, _ in answered] != [asked[index].partition for index in places]:
             raise OutcomeUnknownError(f"node {self._node_id} answered for other partitions than it was asked about")
-        return [found[one.partition] for one in asked]
+        found = dict(zip(places, (_found(one) for _, one in answered), strict=True))
+        return [found[index] for index in range(len(asked))]
 
     async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         files = [DisklessDescribeFilesRequest.DisklessDescribeFileEntry(object_key=key) for key in object_keys]

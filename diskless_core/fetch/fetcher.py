@@ -292,7 +292,8 @@ def _leave_out_segments(found: Sequence[FoundRuns], query: FetchQuery, broken: d
 async def _stored(shard: DisklessShard, wanted: FetchPartition, max_bytes: int) -> FoundRuns:
     """What a replica finds with its store, which may fail, or be on its way from a snapshot."""
     try:
-        return await shard.find(wanted.key, wanted.offset, max_bytes)
+        found = await shard.find(wanted.key, wanted.offset, max_bytes)
+        return found if shard.is_readable else FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)  # it was let go of meanwhile
     except CoordinatorStoreError as error:
         _log.warning("a coordinator store cannot be asked", shard=str(shard.id), error=str(error))
         return FoundRuns(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -71,6 +71,17 @@ def test_partitions_are_asked_for_together_and_answered_in_order() -> None:
     story(told)
 
 
+def test_a_partition_may_be_asked_for_at_several_places_at_once() -> None:
+    async def told(world: World) -> None:
+        await world.commit(0)
+        await world.commit(0)
+        asked = [AskedRuns(KEYS[0], offset, EVERYTHING) for offset in (1, 0, 2)]
+        found = await world.leaders.find(0, asked)
+        assert [[run.base_offset for run in one.runs] for one in found] == [[1], [0, 1], []]
+
+    story(told)
+
+
 def test_who_waits_is_woken_by_a_commit_at_once() -> None:
     async def told(world: World) -> None:
         loop = asyncio.get_running_loop()
