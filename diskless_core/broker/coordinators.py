@@ -6,13 +6,15 @@ Where other nodes can have the same log, this one may lead some of the shards, o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
 
 from diskless_core.broker.errors import StartError
+from diskless_core.broker.followed_shards import FollowedShards
 from diskless_core.cluster.nominated_leaders import NominatedLeaders
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.state_machine import ClusterMachine
@@ -33,6 +35,9 @@ from diskless_core.shards import CLUSTER, DISKLESS, GROUPS, SHARD_KINDS, ShardKi
 PATIENCE_S = 10.0
 """How long a start waits before it says what for, each time anew."""
 
+_FOLLOWED_BY_NOMINATION = frozenset({DISKLESS.topic, GROUPS.topic})
+"""The kinds of shards, by the topics of their logs, that a node follows only if it is nominated for them."""
+
 ShardT = TypeVar("ShardT", bound=CoordinatorShard[Any])
 
 _log = structlog.get_logger(__name__)
@@ -45,10 +50,12 @@ class ShardSettings:
     Attributes:
         counts: how many shards there are of the kinds of which there can be several. Those of a kind that is missing
             are added later.
+        kept_s: how long a copy is kept up of a shard that the node is not nominated for any more.
     """
 
     counts: Mapping[ShardKind, int]
     commit_rules: CommitRules
+    kept_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +112,7 @@ class Coordinators:
         cluster: the cluster shard.
         diskless: the Diskless shards by index.
         nominated: what the controller has nominated; None where the log says who should lead.
+        follows: has shards followed as they are nominated; None where all are followed.
         log_failure: why the log did not answer when it was asked last; None when it did.
 
     Raises:
@@ -119,9 +127,11 @@ class Coordinators:
         self.log_failure: str | None = None
         self.cluster = ClusterShard(CLUSTER.shard(0), services)
         self.nominated: NominatedLeaders | None = None
+        self.follows: FollowedShards | None = None
         if services.log.is_shared and not services.log.nominates_all_shards:
             self.nominated = NominatedLeaders(self.cluster)
             self.nominated.require_membership(services.node_id, lambda: False)
+            self.follows = FollowedShards(services.node_id, self.nominated, services.clock, kept_s=settings.kept_s)
             services = replace(services, nominator=self.nominated)
         self._services = services
         self._shards: dict[ShardId, CoordinatorShard[Any]] = {self.cluster.id: self.cluster}
@@ -144,7 +154,41 @@ class Coordinators:
         """
         ids = [kind.shard(index) for index in range(count)]
         _require_candidate(self._services, ids)
-        await asyncio.gather(*(self._make(shard_id).start() for shard_id in ids))
+        await asyncio.gather(*(self._start(self._make(shard_id)) for shard_id in ids))
+
+    async def _start(self, shard: CoordinatorShard[Any]) -> None:
+        if self.follows is not None and _is_followed_by_nomination(shard.id):
+            await self.follows.start(shard)
+        else:
+            await shard.start()
+
+    def want(self, shard: CoordinatorShard[Any]) -> None:
+        """Follow a shard for a while, if this node does not: somebody asks for what only a copy has."""
+        if self.follows is not None:
+            self.follows.want(shard)
+
+    @asynccontextmanager
+    async def having(self, shards: Collection[CoordinatorShard[Any]]) -> AsyncIterator[None]:
+        """Have copies of these shards that have caught up, as long as it lasts. Errors as `FollowedShards.having`."""
+        if self.follows is None:
+            yield
+            return
+        async with self.follows.having(shards):
+            yield
+
+    def having_all(self) -> AbstractAsyncContextManager[None]:
+        """The same with all Diskless shards."""
+        return self.having(self.diskless.values())
+
+    def followed_by_nomination(self) -> list[CoordinatorShard[Any]]:
+        """Those that this node follows, or does not, as it is nominated for them."""
+        return [shard for shard in self.all() if self.follows is not None and _is_followed_by_nomination(shard.id)]
+
+    def is_to_follow(self, shard_id: ShardId, node_id: int) -> bool:
+        """Whether a node should have a copy of a shard, as far as this one has read."""
+        if self.nominated is None or not _is_followed_by_nomination(shard_id):
+            return True
+        return self.nominated.names(shard_id, node_id)
 
     @property
     def groups(self) -> Sequence[GroupsShard]:
@@ -158,9 +202,13 @@ class Coordinators:
     def all(self) -> list[CoordinatorShard[Any]]:
         return list(self._shards.values())
 
+    def followed(self) -> list[CoordinatorShard[Any]]:
+        """Those of which this node has a copy, or is about to."""
+        return [shard for shard in self._shards.values() if shard.is_followed]
+
     async def status(self, *, count: bool) -> Sequence[ShardStatus]:
-        """How all shards are doing. Arguments and errors as `shard_status`."""
-        return [await shard_status(shard, self.log, count=count) for shard in self.all()]
+        """How the shards are doing that this node follows. Arguments and errors as `shard_status`."""
+        return [await shard_status(shard, self.log, count=count) for shard in self.followed()]
 
     async def start(self) -> None:
         """Start all shards and wait until this node leads each of them or follows its leader.
@@ -175,9 +223,16 @@ class Coordinators:
         await self.until_serving(self.all())
 
     async def start_following(self) -> None:
-        """Start all shards. Errors as `start`."""
+        """Start all shards; those that a nomination may name this node for, once all nominations are known.
+
+        Errors as `start`.
+        """
         await self._require_all_shards()
-        await asyncio.gather(*(shard.start() for shard in self.all()))
+        later = self.followed_by_nomination()
+        await asyncio.gather(*(shard.start() for shard in self.all() if shard not in later))
+        if later:
+            await self.cluster.until_caught_up()
+            await asyncio.gather(*map(self._start, later))
 
     async def until_serving(self, shards: Sequence[CoordinatorShard[Any]]) -> None:
         """Wait until this node leads each of these shards or follows its leader.
@@ -211,6 +266,10 @@ class Coordinators:
 
     async def stop(self) -> None:
         await asyncio.gather(*(shard.stop() for shard in self.all()))
+
+
+def _is_followed_by_nomination(shard_id: ShardId) -> bool:
+    return shard_id.topic in _FOLLOWED_BY_NOMINATION
 
 
 def _require_candidate(services: ShardServices, shards: Iterable[ShardId]) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 import structlog
 
 from diskless_core.background import Background, end_backend
-from diskless_core.broker import features
+from diskless_core.broker import features, followed_shards
 from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects, standing_aside, standing_aside_while_restoring
 from diskless_core.broker.cluster_identity import cluster_id_of
@@ -196,7 +196,7 @@ async def start_parts(
     incarnation_id = clock.new_uuid()
     coordinators = await _start_coordinators(config, incarnation_id, backends, around, stack)
     replicas = coordinators.diskless
-    clients = CoordinatorClients(node_id, replicas, around.transport, around.peers)
+    clients = CoordinatorClients(node_id, replicas, around.transport, around.peers, around.new_transport)
     stack.push_async_callback(clients.stop)
     counts = new_counts(config, coordinators.log)
     cluster_id = await cluster_id_of(config, coordinators.cluster, backends.objects, awaited, clock, counts)
@@ -236,6 +236,7 @@ async def start_parts(
             broker_epoch=lambda: membership.epoch,
             apply_quotas=quotas.replace,
             clock=clock,
+            having=coordinators.having,
         ),
     )
     stack.push_async_callback(cluster.stop)
@@ -258,6 +259,7 @@ async def start_parts(
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             clock=clock,
             metrics=metrics,
+            having_all=coordinators.having_all,
         ),
     )
     stack.push_async_callback(tiering.stop)
@@ -275,6 +277,8 @@ async def start_parts(
             purgatory=purgatory,
             segments=SegmentReads(reader=tiering.reader, times=tiering.times, is_tiered=tiering.is_tiered),
             rack=_rack(config, coordinators, membership, around),
+            clients=clients if coordinators.follows is not None else None,
+            want=coordinators.want,
             clock=clock,
             metrics=metrics,
         ),
@@ -402,7 +406,11 @@ async def _start_coordinators(
         new_transport=around.new_transport,
     )
     rules = CommitRules(assignment=backends.offset_assignment)
-    settings = ShardSettings(counts=shard_counts(config), commit_rules=rules)
+    settings = ShardSettings(
+        counts=shard_counts(config),
+        commit_rules=rules,
+        kept_s=followed_shards.KEPT_SESSIONS * config.broker_session_timeout_ms / 1000,
+    )
     coordinators = Coordinators(services, settings)
     stack.push_async_callback(coordinators.stop)
     around.peers.follow(coordinators.cluster)
@@ -437,6 +445,9 @@ def _look_after_shards(
 ) -> None:
     snapshots = Snapshots.of(config, backends.objects, around.clock, around.levels)
     loops.run(ShardWatch(coordinators, around.metrics).run, "figures of shards")
+    if coordinators.follows is not None:
+        for shard in coordinators.followed_by_nomination():
+            loops.run(partial(coordinators.follows.look_after, shard), f"{shard.id} copy")
     for shard in coordinators.all():
         snapshotter = Snapshotter(shard, backends.log, snapshots, SnapshotRules.of(config), around.clock)
         loops.run(snapshotter.run, f"{shard.id} snapshots")

@@ -48,7 +48,7 @@ class ShardCopies:
     """One shard on all brokers.
 
     Attributes:
-        copies: by node id; None of a broker that gave no answer, or has no copy.
+        copies: by node id, of the brokers that have one; None of a broker that should have one and gave no answer.
     """
 
     shard: ShardId
@@ -103,27 +103,33 @@ class AllShardCopies:
                 stored_offset=shard.stored_offset,
                 failure=shard.failure,
             )
-            for shard in self._coordinators.all()
+            for shard in self._coordinators.followed()
         }
 
     async def all(self) -> Sequence[ShardCopies]:
-        """All shards of this broker, with the copies that the other brokers have of them, registered ones all."""
+        """All shards, with the copies that the brokers have of them, registered ones all."""
         others = self._peers.node_ids()
         answers = await asyncio.gather(*map(self._copies_of, others))
         by_node = {self._node_id: self.own()} | dict(zip(others, answers, strict=True))
-        return [
-            ShardCopies(shard=shard.id, copies={node_id: by_node[node_id].get(shard.id) for node_id in sorted(by_node)})
-            for shard in self._coordinators.all()
-        ]
+        return [ShardCopies(shard=shard.id, copies=self._of(shard.id, by_node)) for shard in self._coordinators.all()]
 
-    async def _copies_of(self, node_id: int) -> Mapping[ShardId, Copy]:
+    def _of(self, shard: ShardId, by_node: Mapping[int, Mapping[ShardId, Copy] | None]) -> Mapping[int, Copy | None]:
+        copies: dict[int, Copy | None] = {}
+        for node_id, told in sorted(by_node.items()):
+            copy = told.get(shard) if told is not None else None
+            if copy is not None or (told is None and self._coordinators.is_to_follow(shard, node_id)):
+                copies[node_id] = copy
+        return copies
+
+    async def _copies_of(self, node_id: int) -> Mapping[ShardId, Copy] | None:
+        """None where the broker gives no answer."""
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):
                 response = await self._calls.call(node_id, DisklessDescribeShardsRequest(shard_topics=[]))
             require_success(response.error_code)
         except (CoordinatorError, TimeoutError) as error:
             _log.info("a broker does not say how far its shards are", node=node_id, reason=str(error) or "too late")
-            return {}
+            return None
         return {ShardId(one.shard_topic, one.shard_index): _copy(one) for one in response.shards}
 
 

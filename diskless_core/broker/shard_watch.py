@@ -71,13 +71,18 @@ class ShardWatch:
             self._ends[shard.id] = bounds.end
             self._metrics.coordinator_log_start_offset.labels(str(shard.id)).set(bounds.start)
         for shard in self._coordinators.all():
+            if not shard.is_followed:
+                self._ends.pop(shard.id, None)
             end = max(self._ends.get(shard.id, 0), shard.next_offset)
             self._metrics.coordinator_log_end_offset.labels(str(shard.id)).set(end)
 
     def _to_ask(self) -> Sequence[CoordinatorShard[Any]]:
         """All at first; then, of a log that brokers share, one in turn: each question may cost a request there."""
-        shards = self._coordinators.all()
-        if not self._coordinators.log.is_shared or len(self._ends) < len(shards):
+        shards = self._coordinators.followed()
+        if not self._coordinators.log.is_shared:
             return shards
+        unknown = [shard for shard in shards if shard.id not in self._ends]
+        if unknown:
+            return unknown
         self._turn = (self._turn + 1) % len(shards)
         return [shards[self._turn]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -128,8 +128,9 @@ class Controller:
     def _electorate(self) -> Electorate:
         brokers = self._near.brokers()
         now = self._near.clock.monotonic()
-        if brokers != self._brokers:
-            self._brokers, self._steady_since = brokers, now
+        if _steady(brokers) != _steady(self._brokers):
+            self._steady_since = now
+        self._brokers = brokers
         return Electorate(
             shards=list(self._near.shards),
             brokers=brokers,
@@ -150,6 +151,17 @@ class Controller:
         self._awaited = {
             shard: (leader, since)
             for shard, (leader, since) in self._awaited.items()
-            if self._near.shards[shard].claimed_by != leader and now - since < HANDOVER_S
+            if not self._has_claimed(shard, leader) and now - since < HANDOVER_S
         }
         return bool(self._awaited)
+
+    def _has_claimed(self, shard: ShardId, node_id: int) -> bool:
+        """By this node's copy, if it has one, or by what the broker says."""
+        if self._near.shards[shard].claimed_by == node_id:
+            return True
+        return any(shard in one.led for one in self._brokers if one.node_id == node_id)
+
+
+def _steady(brokers: Sequence[LiveBroker]) -> Sequence[LiveBroker]:
+    """What counts of brokers where they have to be the same for a while: not what they lead, or have caught up with."""
+    return [replace(one, ready=None, led=frozenset()) for one in brokers]

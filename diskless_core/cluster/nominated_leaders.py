@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from diskless_core.cluster.membership.tables import BROKERS
+from diskless_core.cluster.nominations import Nomination
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.coordinator.errors import CoordinatorError
@@ -41,7 +42,7 @@ class NominatedLeaders:
         A nomination is for the process that has registered with the node id, not for another one that is about to.
         """
         self._node_id, self._is_member = node_id, is_member
-        self._wake()
+        self.wake()
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
         """As `CoordinatorLog.leadership`. The first hint that names anybody comes when the replica has caught up.
@@ -50,6 +51,16 @@ class NominatedLeaders:
         """
         del candidate
         return self._hints(shard)
+
+    def names(self, shard: ShardId, node_id: int) -> bool:
+        """Whether a nomination names a node as leader or follower, as far as this node has read."""
+        nomination = self._nomination(shard)
+        return nomination is not None and node_id in (nomination.leader, *nomination.followers)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds that depends on nominations. It is looked at now, and whenever they change."""
+        while not condition():
+            await self._changed.wait()
 
     async def _hints(self, shard: ShardId) -> AsyncIterator[LeadershipHint]:
         if not self._has_caught_up:
@@ -70,16 +81,20 @@ class NominatedLeaders:
                 yield hint
 
     def _hint(self, shard: ShardId) -> LeadershipHint:
-        nomination = self._cluster.state.committed(NOMINATIONS, nomination_key(shard))
+        nomination = self._nomination(shard)
         if nomination is None:
             return NOBODY
         is_for_another_process = nomination.leader == self._node_id and not self._is_member()
         return LeadershipHint(None if is_for_another_process else nomination.leader, nomination.generation)
 
+    def _nomination(self, shard: ShardId) -> Nomination | None:
+        return self._cluster.state.committed(NOMINATIONS, nomination_key(shard))
+
     def _committed(self, writes: Writes) -> None:
         if NOMINATIONS in writes or BROKERS in writes:
-            self._wake()
+            self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have everybody look again who waits."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

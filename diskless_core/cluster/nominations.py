@@ -1,22 +1,24 @@
 """Who should lead which coordinator: the controller's decisions. Pure.
 
-A nomination names a leader and the brokers that the next leader is chosen from. Shards whose leader cannot go on get
-another one at once, all of them. Everything else, such as giving a broker that returned its share, is one change at a
-time, and no change is made that would not improve anything: brokers that differ by one shard are balanced.
+A nomination names a leader and the brokers that the next leader is chosen from. Only those have a copy of the shard.
+Shards whose leader cannot go on get another one at once, all of them. Everything else, such as giving a broker that
+returned its share, is one change at a time, and no change is made that would not improve anything: brokers that differ
+by one shard are balanced, first in what they lead, then in what they have copies of. Nobody is given a shard to lead
+for balance before its copy has caught up: until then it is one follower more.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from diskless_core.cluster.membership.model import LiveBroker
 from diskless_core.plugin.shard import ShardId
 
 FOLLOWERS = 2
-"""A nomination names so many followers, or all candidates where there are fewer."""
+"""A nomination names so many followers, or all candidates where there are fewer; one more while copies move."""
 
 _BALANCED = 1
 """Brokers whose numbers of shards differ by no more are left alone."""
@@ -82,13 +84,16 @@ class _Planner:
     present: Mapping[ShardId, Nomination]
     brokers: dict[int, LiveBroker] = field(init=False)
     load: dict[int, int] = field(init=False)
+    copies: dict[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.brokers = {broker.node_id: broker for broker in self.electorate.brokers}
         self.load = dict.fromkeys(sorted(self.brokers), 0)
+        self.copies = dict(self.load)
         for nomination in self._held():
             if nomination.leader in self.load:
                 self.load[nomination.leader] += 1
+            self._count_copies(nomination, 1)
 
     def replace_leaders(self) -> Iterator[Nomination]:
         """For each shard whose leader is gone or cannot lead it, and that another broker could lead.
@@ -104,7 +109,14 @@ class _Planner:
                 continue
             followers = () if held is None else held.followers
             leader = min(
-                candidates, key=lambda one: (self._rank(shard, one), one not in followers, self.load[one], one)
+                candidates,
+                key=lambda one: (
+                    self._rank(shard, one),
+                    not self._is_ready(shard, one),
+                    one not in followers,
+                    self.load[one],
+                    one,
+                ),
             )
             yield self._move(shard, leader)
 
@@ -114,20 +126,78 @@ class _Planner:
             if self._rank(held.shard, held.leader) is _Rank.OUT:
                 continue
             wanted = self._followers(held.shard, held.leader)
-            known = [one for one in held.followers if self._rank(held.shard, one) is not _Rank.OUT]
-            if any(
-                have < need
-                for have, need in zip(
-                    self._merits(held.shard, held.leader, known),
-                    self._merits(held.shard, held.leader, wanted),
-                    strict=True,
-                )
-            ):
-                return [self._nomination(held.shard, held.leader)]
+            known = self._sound(held.shard, held.followers)
+            have, need = (self._merits(held.shard, held.leader, some) for some in (known, wanted))
+            if not _are_at_least(have, need):
+                behind = not all(self._is_ready(held.shard, one) for one in wanted)
+                kept = [one for one in known if behind and one not in wanted and self._is_ready(held.shard, one)]
+                return [_with_followers(held, [*wanted, *kept])]
         return []
 
     def balance(self) -> Sequence[Nomination]:
-        """The one change by which the brokers come closer to leading equally many shards.
+        """The one change by which the brokers come closer to leading, or else to following, equally many shards."""
+        move = self._leader_to_move()
+        if move is None:
+            return self._without_surplus() or self._with_spread_copy()
+        shard, leader = move
+        if self._is_ready(shard, leader):
+            return [self._move(shard, leader)]
+        held = self.present[shard]
+        followers = self._sound(shard, held.followers)
+        return [] if leader in followers else [_with_followers(held, [*followers, leader])]
+
+    def _without_surplus(self) -> Sequence[Nomination]:
+        """For the first shard with more followers than it needs, one less: who can be spared and has the most copies.
+
+        Nobody is spared before all others have caught up.
+        """
+        for held in self._held():
+            followers = self._sound(held.shard, held.followers)
+            if len(followers) <= FOLLOWERS or self._rank(held.shard, held.leader) is _Rank.OUT:
+                continue
+            needed = self._merits(held.shard, held.leader, self._followers(held.shard, held.leader))
+            for one in sorted(followers, key=lambda one: (-self.copies[one], one)):
+                rest = [other for other in followers if other != one]
+                has_merits = _are_at_least(self._merits(held.shard, held.leader, rest), needed)
+                if has_merits and all(self._is_ready(held.shard, other) for other in rest):
+                    return [_with_followers(held, rest)]
+        return []
+
+    def _with_spread_copy(self) -> Sequence[Nomination]:
+        """For a shard that a broker with many copies follows, as one follower more a broker that has fewer by most."""
+        best: tuple[int, Nomination] | None = None
+        for held in self._held():
+            followers = self._sound(held.shard, held.followers)
+            if len(followers) > FOLLOWERS:
+                return []  # a copy is moving
+            if self._rank(held.shard, held.leader) is _Rank.OUT:
+                continue
+            for giver in followers:
+                taker = self._taker_of_copy(held, giver)
+                if taker is None:
+                    continue
+                gap = self.copies[giver] - self.copies[taker]
+                if best is None or gap > best[0]:
+                    best = gap, _with_followers(held, [*followers, taker])
+        return [best[1]] if best is not None else []
+
+    def _taker_of_copy(self, held: Nomination, giver: int) -> int | None:
+        """Who follows a shard in another's place, if it evens out how many copies they have, and costs nothing else."""
+        followers = self._sound(held.shard, held.followers)
+        merits = self._merits(held.shard, held.leader, followers)
+        others = [one for one in followers if one != giver]
+        for one in sorted(self.copies, key=lambda one: (self.copies[one], one)):
+            if self.copies[giver] - self.copies[one] <= _BALANCED:
+                return None
+            is_free = one != held.leader and one not in held.followers
+            if is_free and self._rank(held.shard, one) is _Rank.READY:
+                found = self._merits(held.shard, held.leader, [*others, one])
+                if _are_at_least(found, merits):
+                    return one
+        return None
+
+    def _leader_to_move(self) -> tuple[ShardId, int] | None:
+        """A shard, and who is to lead it so that the brokers come closer to leading equally many.
 
         Where placement is in the way of a direct move, shards are passed on from broker to broker. The move at the
         receiving end comes first; so the way that is left gets shorter, and a direct move ends it.
@@ -135,24 +205,28 @@ class _Planner:
         ready = [one for one, broker in self.brokers.items() if broker.is_healthy]
         loads = [self.load[one] for one in ready]
         if not loads or max(loads) - min(loads) <= _BALANCED:
-            return []
+            return None
         moves: dict[int, dict[int, ShardId]] = {one: {} for one in ready}
         for held in self._held():
             if self._rank(held.shard, held.leader) is _Rank.READY:
                 self._note_moves(held, moves[held.leader])
         ways = [way for one in ready if (way := self._way_from(one, moves)) is not None]
         if not ways:
-            return []
+            return None
         giver, taker = min(ways, key=lambda way: (len(way), self.load[way[-1]] - self.load[way[0]], way))[-2:]
-        return [self._move(moves[giver][taker], taker)]
+        return moves[giver][taker], taker
 
     def _note_moves(self, held: Nomination, moves: dict[int, ShardId]) -> None:
-        """To each broker that could lead a shard, one shard; best one that it follows."""
+        """To each broker that could lead a shard, one shard; best one that it follows, and has caught up with."""
         for one in self._candidates(held.shard):
             if one == held.leader or self._rank(held.shard, one) is not _Rank.READY:
                 continue
-            if one not in moves or (one in held.followers and one not in self.present[moves[one]].followers):
+            if one not in moves or self._closeness(held, one) > self._closeness(self.present[moves[one]], one):
                 moves[one] = held.shard
+
+    def _closeness(self, held: Nomination, one: int) -> tuple[bool, bool]:
+        is_follower = one in held.followers
+        return is_follower, is_follower and self._is_ready(held.shard, one)
 
     def _way_from(self, giver: int, moves: Mapping[int, Mapping[int, ShardId]]) -> list[int] | None:
         """The shortest way from a broker to one that leads much less; of several, to the one that leads least."""
@@ -182,6 +256,19 @@ class _Planner:
             return _Rank.OUT
         return _Rank.READY if broker.is_healthy else _Rank.AILING
 
+    def _is_ready(self, shard: ShardId, node_id: int) -> bool:
+        """Whether a broker that is up has a copy that has caught up, unless it has not said yet."""
+        ready = self.brokers[node_id].ready
+        return ready is None or shard in ready
+
+    def _sound(self, shard: ShardId, node_ids: Sequence[int]) -> list[int]:
+        return [one for one in node_ids if self._rank(shard, one) is not _Rank.OUT]
+
+    def _count_copies(self, nomination: Nomination, change: int) -> None:
+        for one in (nomination.leader, *nomination.followers):
+            if one in self.copies:
+                self.copies[one] += change
+
     def _candidates(self, shard: ShardId) -> list[int]:
         """All that may be nominated anew, ascending."""
         return [one for one in self.load if self._rank(shard, one) is not _Rank.OUT]
@@ -195,12 +282,16 @@ class _Planner:
 
     def _nomination(self, shard: ShardId, leader: int) -> Nomination:
         held = self.present.get(shard)
-        return Nomination(
+        if held is not None:
+            self._count_copies(held, -1)
+        nomination = Nomination(
             shard=shard,
             generation=1 if held is None else held.generation + 1,
             leader=leader,
             followers=tuple(sorted(self._followers(shard, leader))),
         )
+        self._count_copies(nomination, 1)
+        return nomination
 
     def _followers(self, shard: ShardId, leader: int) -> list[int]:
         """The healthy first, then such in other racks, then those that the present nomination names."""
@@ -216,6 +307,7 @@ class _Planner:
                     self._rank(shard, one),
                     self.brokers[one].rack in racks,
                     one not in known,
+                    self.copies[one],
                     self.load[one],
                     one,
                 ),
@@ -230,3 +322,11 @@ class _Planner:
         healthy = sum(self._rank(shard, one) is _Rank.READY for one in followers)
         racks = {self.brokers[one].rack for one in (leader, *followers)}
         return len(followers), min(healthy, FOLLOWERS), len(racks)
+
+
+def _with_followers(held: Nomination, followers: Sequence[int]) -> Nomination:
+    return replace(held, generation=held.generation + 1, followers=tuple(sorted(followers)))
+
+
+def _are_at_least(have: Sequence[int], need: Sequence[int]) -> bool:
+    return all(one >= other for one, other in zip(have, need, strict=True))

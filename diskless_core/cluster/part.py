@@ -11,6 +11,7 @@ from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.producer_ids import ANSWER_MS, ProducerIds
 from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.topic_settling import Having, as_they_are
 from diskless_core.cluster.topics import Topics
 from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.peers import PeerTransport
@@ -29,6 +30,7 @@ class ClusterNeighbours:
         coordinators: all Diskless coordinators, wherever they are led.
         transport: to the controller.
         broker_epoch: the number of this process's registration, None where it has none.
+        having: see `Having`.
         apply_quotas: called with all quotas, now and whenever one of them has changed.
     """
 
@@ -40,6 +42,7 @@ class ClusterNeighbours:
     broker_epoch: Callable[[], int | None]
     apply_quotas: Callable[[Quotas], None]
     clock: Clock
+    having: Having = as_they_are
 
 
 class Cluster:
@@ -48,7 +51,9 @@ class Cluster:
     def __init__(self, settings: BrokerSettings, neighbours: ClusterNeighbours) -> None:
         self.shard = shard = neighbours.shard
         self.configs = Configs(shard, settings)
-        self.topics = Topics(shard, neighbours.replicas, neighbours.coordinators, self.configs, neighbours.clock)
+        self.topics = Topics(
+            shard, neighbours.replicas, neighbours.coordinators, self.configs, neighbours.clock, neighbours.having
+        )
         self.client_quotas = ClientQuotas(shard, neighbours.apply_quotas)
         calls = PeerCalls(neighbours.transport, timeout_ms=ANSWER_MS, transfer_s=0)
         self.producer_ids = ProducerIds(shard, neighbours.node_id, calls, neighbours.broker_epoch)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -50,7 +51,15 @@ _SLICE = 1000
 DeletionListener = Callable[[Collection[uuid.UUID], Collection[str]], Awaitable[None]]
 """Told of the ids and the names of topics that are gone."""
 
+Having = Callable[[Collection[DisklessShard]], AbstractAsyncContextManager[None]]
+"""Has copies of shards that have caught up, as long as it lasts. It raises CoordinatorError where it cannot."""
+
 _log = structlog.get_logger(__name__)
+
+
+def as_they_are(_: Collection[DisklessShard]) -> AbstractAsyncContextManager[None]:
+    """Where a node has copies of all shards."""
+    return nullcontext()
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +90,9 @@ class TopicSettling:
         coordinators: Mapping[int, DisklessCoordinator],
         tell_of_deletions: DeletionListener,
         clock: Clock,
+        having: Having = as_they_are,
     ) -> None:
+        self._having = having
         self._cluster = cluster
         self._replicas = replicas
         self._coordinators = coordinators
@@ -175,11 +186,12 @@ class TopicSettling:
         """
         known: dict[bytes, tuple[str, list[int]]] = {}
         for index, replica in self._replicas.items():
-            for number, (topic_id, name) in enumerate(replica.topics()):
-                if number % _SLICE == _SLICE - 1:
-                    await asyncio.sleep(0)
-                if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
-                    known.setdefault(topic_id.bytes, (name, []))[1].append(index)
+            async with self._having([replica]):
+                for number, (topic_id, name) in enumerate(replica.topics()):
+                    if number % _SLICE == _SLICE - 1:
+                        await asyncio.sleep(0)
+                    if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
+                        known.setdefault(topic_id.bytes, (name, []))[1].append(index)
         if not known:
             return
         await self._cluster.barrier()  # all of these were created before: what the cluster shard lacks now, it removed

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import structlog
@@ -20,7 +21,7 @@ from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
-from diskless_core.cluster.topic_settling import DeletionListener, TopicSettling
+from diskless_core.cluster.topic_settling import DeletionListener, Having, TopicSettling, as_they_are
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Writes
@@ -65,7 +66,9 @@ class Topics:
         coordinators: Mapping[int, DisklessCoordinator],
         configs: Configs,
         clock: Clock,
+        having: Having = as_they_are,
     ) -> None:
+        self._having = having
         self._cluster = cluster
         self._replicas = replicas
         self._coordinators = coordinators
@@ -75,7 +78,7 @@ class Topics:
         self._by_name: dict[str, TopicInfo] = {}
         self._deletion_listeners: list[DeletionListener] = []
         self._telling: set[asyncio.Task[None]] = set()
-        self._settling = TopicSettling(cluster, replicas, coordinators, self._tell_listeners, clock)
+        self._settling = TopicSettling(cluster, replicas, coordinators, self._tell_listeners, clock, having)
         cluster.on_commit(self._forget_changed)
 
     def on_deletion(self, listener: DeletionListener) -> None:
@@ -130,10 +133,15 @@ class Topics:
         shard = self.shard_of(partition)
         return self._replicas.get(shard) if shard is not None else None
 
+    def having_copies(self, partitions: Iterable[PartitionKey]) -> AbstractAsyncContextManager[None]:
+        """Have copies of these partitions' shards that have caught up, as long as it lasts; errors as `Having`."""
+        shards = {shard.id: shard for key in partitions if (shard := self.replica_of(key)) is not None}
+        return self._having(shards.values())
+
     def is_awaited(self, partition: PartitionKey) -> bool:
         """Whether a partition is created, and its Diskless coordinator does not have it yet, as this node knows."""
         replica = self.replica_of(partition)
-        return replica is not None and replica.head(partition) is None
+        return replica is not None and replica.is_readable and replica.head(partition) is None
 
     def coordinator_of(self, partition: PartitionKey) -> DisklessCoordinator | None:
         """Who decides about a partition, for changes and strict reads."""

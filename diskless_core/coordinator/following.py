@@ -141,6 +141,10 @@ class Following:
         self._heard_at = 0.0
         self._log = _logger.bind(shard=str(shard), node=node_id)
 
+    def begin(self) -> None:
+        """The replica was opened: what was known of leaders before counts no more."""
+        self._prospect = _Prospect()
+
     async def run(self) -> None:
         """Take what comes next, until the log is stopped.
 

@@ -62,6 +62,7 @@ class Hold(Enum):
     NAMESAKE = auto()
     UNREACHABLE = auto()
     OBJECTS = auto()
+    NO_COPY = auto()
 
 
 class Standing(NamedTuple):
@@ -355,6 +356,11 @@ class Leader:
             self.leadership.claim = None
             self.leadership.term = offset
             self._logger.info("this node leads the shard", term=offset)
+        self.leadership.changed.set()
+
+    def forget_claims(self) -> None:
+        """The log is not read any more: who claims the shard is not known."""
+        self.leadership.claimant = self.leadership.predecessor = None
         self.leadership.changed.set()
 
     def step_down(self, reason: str, *, expected: bool = False) -> None:

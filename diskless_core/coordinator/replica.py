@@ -79,6 +79,7 @@ class Replica(Generic[RecordT]):
         self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter, clock)
         self._snapshots = snapshots
         self._name: LogName | None = None
+        self._is_open = False
         self._specs = [table.spec for table in self.state.tables]
         self._commit_listeners: list[Callable[[Writes], None]] = []
         self._restore_listeners: list[Callable[[], None]] = []
@@ -129,6 +130,7 @@ class Replica(Generic[RecordT]):
         for table, rows in (await self._resident_rows()).items():
             self.state.load(table, rows)
         self._load_acceptance()
+        self._is_open = True
         return end
 
     async def _end_of(self, log: LogWitness, bounds: LogBounds, known: int, accepted: Acceptance) -> int:
@@ -174,12 +176,38 @@ class Replica(Generic[RecordT]):
         self._log.warning("the log was moved: the store is emptied and filled from a snapshot", was=str(stored.log_id))
 
     async def close(self) -> None:
-        """Give the store the rest, and release it. A store that is being restored stays as empty as it counts."""
+        """Give the store the rest, and release it. A store that is being restored stays as empty as it counts.
+
+        One that could not be opened stays as it is.
+        """
         try:
-            if self.store.is_open and not self.restoring:
+            if self._is_open and self.store.is_open and not self.restoring:
                 await self.flusher.flush()
         finally:
             await self.store.close()
+
+    def tell_all(self) -> None:
+        """Tell listeners as by `restore` of all rows that there are: it was opened after `release`."""
+        for listener in self._restore_listeners:
+            listener()
+        self._tell({table: dict(self.state.rows(table)) for table in self.state.tables if table.resident})
+
+    async def release(self) -> None:
+        """Close it, and free what it has in memory. It can be opened again, and then begins with what the store has.
+
+        Listeners are told as by `restore`: of all rows that are gone.
+        """
+        try:
+            await self.close()
+        finally:
+            writes = self.state.replace({table: [] for table in self.state.tables if table.resident})
+            self._is_open = False
+            self.next_offset, self.acceptance, self._name = 0, Acceptance(), None
+            self.tail.reset(0, self.acceptance)
+            self.flusher.forget()
+            for listener in self._restore_listeners:
+                listener()
+            self._tell(writes)
 
     @property
     def level(self) -> int:

@@ -101,6 +101,7 @@ class CoordinatorShard(Generic[RecordT]):
     """A coordinator: one log partition, one state machine, one store.
 
     Attributes:
+        is_readable: whether what this node knows of the shard may be told. It stays so once a copy has caught up.
         applied_bytes: of the log, since this process follows it.
         failure: why the shard's work on this node is over, if it is.
         snapshot: the newest one that this node knows of.
@@ -109,6 +110,7 @@ class CoordinatorShard(Generic[RecordT]):
     def __init__(self, shard_id: ShardId, machine: StateMachine[RecordT], services: ShardServices) -> None:
         self.id = shard_id
         self.machine = machine
+        self.is_readable = True
         self.applied_bytes = 0
         self.failure: str | None = None
         self.snapshot: SnapshotMark | None = None
@@ -156,6 +158,8 @@ class CoordinatorShard(Generic[RecordT]):
         self._has_noticed_foreign = False
         self._judging = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_followed: bool | None = None
+        self._follow_failure: str | None = None
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -166,17 +170,78 @@ class CoordinatorShard(Generic[RecordT]):
         Raises:
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
-        log = self._services.log
-        bounds, name = await which_log.look(log, self.id)
+        await self._open()
+        self._run_with_copy()
+
+    def start_without_copy(self) -> None:
+        """Only know who is nominated to lead, and be no candidate, until `follow`."""
+        self._is_followed = self.is_readable = False
+        self._leader.hold_back(Hold.NO_COPY, "this node has no copy", expected=True)
+        self._run(self._leader.follow_hints)
+
+    async def follow(self) -> None:
+        """Go on as `start` would, after `start_without_copy` or `unfollow`. After an error it can be called again.
+
+        Errors as `start`.
+        """
+        try:
+            await self._open()
+        except BaseException as error:
+            await self._release()
+            self._follow_failure = str(error)
+            raise
+        await self._end_loops()
+        self.is_readable = self.next_offset >= self._end_at_start
+        self._replica.tell_all()
+        self._run_with_copy()
+        self._leader.may_claim(Hold.NO_COPY)
+        self._log.info("the shard is followed here from now on", offset=self.next_offset, end=self._end_at_start)
+
+    def forget_failure(self) -> None:
+        """What kept `follow` from it does not count any more."""
+        self._follow_failure = None
+
+    async def unfollow(self) -> None:
+        """Keep the copy up no more, and free its memory. The store is given the rest, and keeps what it has.
+
+        Commands under way fail with a retriable error.
+        """
+        self._is_followed = self.is_readable = False
+        self._leader.hold_back(Hold.NO_COPY, "this node is to have no copy any more", expected=True)
+        await self._end_loops()
+        await self._release()
+        for cause in (Hold.STORE, Hold.RESTORING):
+            self._leader.may_claim(cause)
+        self._run(self._leader.follow_hints)
+        self._log.info("the shard is not followed here any more")
+
+    async def _open(self) -> None:
+        bounds, name = await which_log.look(self._services.log, self.id)
         self._end_at_start = await self._replica.open(bounds, self._log_end, name)
-        loops = (
-            self._follow_log,
-            self._leader.follow_hints,
-            self._leader.append_entries,
-            self._replica.flusher.run,
-        )
+
+    def _run_with_copy(self) -> None:
+        self._is_followed, self._follow_failure = True, None
+        self._following.begin()
+        self._run(self._follow_log, self._leader.follow_hints, self._leader.append_entries, self._replica.flusher.run)
+
+    def _run(self, *loops: Callable[[], Awaitable[None]]) -> None:
         self._tasks = [asyncio.create_task(self._guard(loop), name=f"{self.id} {loop.__name__}") for loop in loops]
         self._leader.leadership.changed.set()
+
+    async def _end_loops(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _release(self) -> None:
+        """Close the copy, and forget it, whatever its store says to that."""
+        try:
+            await self._replica.release()
+        except CoordinatorStoreError as error:
+            self._log.warning("the store was not closed cleanly: it is behind, and catches up", error=str(error))
+        self._leader.forget_claims()
+        self._end_at_start = 0
 
     async def marked_end(self) -> int:
         """Where the log ends: everything that was committed before the call is below.
@@ -188,9 +253,7 @@ class CoordinatorShard(Generic[RecordT]):
 
     async def stop(self) -> None:
         """Stop following, give the store the rest. Commands under way fail with a retriable error."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_loops()
         self._leader.step_down("the shard stops", expected=True)
         await self._replica.close()
 
@@ -277,6 +340,14 @@ class CoordinatorShard(Generic[RecordT]):
         """
         await self._wait_until(lambda: self.backlog is None)
 
+    async def until_readable(self) -> None:
+        """Wait until `is_readable`.
+
+        Raises:
+            CoordinatorError: it never will be: its log or its store cannot be used.
+        """
+        await self._wait_until(lambda: self.is_readable)
+
     async def until_leadership(self, condition: Callable[[], bool]) -> None:
         """Wait until something holds that depends on who leads, by the log's hint and this node's term."""
         await self._leader.leadership.wait_until(condition)
@@ -318,7 +389,8 @@ class CoordinatorShard(Generic[RecordT]):
     def on_commit(self, listener: Callable[[Writes], None]) -> None:
         """Call `listener` with the writes of each entry right after they were applied. It must be quick.
 
-        When a snapshot took the place of entries, it is told of all rows of resident tables that differ.
+        When a snapshot took the place of entries, it is told of all rows of resident tables that differ. So it is of
+        all that are gone after `unfollow`, and of all that are there after `follow`.
         """
         self._replica.on_commit(listener)
 
@@ -365,6 +437,16 @@ class CoordinatorShard(Generic[RecordT]):
         return self._leader.leadership.claimant
 
     @property
+    def is_followed(self) -> bool:
+        """Whether this node has a copy of the shard, and keeps it up, or is about to."""
+        return self._is_followed is not False
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this node has a copy that has all that was committed when it began to follow."""
+        return self._is_followed is True and self.backlog is None
+
+    @property
     def obstacle(self) -> str | None:
         """Why this node can neither answer for the shard nor follow whoever does; None when it can.
 
@@ -384,9 +466,14 @@ class CoordinatorShard(Generic[RecordT]):
 
     @property
     def backlog(self) -> str | None:
-        """Why this node has not applied what was committed when it started, or can't apply more; None when it can."""
+        """Why this node has not applied what was committed when it started, or can't apply more; None when it can.
+
+        Nothing is to be applied where the shard is not followed.
+        """
         if self.failure is not None:
             return self.failure
+        if not self.is_followed:
+            return None
         if not self._tasks:
             return f"{self.id} is not started yet"
         if self._replica.restoring:
@@ -400,7 +487,8 @@ class CoordinatorShard(Generic[RecordT]):
     @property
     def cannot_lead(self) -> bool:
         """Whether another node would be the better leader: this one's copy is broken, or is being mended."""
-        return self.failure is not None or self._replica.restoring or self.held_back
+        is_broken = self.failure is not None or self._follow_failure is not None
+        return is_broken or self._replica.restoring or self.held_back
 
     @property
     def next_offset(self) -> int:
@@ -703,6 +791,7 @@ class CoordinatorShard(Generic[RecordT]):
 
     def _notice_end_at_start(self) -> None:
         if self.next_offset >= self._end_at_start:
+            self.is_readable = True
             self._leader.leadership.changed.set()
 
     async def _take_foreign(self, batch: LogBatch, chain: bytes) -> bool:

@@ -60,11 +60,15 @@ class StoreThread:
     def __init__(self, backend: CoordinatorStore, shard: ShardId) -> None:
         self._backend = backend
         self._shard = shard
-        self._executor: Executor = ThreadPoolExecutor(1, thread_name_prefix=f"store-{shard}")
+        self._executor = self._new_executor()
         self._store: ShardStore | None = None
         self._specs: list[TableSpec] = []
         self._lendings = 0
         self.on_failure: Callable[[], None] = lambda: None
+
+    def _new_executor(self) -> Executor:
+        """It has no thread before there is something to do."""
+        return ThreadPoolExecutor(1, thread_name_prefix=f"store-{self._shard}")
 
     async def open(self, tables: tuple[Table[Any], ...]) -> None:
         self._specs = [table.spec for table in tables]
@@ -95,11 +99,13 @@ class StoreThread:
         return self._store is not None
 
     async def close(self) -> None:
-        """Release the store and the thread."""
+        """Release the store and the thread. It can be opened again."""
+        executor = self._executor
         try:
             await self._run(self._close)
         finally:
-            self._executor.shutdown(wait=True)
+            self._executor = self._new_executor()
+            executor.shutdown(wait=True)
 
     async def read(self, work: Callable[[ShardStore], T]) -> T:
         """Run `work` with the store."""
@@ -265,6 +271,13 @@ class Flusher:
     @property
     def is_suspended(self) -> bool:
         return not self._resumed.is_set()
+
+    def forget(self) -> None:
+        """The store was released, and the state emptied: nothing is lacking."""
+        self.stored_offset = self._failures = 0
+        self.generation += 1
+        self._resumed.set()
+        self._look_for_room()
 
     async def suspend(self) -> None:
         """Let the flush under way end. Until `resume` the store is neither written nor asked."""

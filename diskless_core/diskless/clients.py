@@ -16,6 +16,7 @@ from diskless_core.coordinator.peers import Peers, PeerTransport
 from diskless_core.coordinator.routing import LeaderGuess, whom_to_ask_for_the_leader
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE, DisklessCoordinator
 from diskless_core.diskless.commands import (
+    AskedRuns,
     BatchResult,
     CommitFile,
     DeletedRecords,
@@ -40,15 +41,24 @@ class CoordinatorClients:
     """Clients of all Diskless coordinators, by index in `coordinators`."""
 
     def __init__(
-        self, node_id: int, replicas: Mapping[int, DisklessShard], transport: PeerTransport, peers: Peers
+        self,
+        node_id: int,
+        replicas: Mapping[int, DisklessShard],
+        transport: PeerTransport,
+        peers: Peers,
+        new_transport: Callable[[], PeerTransport] | None = None,
     ) -> None:
         self.node_id = node_id
         self.peers = peers
         self.calls = PeerCalls(transport)
         self.commits = CommitBundles(self.calls)
-        self.coordinators: Mapping[int, DisklessCoordinator] = {
-            index: CoordinatorClient(index, replica, self) for index, replica in replicas.items()
-        }
+        self.clients = {index: CoordinatorClient(index, replica, self) for index, replica in replicas.items()}
+        self.coordinators: Mapping[int, DisklessCoordinator] = self.clients
+        self._new_transport = new_transport or (lambda: transport)
+
+    def new_calls(self) -> PeerCalls:
+        """Calls by connections of their own: nobody waits behind them."""
+        return PeerCalls(self._new_transport())
 
     async def stop(self) -> None:
         """Give up what is under way with other nodes."""
@@ -94,6 +104,29 @@ class CoordinatorClient:
 
     async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
         return await self._ask(lambda coordinator: coordinator.find(partition, offset, max_bytes))
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether this node knows all of it."""
+        return self._replica.is_readable
+
+    async def find_batches(self, asked: Sequence[AskedRuns], calls: PeerCalls, max_wait_ms: int = 0) -> list[FoundRuns]:
+        """DisklessFindBatches at the leader: an answer for each partition, in order.
+
+        Args:
+            calls: these are used to ask another node.
+            max_wait_ms: how long it may wait while nothing is to be found in any of them.
+
+        Raises:
+            CoordinatorError: no answer.
+        """
+
+        def question(coordinator: DisklessCoordinator) -> Awaitable[list[FoundRuns]]:
+            if isinstance(coordinator, RemoteCoordinator):
+                return coordinator.by(calls).find_batches(asked, max_wait_ms)
+            return _find_here(coordinator, asked)
+
+        return await self._ask(question)
 
     async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         return await self._ask(lambda coordinator: coordinator.describe_files(object_keys))
@@ -160,3 +193,7 @@ class CoordinatorClient:
         if not self._replica.leading:
             raise CoordinatorLoadingError(f"{self._replica.id} is about to be led by this node")
         return self._replica
+
+
+async def _find_here(coordinator: DisklessCoordinator, asked: Sequence[AskedRuns]) -> list[FoundRuns]:
+    return [await coordinator.find(*one) for one in asked]

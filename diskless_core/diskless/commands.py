@@ -83,6 +83,14 @@ class DeletedRecords(NamedTuple):
     log_start_offset: int = NO_OFFSET
 
 
+class AskedRuns(NamedTuple):
+    """What is asked of a partition: runs from the one that contains `offset` on, about `max_bytes` of them."""
+
+    partition: PartitionKey
+    offset: int
+    max_bytes: int
+
+
 class FoundRuns(NamedTuple):
     """What FindBatches knows of one partition. Below `local_start_offset` there are no runs, but segments."""
 

@@ -9,6 +9,7 @@ from typing import TypedDict, TypeVar
 from diskless_core.coordinator.calls import PeerCalls, require_answer, require_success
 from diskless_core.coordinator.errors import OutcomeUnknownError
 from diskless_core.diskless.commands import (
+    AskedRuns,
     BatchResult,
     CommitFile,
     DeletedRecords,
@@ -59,6 +60,10 @@ class RemoteCoordinator:
         self._calls = calls
         self._commits = commits
 
+    def by(self, calls: PeerCalls) -> RemoteCoordinator:
+        """The same, asked by other connections."""
+        return RemoteCoordinator(self._shard, self._node_id, calls, self._commits)
+
     async def create_partitions(self, topic_id: uuid.UUID, name: str, partitions: Sequence[int]) -> None:
         topic = DisklessCreatePartitionsRequest.DisklessCreatablePartitions(
             topic_id=topic_id, name=name, num_partitions=len(partitions), partition_indexes=list(partitions)
@@ -104,15 +109,48 @@ class RemoteCoordinator:
             fetch_max_bytes=max_bytes, max_batches_per_partition=PAGE_RUNS, topics=[topic], **self._common()
         )
         response = await self._call(request)
-        result = _only(_only(response.topics).partitions)
-        error = require_answer(result.error_code)
-        return FoundRuns(
-            error,
-            result.log_start_offset,
-            result.high_watermark,
-            list(map(_run, result.batches)),
-            result.local_start_offset,
+        return _found(_only(_only(response.topics).partitions))
+
+    async def find_batches(self, asked: Sequence[AskedRuns], max_wait_ms: int) -> list[FoundRuns]:
+        """DisklessFindBatches of several partitions, in order; it waits while nothing is to be found in any of them."""
+        topic_class = DisklessFindBatchesRequest.DisklessFindBatchesTopic
+        by_topic: dict[bytes, list[AskedRuns]] = {}
+        order: dict[bytes, list[int]] = {}
+        for index, one in enumerate(asked):
+            by_topic.setdefault(one.partition.topic_id, []).append(one)
+            order.setdefault(one.partition.topic_id, []).append(index)
+        topics = [
+            topic_class(
+                topic_id=uuid.UUID(bytes=topic_id),
+                partitions=[
+                    topic_class.DisklessFindBatchesPartition(
+                        partition_index=one.partition.partition,
+                        offset=one.offset,
+                        max_partition_fetch_bytes=min(one.max_bytes, _MAX_BYTES),
+                    )
+                    for one in some
+                ],
+            )
+            for topic_id, some in by_topic.items()
+        ]
+        request = DisklessFindBatchesRequest(
+            fetch_max_bytes=_MAX_BYTES,
+            max_batches_per_partition=PAGE_RUNS,
+            max_wait_ms=max_wait_ms,
+            topics=topics,
+            **self._common(),
         )
+        response = await self._call(request)
+        answered = [
+            (PartitionKey(topic.topic_id.bytes if topic.topic_id is not None else b"", one.partition_index), one)
+            for topic in response.topics
+            for one in topic.partitions
+        ]
+        places = [index for some in order.values() for index in some]
+        if [key for key, _ in answered] != [asked[index].partition for index in places]:
+            raise OutcomeUnknownError(f"node {self._node_id} answered for other partitions than it was asked about")
+        found = dict(zip(places, (_found(one) for _, one in answered), strict=True))
+        return [found[index] for index in range(len(asked))]
 
     async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         files = [DisklessDescribeFilesRequest.DisklessDescribeFileEntry(object_key=key) for key in object_keys]
@@ -164,6 +202,16 @@ def _only(answers: Sequence[T]) -> T:
     if len(answers) != 1:
         raise OutcomeUnknownError(f"a coordinator gave {len(answers)} answers to one question")
     return answers[0]
+
+
+def _found(result: _FoundPartition) -> FoundRuns:
+    return FoundRuns(
+        require_answer(result.error_code),
+        result.log_start_offset,
+        result.high_watermark,
+        list(map(_run, result.batches)),
+        result.local_start_offset,
+    )
 
 
 def _run(batch: _FoundBatch) -> Run:

@@ -11,9 +11,11 @@ from functools import partial
 from typing import Protocol
 
 from diskless_core.clock import Clock
+from diskless_core.coordinator.errors import NotCoordinatorError
 from diskless_core.diskless.attempts import Attempts
 from diskless_core.diskless.commands import FoundRuns, ListedOffset, PartitionKey, SpecialTimestamp
 from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     DisklessFindBatchesRequest,
@@ -130,10 +132,16 @@ class CoordinatorReads:
     ) -> FoundRuns:
         done = await self._attempts.ask(
             request.shard,
-            lambda shard: shard.find(key_of(topic, asked), asked.offset, max_bytes),
+            lambda shard: _find_in(shard, key_of(topic, asked), asked.offset, max_bytes),
             request.timeout_ms,
         )
         return done.answer or FoundRuns(done.error)
+
+
+async def _find_in(shard: DisklessShard, key: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
+    if not shard.is_readable:
+        raise NotCoordinatorError(f"this broker has no copy of {shard.id}")
+    return await shard.find(key, offset, max_bytes)
 
 
 def _found_partition(index: int, found: FoundRuns, runs: Sequence[Run]) -> BatchesPartition:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.diskless.commands import FoundRuns, PartitionKey
+from diskless_core.diskless.commands import AskedRuns, FoundRuns, PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch import planner
+from diskless_core.fetch.asking import AskedLeaders
 from diskless_core.fetch.batch_slicing import cut, sound_prefix, within
 from diskless_core.fetch.budget import choose
 from diskless_core.fetch.object_reader import ObjectReader, ReadError, ReadRun
@@ -43,6 +44,18 @@ class GivenUp(NamedTuple):
 ShardFor = Callable[[PartitionKey], DisklessShard | None]
 
 
+class Elsewhere(NamedTuple):
+    """What helps where this node has no copy of a shard.
+
+    Attributes:
+        leaders: are asked where batches are.
+        want: has the shard followed for a while: somebody reads what leaders do not tell.
+    """
+
+    leaders: AskedLeaders
+    want: Callable[[DisklessShard], None]
+
+
 class Fetcher:
     """All Fetch requests of a broker."""
 
@@ -56,6 +69,7 @@ class Fetcher:
         clock: Clock,
         metrics: Metrics,
         segments: SegmentSource | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._shard_for = shard_for
         self._offset_ranges = offset_ranges
@@ -63,6 +77,7 @@ class Fetcher:
         self._read_ahead = read_ahead
         self._purgatory = purgatory
         self._segments = segments or NoSegments()
+        self._elsewhere = elsewhere
         self._clock = clock
         self._waiting = metrics.fetch_waiting
 
@@ -80,6 +95,7 @@ class Fetcher:
         if not is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
             with self._waiting.track_inprogress(), self._purgatory.watch(query.keys, since=seen) as watch:
                 while not is_enough(answers, query.min_bytes):
+                    self._watch_elsewhere(query, answers)
                     if not await watch.wait(deadline - self._clock.monotonic()):
                         break
                     answers = await self._once(query, order)
@@ -157,34 +173,78 @@ class Fetcher:
             wanted = query.partitions[index]
             shard = self._shard_for(wanted.key)
             if shard is not None:
+                if self._elsewhere is not None:
+                    self._elsewhere.want(shard)
                 parts[index] = SegmentPart(shard=shard, wanted=wanted, max_bytes=max_bytes)
         return parts
 
     def _begin_reading_ahead(self, wanted: FetchPartition, offset: int, answer: FetchedPartition) -> None:
         shard = self._shard_for(wanted.key)
-        if shard is not None and answer.records and offset < answer.high_watermark:
+        if shard is not None and shard.is_readable and answer.records and offset < answer.high_watermark:
             self._read_ahead.begin(shard, wanted.key, offset, answer.size_bytes)
 
     async def _find(self, query: FetchQuery) -> list[FoundRuns]:
         found: list[FoundRuns | None] = []
         slow: list[tuple[int, Callable[[], Awaitable[FoundRuns]]]] = []
+        elsewhere: dict[DisklessShard, list[int]] = {}
         for index, wanted in enumerate(query.partitions):
             shard = self._shard_for(wanted.key)
             if shard is None:
                 found.append(FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
             max_bytes = max(1, min(wanted.max_bytes, query.max_bytes))
+            if not shard.is_readable:
+                found.append(None)
+                elsewhere.setdefault(shard, []).append(index)
+                continue
             recent = shard.find_recent(wanted.key, wanted.offset, max_bytes)
             found.append(recent)
             if recent is None:
                 slow.append((index, partial(_stored, shard, wanted, max_bytes)))
             elif recent.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 slow.append((index, partial(self._offset_ranges.checked, wanted.key, wanted.offset, recent)))
+        if elsewhere:
+            await side_by_side(lambda item: self._find_elsewhere(query, found, *item), list(elsewhere.items()))
         if slow:
             answers = await side_by_side(lambda search: search[1](), slow)
             for (index, _), answer in zip(slow, answers, strict=True):
                 found[index] = answer
         return [answer for answer in found if answer is not None]
+
+    async def _find_elsewhere(
+        self, query: FetchQuery, found: list[FoundRuns | None], shard: DisklessShard, indexes: Sequence[int]
+    ) -> None:
+        """Find what the leader of a shard knows, of which this node has no copy. What is in segments needs one."""
+        answers = await self._ask_leader(query, shard, [query.partitions[index] for index in indexes])
+        for index, answer in zip(indexes, answers, strict=True):
+            wanted = query.partitions[index]
+            if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                answer = await self._offset_ranges.checked(wanted.key, wanted.offset, answer)
+            if answer.error is ErrorCode.NONE and wanted.offset < answer.local_start_offset:
+                if self._elsewhere is not None:
+                    self._elsewhere.want(shard)
+                answer = answer._replace(runs=(), local_start_offset=wanted.offset)
+            found[index] = answer
+
+    async def _ask_leader(
+        self, query: FetchQuery, shard: DisklessShard, wanted: Sequence[FetchPartition]
+    ) -> Sequence[FoundRuns]:
+        if self._elsewhere is None:
+            return [FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)] * len(wanted)
+        asked = [AskedRuns(one.key, one.offset, max(1, min(one.max_bytes, query.max_bytes))) for one in wanted]
+        return await self._elsewhere.leaders.find(shard.id.index, asked)
+
+    def _watch_elsewhere(self, query: FetchQuery, answers: Sequence[FetchedPartition]) -> None:
+        """Be woken by what is committed to partitions from here on of whose shards this node has no copy."""
+        if self._elsewhere is None:
+            return
+        offsets: dict[int, dict[PartitionKey, int]] = {}
+        for wanted, answer in zip(query.partitions, answers, strict=True):
+            shard = self._shard_for(wanted.key)
+            if shard is not None and not shard.is_readable and answer.error is ErrorCode.NONE:
+                offsets.setdefault(shard.id.index, {})[wanted.key] = max(wanted.offset, answer.high_watermark)
+        for index, some in offsets.items():
+            self._elsewhere.leaders.watch(index, some)
 
     async def _failed(self, wanted: FetchPartition, failure: ReadError) -> GivenUp:
         """What a client is told of an unreadable run. A missing object may just have been deleted.
@@ -192,8 +252,7 @@ class Fetcher:
         Its offsets are gone then, or are in a segment now: the client asks again.
         """
         if isinstance(failure, ObjectNotFoundError):
-            shard = self._shard_for(wanted.key)
-            again = await _stored(shard, wanted, 1) if shard is not None else None
+            again = await self._again(wanted)
             if again is None or again.error is not ErrorCode.NONE:
                 return GivenUp(again.error if again is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if wanted.offset < again.local_start_offset:
@@ -210,6 +269,18 @@ class Fetcher:
         is_corrupt = isinstance(failure, CorruptBatchError)
         return GivenUp(ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR)
 
+    async def _again(self, wanted: FetchPartition) -> FoundRuns | None:
+        """What is found at a place by now; None where there is no such partition."""
+        shard = self._shard_for(wanted.key)
+        if shard is None:
+            return None
+        if shard.is_readable:
+            return await _stored(shard, wanted, 1)
+        if self._elsewhere is None:
+            return FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)
+        [answer] = await self._elsewhere.leaders.find(shard.id.index, [AskedRuns(wanted.key, wanted.offset, 1)])
+        return answer
+
 
 def _leave_out_segments(found: Sequence[FoundRuns], query: FetchQuery, broken: dict[int, GivenUp]) -> None:
     """Give up what else is in segments: one wait for remote storage is enough for a request."""
@@ -221,7 +292,8 @@ def _leave_out_segments(found: Sequence[FoundRuns], query: FetchQuery, broken: d
 async def _stored(shard: DisklessShard, wanted: FetchPartition, max_bytes: int) -> FoundRuns:
     """What a replica finds with its store, which may fail, or be on its way from a snapshot."""
     try:
-        return await shard.find(wanted.key, wanted.offset, max_bytes)
+        found = await shard.find(wanted.key, wanted.offset, max_bytes)
+        return found if shard.is_readable else FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)  # it was let go of meanwhile
     except CoordinatorStoreError as error:
         _log.warning("a coordinator store cannot be asked", shard=str(shard.id), error=str(error))
         return FoundRuns(ErrorCode.KAFKA_STORAGE_ERROR)

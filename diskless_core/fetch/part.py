@@ -13,10 +13,12 @@ from diskless_core.background import Background
 from diskless_core.clock import Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.peers import PeerTransport
+from diskless_core.diskless.clients import CoordinatorClients
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.shard import DisklessShard
-from diskless_core.fetch.fetcher import Fetcher, ShardFor
+from diskless_core.fetch.asking import AskedLeaders
+from diskless_core.fetch.fetcher import Elsewhere, Fetcher, ShardFor
 from diskless_core.fetch.object_cache import ObjectCache
 from diskless_core.fetch.object_lender import ObjectLender
 from diskless_core.fetch.object_reader import ObjectReader
@@ -99,6 +101,8 @@ class FetchNeighbours:
         purgatory: where requests wait.
         segments: None on a node without tiered storage.
         rack: None on a node that is alone.
+        clients: of the coordinators, for shards without a copy; None where the node has copies of all.
+        want: has a shard followed for a while.
     """
 
     objects: WalObjectStore
@@ -108,6 +112,8 @@ class FetchNeighbours:
     purgatory: Purgatory
     segments: SegmentReads | None = None
     rack: Rack | None = None
+    clients: CoordinatorClients | None = None
+    want: Callable[[DisklessShard], None] = lambda _: None
     clock: Clock
     metrics: Metrics
 
@@ -149,6 +155,11 @@ class Fetch:
                 metrics=metrics,
             )
             self.lookup = OffsetLookup(reader, segments.times, segments.is_tiered)
+        self._leaders: AskedLeaders | None = None
+        elsewhere: Elsewhere | None = None
+        if neighbours.clients is not None:
+            self._leaders = AskedLeaders(neighbours.clients, neighbours.purgatory, neighbours.clock)
+            elsewhere = Elsewhere(self._leaders, neighbours.want)
         self.fetcher = Fetcher(
             neighbours.replica_of,
             offset_ranges,
@@ -158,6 +169,7 @@ class Fetch:
             neighbours.clock,
             metrics,
             segment_fetcher,
+            elsewhere,
         )
 
     def start(self) -> None:
@@ -179,6 +191,8 @@ class Fetch:
     async def stop(self) -> None:
         """End the reads under way."""
         await self._loops.stop()
+        if self._leaders is not None:
+            await self._leaders.stop()
         await self._read_ahead.stop()
         if self._peers is not None:
             await self._peers.stop()

@@ -40,6 +40,7 @@ class StageCounter:
     async def run(self) -> None:
         """Count for ever. A store that fails leaves the figures as they were."""
         while True:
+            await self._shard.until_leadership(lambda: self._shard.is_readable)
             try:
                 for stage, objects in (await self.count()).items():
                     self._gauge.labels(str(self._shard.id), stage.value).set(objects)

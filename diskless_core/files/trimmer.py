@@ -45,6 +45,8 @@ class Trimmer:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if not self._shard.is_followed:
+                continue
             try:
                 await self.trim()
             except CoordinatorStoreError as error:

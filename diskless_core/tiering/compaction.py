@@ -51,6 +51,7 @@ class CompactionServices:
         copies: the node's, on `segments`.
         backends: what makes `objects` and the remote storage in other processes.
         topic_of: what holds for a partition, which is the same for all of its topic; None where that is gone.
+        is_topic: whether there is a topic of a name, as this node knows.
         require_allowed: raises PluginError where nothing may be compacted.
         engine_of: the engine of a name, None for the one that is configured, with its name. Raises PluginError, also
             where nothing may be compacted.
@@ -63,6 +64,7 @@ class CompactionServices:
     objects: WalObjectStore
     backends: BackendSources
     topic_of: Callable[[PartitionKey], TopicTiering | None]
+    is_topic: Callable[[str], bool]
     require_allowed: Callable[[], None]
     engine_of: Callable[[str | None], tuple[str, SegmentCompaction]]
     parallel_partitions: int
@@ -138,7 +140,8 @@ class Compactor:
             CoordinatorLogError, CoordinatorError: it cannot say now which topics there are.
         """
         if self._unknown(request):
-            await catch_up([self._services.cluster, *self._services.segments.shards.values()])
+            followed = [shard for shard in self._services.segments.shards.values() if shard.is_followed]
+            await catch_up([self._services.cluster, *followed])
 
     def begin(self, request: CompactionRequest) -> JobReport:
         """Begin a job in the background. Its report is kept up to date.
@@ -352,7 +355,7 @@ class Compactor:
     def _unknown(self, request: CompactionRequest) -> Sequence[str]:
         if not request.topics:
             return []
-        return sorted(set(request.topics) - {topic.topic for _, _, topic, _ in self._topics()})
+        return sorted({name for name in request.topics if not self._services.is_topic(name)})
 
     def _led(self, request: CompactionRequest) -> Mapping[int, int]:
         """The shards of a request that this node leads, by index, and the terms that it leads them in."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -40,12 +40,17 @@ LOOKS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutServices:
-    """What layouts are made from. `cluster` is the shard that has the topics."""
+    """What layouts are made from. `cluster` is the shard that has the topics.
+
+    Attributes:
+        having_all: has copies of all shards that have caught up, as long as it lasts.
+    """
 
     cluster: CoordinatorShard[Any]
     shards: Mapping[int, DisklessShard]
     topics: TopicNames
     metadata: RemoteLogMetadata
+    having_all: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
 
 class PinnedPartition(NamedTuple):
@@ -77,6 +82,12 @@ class Layouts:
             UnknownTopicError: there is no topic of one of these names.
             CoordinatorLogError, CoordinatorError: this node cannot say it now.
         """
+        async with self._services.having_all():
+            return await self._pin(names, wants, from_offsets)
+
+    async def _pin(
+        self, names: Sequence[str], wants: Callable[[str], bool], from_offsets: Mapping[PartitionKey, int]
+    ) -> Sequence[PinnedPartition]:
         services = self._services
         shards = services.shards.values()
         await catch_up([services.cluster, *(shard for shard in shards)])
@@ -113,14 +124,15 @@ class Layouts:
         encoder = LayoutEncoder()
         block = bytearray(encoder.begin())
         try:
-            for one in pinned:
-                async with aclosing(self._partition(encoder, one)) as lines:
-                    async for line in lines:
-                        block += line
-                        if len(block) >= BLOCK_BYTES:
-                            yield bytes(block)
-                            block.clear()
-                await asyncio.sleep(0)  # what lies in memory would keep the event loop busy
+            async with self._services.having_all():
+                for one in pinned:
+                    async with aclosing(self._partition(encoder, one)) as lines:
+                        async for line in lines:
+                            block += line
+                            if len(block) >= BLOCK_BYTES:
+                                yield bytes(block)
+                                block.clear()
+                    await asyncio.sleep(0)  # what lies in memory would keep the event loop busy
         except (CoordinatorError, CoordinatorStoreError, RemoteLogMetadataError) as error:
             block += encoder.broken_off(str(error))
         else:

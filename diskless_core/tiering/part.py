@@ -7,7 +7,7 @@ Fetch request does with segments is in `fetch`, on top of `Tiering.reader`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -72,6 +72,7 @@ class TieringNeighbours:
         cluster: the shard that has the topics.
         shards: the diskless shards with a replica on this node.
         log: of these shards.
+        having_all: has copies of all these shards that have caught up, as long as it lasts.
         producer_id_expiration_ms: after so long a segment's producer snapshot forgets a producer.
     """
 
@@ -84,6 +85,7 @@ class TieringNeighbours:
     producer_id_expiration_ms: int
     clock: Clock
     metrics: Metrics
+    having_all: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
 
 class Tiering:
@@ -125,13 +127,14 @@ class Tiering:
         self.reader = segment_reader(settings, segments.remote_storage, backends.metadata, metrics)
         self.times = SegmentTimes(self.reader)
         self.compactor = _compactor(settings, backends, neighbours, segments, self._copies, obstacle)
-        self.remote_log = RemoteLog(backends.metadata, topics, clock)
+        self.remote_log = RemoteLog(backends.metadata, topics, clock, neighbours.having_all)
         self.layouts = Layouts(
             LayoutServices(
                 cluster=neighbours.cluster,
                 shards=neighbours.shards,
                 topics=topics,
                 metadata=backends.metadata,
+                having_all=neighbours.having_all,
             )
         )
 
@@ -154,7 +157,8 @@ class Tiering:
         stack.push_async_callback(self.reader.stop)
         loops = Background()
         stack.push_async_callback(loops.stop)
-        loops.run(SegmentRemover(segments, self._copies, ledger.leads, settings).run, "segment removal")
+        remover = SegmentRemover(segments, self._copies, ledger.leads, settings, neighbours.having_all)
+        loops.run(remover.run, "segment removal")
         news = LeadershipNews(neighbours.shards.values(), segments.metadata, segments.retries)
         loops.run(news.run, "leadership of segments")
         if settings.remote_log_storage_system_enable:
@@ -210,6 +214,7 @@ def _compactor(
             objects=backends.objects,
             backends=backends.sources,
             topic_of=neighbours.topics.tiering_of,
+            is_topic=lambda name: neighbours.topics.id_of(name) is not None,
             require_allowed=require_allowed,
             engine_of=engine_of,
             parallel_partitions=settings.remote_log_manager_copier_thread_pool_size,

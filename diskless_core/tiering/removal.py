@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 
 import structlog
@@ -54,7 +54,8 @@ class SegmentRemover:
 
     Args:
         copies: the node's.
-        removes_here: whether this node sees to the segments of a deleted partition.
+        removes_here: whether this node sees to the segments of a deleted partition, as far as its copies tell.
+        having_all: has copies of all shards that have caught up, as long as it lasts: they tell for sure.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class SegmentRemover:
         copies: Copies,
         removes_here: Callable[[TopicIdPartition], bool],
         settings: TieringConfig,
+        having_all: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
+        self._having_all = having_all
         self._services = services
         self._copies = copies
         self._removes_here = removes_here
@@ -180,6 +183,18 @@ class SegmentRemover:
         except RemoteLogMetadataError as error:
             self._failed(None, error)
             return False
+        if not any(self._removes_here(deletion.topic_id_partition) for deletion in deletions):
+            return True
+        try:
+            async with self._having_all():
+                return await self._remove_those_of_this_node(deletions, lag)
+        except CoordinatorError as error:
+            self._failed(None, error)
+            return False
+
+    async def _remove_those_of_this_node(
+        self, deletions: Sequence[RemotePartitionDeleteMetadata], lag: list[RemoteLogSegmentMetadata]
+    ) -> bool:
         is_done = True
         for deletion in deletions:
             place = deletion.topic_id_partition

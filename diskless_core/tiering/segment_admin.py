@@ -5,7 +5,8 @@ Segments that are adopted were made elsewhere and lie in this cluster's remote s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
 from diskless_core.clock import Clock
@@ -31,7 +32,14 @@ class AdoptionError(Exception):
 class RemoteLog:
     """The segments of the topics that there are."""
 
-    def __init__(self, metadata: RemoteLogMetadata, topics: TieredTopics, clock: Clock) -> None:
+    def __init__(
+        self,
+        metadata: RemoteLogMetadata,
+        topics: TieredTopics,
+        clock: Clock,
+        having_all: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
+        self._having_all = having_all
         self._metadata = metadata
         self._topics = topics
         self._clock = clock
@@ -44,9 +52,14 @@ class RemoteLog:
         Raises:
             UnknownTopicError: there is no such topic.
             RemoteLogMetadataError: who keeps that did not answer.
+            CoordinatorError: this node cannot say it now.
         """
         if topic is not None and self._topics.by_name(topic) is None:
             raise UnknownTopicError(f"there is no topic {topic}")
+        async with self._having_all():
+            return await self._segments(topic, partition)
+
+    async def _segments(self, topic: str | None, partition: int | None) -> Sequence[RemoteLogSegmentMetadata]:
         found: list[RemoteLogSegmentMetadata] = []
         for info in self._topics.all():
             if topic in (None, info.name):

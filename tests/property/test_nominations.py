@@ -213,3 +213,52 @@ def test_no_leader_moves_for_balance_while_it_may_not(shards, brokers, present):
     for shard in shards:
         if shard in present and present[shard].leader in up:
             assert held[shard].leader == present[shard].leader
+
+
+@given(shards_of, sound_brokers_of, nominations_of())
+def test_in_the_end_copies_are_spread_as_evenly_as_racks_let_them_be(shards, brokers, present):
+    brokers = [replace(one, rack=None) for one in brokers]
+    known = electorate(shards, brokers)
+
+    held, _ = until_rest(known, present)
+
+    copies = Counter({broker.node_id: 0 for broker in brokers})
+    for shard in shards if brokers else ():
+        named = [one for one in (held[shard].leader, *held[shard].followers) if one in copies]
+        assert len(named) == min(1 + FOLLOWERS, len(brokers))
+        copies.update(named)
+    led = Counter(held[shard].leader for shard in shards) if brokers else Counter()
+    movable = {one: count for one, count in copies.items() if count > led[one]}
+    assert max(movable.values(), default=0) - min(copies.values(), default=0) <= 1
+
+
+@given(shards_of, sound_brokers_of.filter(len), nominations_of(), st.data())
+def test_no_broker_leads_for_balance_and_none_is_let_go_before_copies_have_caught_up(shards, brokers, present, data):
+    up = {broker.node_id for broker in brokers}
+    held = {shard: one for shard, one in present.items() if shard in shards and one.leader in up}
+    ready = {one: {shard for shard, known in held.items() if known.leader == one} for one in up}
+
+    for _ in range(200):
+        known = electorate(shards, [replace(one, ready=frozenset(ready[one.node_id])) for one in brokers])
+        changes = plan(known, held)
+        for change in changes:
+            before = held.get(change.shard)
+            if before is not None and before.leader != change.leader:
+                assert change.shard in ready[change.leader]
+            if before is not None and before.leader == change.leader:
+                gone = set(before.followers) - set(change.followers)
+                if gone & up:
+                    assert all(change.shard in ready[one] for one in change.followers) or not gone & {
+                        one for one in up if change.shard in ready[one]
+                    }
+            held[change.shard] = change
+        named = {one: {shard for shard, known in held.items() if one in (known.leader, *known.followers)} for one in up}
+        behind = sorted((one, shard) for one in up for shard in named[one] - ready[one])
+        ready = {one: ready[one] & named[one] for one in up}
+        if behind and (not changes or data.draw(st.booleans())):
+            one, shard = data.draw(st.sampled_from(behind))
+            ready[one].add(shard)
+        elif not changes:
+            break
+    else:
+        raise AssertionError("it does not settle")

@@ -268,6 +268,11 @@ class Broker:
         """The Diskless shards."""
         return self.parts.coordinators.diskless
 
+    def follows(self, shard_id: ShardId) -> bool:
+        """Whether it is to have a copy of a shard."""
+        coordinators = self.parts.coordinators
+        return self.shard(shard_id).is_followed or coordinators.is_to_follow(shard_id, self.node_id)
+
     def shard(self, shard_id: ShardId) -> CoordinatorShard[Any]:
         """Any shard."""
         return next(shard for shard in self.parts.coordinators.all() if shard.id == shard_id)

@@ -13,7 +13,7 @@ from unittest import mock
 
 import structlog
 
-from diskless_core.broker import shard_watch
+from diskless_core.broker import followed_shards, shard_watch
 from diskless_core.cluster import controller
 from diskless_core.cluster import records as cluster_records
 from diskless_core.coordinator import entries, following, shard_store, slices, snapshotter
@@ -94,6 +94,7 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(snapshotter, "LOOK_S", 20.0))
         patches.enter_context(mock.patch.object(shard_watch, "LOOK_S", 100.0))
+        patches.enter_context(mock.patch.object(followed_shards, "KEPT_SESSIONS", 1))
         patches.enter_context(mock.patch.object(following, "WAIT_MS", 8_000))
         patches.enter_context(mock.patch.object(controller, "STEADY_S", 0.5))
         patches.enter_context(mock.patch.object(controller, "BALANCE_PAUSE_S", 0.2))

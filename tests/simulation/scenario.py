@@ -95,7 +95,7 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
     log = random.Random(f"log {seed}").choice(list(LogKind))
     return Scenario(
         log=log,
-        brokers=source.choice([2, 3, 3]),
+        brokers=random.Random(f"size {seed}").choice([0, 0, 2]) + source.choice([2, 3, 3]),
         shards=source.choice([1, 2, 3]),
         partitions=source.choice([2, 3]),
         active_s=source.uniform(5, 14) * steps,

@@ -64,7 +64,7 @@ async def _create(context: RequestContext, topic: AskedTopic, *, validate_only: 
         return Refusal(code=error.code, message=str(error))
 
 
-def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+async def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Handle DescribeProducers: the idempotent producers whose sequence numbers are remembered."""
     topics = context.services.topics
     keys: dict[tuple[str, int], PartitionKey] = {}
@@ -74,14 +74,19 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
             key = info.key(partition) if info is not None else None
             if key is not None:
                 keys[topic.name, partition] = key
-    found = producers.describe(keys.values(), topics)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        async with topics.having_copies(keys.values()):
+            found = producers.describe(keys.values(), topics)
+    except CoordinatorError:
+        found, error = {}, ErrorCode.NOT_LEADER_OR_FOLLOWER
     return DescribeProducersResponse(
         throttle_time_ms=0,
         topics=[
             ProducersTopic(
                 name=topic.name,
                 partitions=[
-                    _partition(partition, found.get(keys[topic.name, partition]))
+                    _partition(partition, found.get(keys[topic.name, partition]), error)
                     if (topic.name, partition) in keys
                     else _partition(partition, None, *_missing(topic.name, topics))
                     for partition in topic.partition_indexes

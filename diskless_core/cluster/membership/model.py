@@ -88,9 +88,13 @@ class LiveBroker:
     Attributes:
         is_healthy: whether the log and the WAL object store answer it, by what it said last.
         barred: the shards that it cannot lead now.
+        ready: those of which it has a copy that has caught up; None where it has not said: it is taken for ready.
+        led: those that it leads, by what it said last.
     """
 
     node_id: int
     rack: str | None
     is_healthy: bool
     barred: frozenset[ShardId]
+    ready: frozenset[ShardId] | None = None
+    led: frozenset[ShardId] = frozenset()

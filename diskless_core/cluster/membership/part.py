@@ -220,7 +220,10 @@ class Membership:
         self._member.connection_lost(node_id)
 
     def _leads(self, node_id: int) -> bool:
-        """Whether a broker leads, or is to lead, a shard that the controller moves. The cluster shard it can't move."""
+        """Whether a broker leads, or is to lead, a shard that the controller moves, as far as this node has read.
+
+        The cluster shard it can't move.
+        """
         return any(node_id in (shard.leader_hint, shard.claimed_by) for shard in self._handed_over)
 
     def _led_here(self) -> list[str]:
@@ -239,5 +242,10 @@ class Membership:
         return Predecessor(node_id=node_id, is_gone=member.unreachable == node_id, silent_s=silent_s)
 
     def _health(self) -> Health:
-        barred = frozenset(shard.id for shard in self._shards if shard.cannot_lead)
-        return Health(log_is_ok=self._log_is_ok(), bucket_is_ok=self.bucket_is_ok(), barred=barred)
+        return Health(
+            log_is_ok=self._log_is_ok(),
+            bucket_is_ok=self.bucket_is_ok(),
+            barred=frozenset(shard.id for shard in self._shards if shard.cannot_lead),
+            ready=frozenset(shard.id for shard in self._handed_over if shard.is_caught_up),
+            led=frozenset(shard.id for shard in self._handed_over if shard.claimed_by == self._node_id),
+        )

@@ -101,11 +101,14 @@ class Registrar:
             LiveBroker(
                 node_id=node_id,
                 rack=one.spec.rack,
-                is_healthy=self._sessions.health(node_id).is_ok,
-                barred=self._sessions.health(node_id).barred,
+                is_healthy=health.is_ok,
+                barred=health.barred,
+                ready=health.ready,
+                led=health.led,
             )
             for node_id, one in operations.registrations(self._shard.state).items()
             if one.is_live and not one.is_shutting_down
+            for health in (self._sessions.health(node_id),)
         ]
 
     def is_fenced(self, node_id: int) -> bool:
@@ -207,7 +210,7 @@ class Registrar:
             return known
         was = sessions.health(beat.node_id)
         self._hear(sessions, beat.node_id, link, self._clock.monotonic(), beat.health)
-        if was != beat.health:
+        if was.troubles != beat.health.troubles:
             _log.info(
                 "a broker says how its backends are",
                 broker=beat.node_id,
@@ -215,6 +218,7 @@ class Registrar:
                 bucket_is_ok=beat.health.bucket_is_ok,
                 barred=sorted(map(str, beat.health.barred)),
             )
+        if was != beat.health:
             self._tell()
         decision = decide(beat, known, self._around(beat.node_id))
         if decision.is_fenced is False and beat.node_id != self._node_id:
@@ -365,7 +369,7 @@ class Registrar:
         others = [one for one in self.live() if one.node_id != node_id]
         return Surroundings(
             registered_offset=self._registered_offsets.get(node_id, 0),
-            leads=self._leads(node_id),
+            leads=bool(self._sessions.health(node_id).led) or self._leads(node_id),
             others_are_live=bool(others),
             somebody_is_well=any(one.is_healthy for one in others),
         )

@@ -33,16 +33,25 @@ class Health:
 
     Attributes:
         barred: the shards that it cannot lead now.
+        ready: those of which it has a copy that has caught up; None where it has not said.
+        led: those that it leads, the cluster shard aside.
     """
 
     log_is_ok: bool = True
     bucket_is_ok: bool = True
     barred: frozenset[ShardId] = frozenset()
+    ready: frozenset[ShardId] | None = None
+    led: frozenset[ShardId] = frozenset()
 
     @property
     def is_ok(self) -> bool:
         """Whether it can do a broker's work."""
         return self.log_is_ok and self.bucket_is_ok
+
+    @property
+    def troubles(self) -> tuple[bool, bool, frozenset[ShardId]]:
+        """What people want to know of it."""
+        return self.log_is_ok, self.bucket_is_ok, self.barred
 
     @property
     def complaint(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from diskless_core.cluster.membership.heartbeats import Beat, Decision
 from diskless_core.cluster.membership.lifecycle import RefusedRegistration
@@ -135,7 +135,9 @@ def heartbeat_request(beat: Beat) -> BrokerHeartbeatRequest:
         want_shut_down=beat.want_shut_down,
         log_is_ok=beat.health.log_is_ok,
         bucket_is_ok=beat.health.bucket_is_ok,
-        barred_shards=sorted(map(str, beat.health.barred)),
+        barred_shards=_names(beat.health.barred),
+        ready_shards=_names(beat.health.ready) if beat.health.ready is not None else None,
+        led_shards=_names(beat.health.led),
     )
 
 
@@ -145,6 +147,10 @@ def beat_of(request: BrokerHeartbeatRequest, shards: Mapping[str, ShardId]) -> B
     Args:
         shards: those of this cluster, by their names. All others are left out: a broker could name any number of them.
     """
+
+    def known(names: Iterable[str]) -> frozenset[ShardId]:
+        return frozenset(shards[name] for name in names if name in shards)
+
     return Beat(
         node_id=request.broker_id,
         epoch=request.broker_epoch,
@@ -154,9 +160,15 @@ def beat_of(request: BrokerHeartbeatRequest, shards: Mapping[str, ShardId]) -> B
         health=Health(
             log_is_ok=request.log_is_ok,
             bucket_is_ok=request.bucket_is_ok,
-            barred=frozenset(shards[name] for name in request.barred_shards if name in shards),
+            barred=known(request.barred_shards),
+            ready=known(request.ready_shards) if request.ready_shards is not None else None,
+            led=known(request.led_shards),
         ),
     )
+
+
+def _names(shards: Collection[ShardId]) -> list[str]:
+    return sorted(map(str, shards))
 
 
 def heartbeat_response(answer: Decision | ErrorCode, *, is_fenced: bool) -> BrokerHeartbeatResponse:

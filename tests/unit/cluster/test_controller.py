@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.cluster.controller import BALANCE_PAUSE_S, STEADY_S, Controller, ControllerNeighbours
 from diskless_core.cluster.membership.model import LiveBroker
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.placement import may_lead, parse_placement
-from diskless_core.coordinator.shard import ShardServices
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, short_name
@@ -22,6 +24,7 @@ from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock, run
 
 PATIENCE_S = 600.0
+KEPT_S = 60.0
 SHARDS = 5
 ALL = {f"diskless-{index}" for index in range(SHARDS)} | {"groups-0"}
 
@@ -54,7 +57,7 @@ class Broker:
         )
         rules = CommitRules(assignment=Sequential())
         self.coordinators = Coordinators(
-            services, ShardSettings(counts={DISKLESS: SHARDS, GROUPS: 1}, commit_rules=rules)
+            services, ShardSettings(counts={DISKLESS: SHARDS, GROUPS: 1}, commit_rules=rules, kept_s=KEPT_S)
         )
         if self.coordinators.nominated is not None:
             self.coordinators.nominated.require_membership(self.node_id, lambda: True)
@@ -63,13 +66,18 @@ class Broker:
             ControllerNeighbours(
                 cluster=self.coordinators.cluster,
                 shards={one.id: one for one in self.coordinators.all() if one.id != CLUSTER_SHARD},
-                brokers=lambda: list(self._world.up.values()),
+                brokers=self._world.live,
                 may_lead=may,
                 balances=self._balances,
                 clock=clock,
             )
         )
-        self._task = asyncio.create_task(self.controller.run())
+        self._tasks = [asyncio.create_task(self.controller.run())]
+        follows = self.coordinators.follows
+        assert follows is not None
+        self._tasks += [
+            asyncio.create_task(follows.look_after(one)) for one in self.coordinators.followed_by_nomination()
+        ]
         for shard in self.coordinators.all():
             await shard.until_caught_up()
         self._world.up[self.node_id] = up(self.node_id)
@@ -77,13 +85,24 @@ class Broker:
 
     async def stop(self) -> None:
         self._world.up.pop(self.node_id, None)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.coordinators.stop()
         await self.log.stop()
 
+    def copies(self) -> dict[str, frozenset[ShardId]]:
+        shards = [one for one in self.coordinators.all() if one.id != CLUSTER_SHARD]
+        return {
+            "ready": frozenset(one.id for one in shards if one.is_caught_up),
+            "led": frozenset(one.id for one in shards if one.claimed_by == self.node_id),
+        }
+
     def leads(self) -> set[str]:
         return {short_name(shard.id) for shard in self.coordinators.all() if shard.leading}
+
+    def shard(self, shard_id: ShardId) -> CoordinatorShard[Any]:
+        return next(one for one in self.coordinators.all() if one.id == shard_id)
 
     def terms(self) -> dict[ShardId, int | None]:
         return {shard.id: shard.term for shard in self.coordinators.all()}
@@ -114,12 +133,20 @@ class World:
     async def die(self, node_id: int) -> None:
         await self.brokers.pop(node_id).stop()
 
+    def live(self) -> list[LiveBroker]:
+        """What the controller knows of the brokers that are up, with what they say in their heartbeats."""
+        return [replace(one, **self.brokers[one.node_id].copies()) for one in self.up.values()]
+
     def led(self) -> list[set[str]]:
         """What each broker leads, without the cluster shard."""
         return [broker.leads() - {"cluster-0"} for broker in self.brokers.values()]
 
     def counts(self) -> list[int]:
         return sorted(map(len, self.led()))
+
+    def following(self, shard: ShardId) -> set[int]:
+        """Who has a copy of a shard."""
+        return {one.node_id for one in self.brokers.values() if one.shard(shard).is_followed}
 
     def all_are_led(self) -> bool:
         return sum(map(len, self.led())) == len(ALL) and set().union(*self.led()) == ALL
@@ -309,5 +336,63 @@ def test_a_broker_that_comes_back_follows_what_was_nominated_while_it_was_away()
         world.shared.resume_reads(2)
         await starting
         assert world.brokers[1].terms() == before
+
+    story(told)
+
+
+def test_a_group_coordinator_is_followed_by_its_leader_and_two_more_brokers() -> None:
+    async def told(world: World) -> None:
+        await world.start(1)
+        await world.start(2, 3, 4, 5)
+        await world.until_balanced()
+        await asyncio.sleep(2 * KEPT_S)
+
+        leader, followers = world.brokers[1].nominated(GROUPS.shard(0))
+        named = {leader, *followers}
+        assert len(named) == 3
+        assert world.following(GROUPS.shard(0)) == named
+        for broker in world.brokers.values():
+            assert broker.shard(GROUPS.shard(0)).leader_hint == leader
+            assert broker.shard(GROUPS.shard(0)).obstacle is None
+
+    story(told)
+
+
+def test_who_is_named_in_the_place_of_a_broker_that_dies_follows_and_the_next_leader_has_a_copy_already() -> None:
+    async def told(world: World) -> None:
+        await world.start(1, 2, 3, 4, 5, balances=False)
+        shard = GROUPS.shard(0)
+        await world.until(lambda: len(world.following(shard)) >= 3 and world.all_are_led())
+        await asyncio.sleep(2 * KEPT_S)
+        leader, followers = world.brokers[1].nominated(shard)
+        if leader == 1:
+            world.brokers[1].coordinators.cluster.withdraw()  # the controller is not what this is about
+            world.shared.set_leader(CLUSTER_SHARD, followers[0])
+        caught_up = {one for one in followers if world.brokers[one].shard(shard).is_caught_up}
+        await world.die(leader)
+
+        await world.until(lambda: any(one.shard(shard).leading for one in world.brokers.values()))
+        assert {one.node_id for one in world.brokers.values() if one.shard(shard).leading} <= caught_up
+        await world.until(lambda: len(world.following(shard)) == 3)
+
+    story(told)
+
+
+def test_a_copy_is_kept_for_a_while_by_who_is_not_named_any_more() -> None:
+    async def told(world: World) -> None:
+        await world.start(1, 2, 3, 4, balances=False)
+        shard = GROUPS.shard(0)
+        await world.until(lambda: len(world.following(shard)) >= 3)
+        await asyncio.sleep(2 * KEPT_S)
+        leader, followers = world.brokers[1].nominated(shard)
+        gone = next(one for one in followers if one != 1)
+        world.up[gone] = up(gone, barred=frozenset({shard}))
+        await world.until(lambda: gone not in world.brokers[1].nominated(shard)[1])
+        await asyncio.sleep(KEPT_S / 2)
+        assert gone in world.following(shard)
+        await asyncio.sleep(KEPT_S)
+        assert gone not in world.following(shard)
+        assert len(world.following(shard)) == 3
+        assert leader in world.following(shard)
 
     story(told)
