@@ -406,9 +406,9 @@ class Broker:
             created: uuid.UUID = answer.topic_id
             return created
         info = self.parts.cluster.topics.by_name(name)
-        if answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS or info is None:
-            raise NoSuccessError(f"CreateTopics is answered {ErrorCode(answer.error_code).name}")
-        return info.topic_id
+        if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and info is not None:
+            return info.topic_id
+        raise self._no_success("CreateTopics", ErrorCode(answer.error_code))
 
     async def delete_topic(self, topic_id: uuid.UUID) -> None:
         """DeleteTopics, of a topic that may have been deleted by an earlier request of the same administrator.
@@ -422,7 +422,14 @@ class Broker:
         response = await self.desk.of_client(request, DELETE_TOPICS_VERSION, DeleteTopicsResponse)
         [answer] = response.responses
         if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
-            raise NoSuccessError(f"DeleteTopics is answered {ErrorCode(answer.error_code).name}")
+            raise self._no_success("DeleteTopics", ErrorCode(answer.error_code))
+
+    def _no_success(self, asked: str, error: ErrorCode) -> NoSuccessError:
+        """What an administrator makes of an error: one after which nobody tries again breaks a promise."""
+        told = f"{asked} is answered {error.name}"
+        if not error.retriable and error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            self._world.history.violated(told)
+        return NoSuccessError(told)
 
     async def depose(self, shard_id: ShardId) -> None:
         """Nominate another leader of a shard, as the controller that it is."""
