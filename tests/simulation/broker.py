@@ -58,6 +58,7 @@ from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
 from tests.simulation.front_desk import FrontDesk
 from tests.simulation.garbling import Garbler
+from tests.simulation.history import History
 from tests.simulation.logs import Host, WorldLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
@@ -136,6 +137,7 @@ class BrokerWorld(Protocol):
     disks: Mapping[int, Disk]
     lagging: set[int]
     garbler: Garbler
+    history: History
 
     def broker(self, node_id: int) -> Broker | None: ...
 
