@@ -229,6 +229,9 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(slot, await answer)
         except CloseConnectionError as error:
             self.close(str(error))
+        except asyncio.CancelledError:  # whoever follows would wait for this answer for ever
+            self.close("the request was given up")
+            raise
 
     def _settle(self, slot: _Slot, done: asyncio.Future[Answer]) -> None:
         if done.cancelled():

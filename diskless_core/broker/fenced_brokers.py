@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from diskless_core.clock import Clock
 from diskless_core.cluster.membership.brokers import Brokers
 from diskless_core.cluster.membership.registrar import Registrar
 from diskless_core.coordinator.calls import PeerCalls, require_success
@@ -18,6 +19,9 @@ from diskless_core.shards import CLUSTER_SHARD
 ANSWER_MS = 1_000
 """How long the controller is waited for before the reasons stay unknown."""
 
+KEPT_S = 1.0
+"""How long what the controller said is told again: clients may ask as often as they like."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -25,14 +29,20 @@ class FencedBrokers:
     """Answers by what this node knows as the controller, or asks the one that it knows.
 
     Args:
-        transport: to other brokers; nobody waits behind these requests.
+        transport: to other brokers, for these requests alone: one that takes too long ends its connection.
     """
 
-    def __init__(self, node_id: int, registrar: Registrar, brokers: Brokers, transport: PeerTransport) -> None:
+    def __init__(
+        self, node_id: int, registrar: Registrar, brokers: Brokers, transport: PeerTransport, clock: Clock
+    ) -> None:
         self._node_id = node_id
         self._registrar = registrar
         self._brokers = brokers
         self._calls = PeerCalls(transport, timeout_ms=ANSWER_MS, transfer_s=0)
+        self._clock = clock
+        self._asking = asyncio.Lock()
+        self._told: Mapping[int, str] = {}
+        self._told_until_s = float("-inf")
 
     def own(self) -> Mapping[int, str] | None:
         """What this node knows as the controller, by node id; None where another one is."""
@@ -51,6 +61,13 @@ class FencedBrokers:
         controller = self._brokers.controller
         if controller is None or controller == self._node_id:
             return {}
+        async with self._asking:
+            if self._clock.monotonic() >= self._told_until_s:
+                self._told = await self._ask(controller)
+                self._told_until_s = self._clock.monotonic() + KEPT_S
+            return self._told
+
+    async def _ask(self, controller: int) -> Mapping[int, str]:
         request = DisklessDescribeShardsRequest(shard_topics=[CLUSTER_SHARD.topic])
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):

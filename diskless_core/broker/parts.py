@@ -324,9 +324,8 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topics_deleted)
     await cluster.start()
-    questions = around.new_transport()
-    copies = AllShardCopies(node_id, coordinators, around.peers, questions)
-    fenced_brokers = FencedBrokers(node_id, membership.registrar, membership.brokers, questions)
+    copies = AllShardCopies(node_id, coordinators, around.peers, around.new_transport())
+    fenced_brokers = FencedBrokers(node_id, membership.registrar, membership.brokers, around.new_transport(), clock)
     return BrokerParts(
         cluster_id=cluster_id,
         coordinators=coordinators,

@@ -25,7 +25,7 @@ from diskless_core.cluster import operations, topic_steps
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import TOPICS, RemovedTopic
 from diskless_core.cluster.topic_steps import LISTENERS, TopicSteps
-from diskless_core.coordinator.errors import CoordinatorError, NotControllerError
+from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
 from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import PartitionKey
@@ -33,7 +33,7 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.side_by_side import side_by_side
 
-RETRY = Backoff(first_ms=500, max_ms=5_000)
+RETRY = Backoff(first_ms=500, max_ms=1_000)
 """After a coordinator gave no answer, until it is asked about one topic again. If that works, the others follow."""
 
 RETRIES_AT_ONCE = 32
@@ -47,6 +47,8 @@ START_S = 5.0
 
 _SLICE = 1000
 """Rows that are looked at before others have their turn."""
+
+_LEFT_TO_THE_NEXT = "it is decided, but this node leads the cluster's shard no more: the next leader does the rest"
 
 DeletionListener = Callable[[Collection[uuid.UUID], Collection[str]], Awaitable[None]]
 """Told of the ids and the names of topics that are gone."""
@@ -64,10 +66,15 @@ def as_they_are(_: Collection[DisklessShard]) -> AbstractAsyncContextManager[Non
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """The steps of one topic, and who waits until none is left, or until one fails."""
+    """The steps of one topic, and who waits until none is left, or until one fails.
+
+    Attributes:
+        failures: of the steps that are to be tried again, why.
+    """
 
     steps: TopicSteps
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    failures: dict[int, Exception] = field(default_factory=dict)
 
     def tell(self, error: Exception | None) -> None:
         for waiter in self.waiters:
@@ -138,11 +145,19 @@ class TopicSettling:
         key = topic_id.bytes
         work = self._work.get(key)
         if work is not None:
+            for failure in work.failures.values():
+                raise failure
             waiter = asyncio.get_running_loop().create_future()
             work.waiters.append(waiter)
             await waiter
-        elif key not in self._done and topic_steps.is_unsettled(self._cluster.state, key):
-            raise NotControllerError("this node stopped leading the cluster's shard; the next leader does the rest")
+        elif self._is_left(key):
+            raise OutcomeUnknownError(_LEFT_TO_THE_NEXT)
+
+    def _is_left(self, key: bytes) -> bool:
+        """Whether a topic is neither settled nor known to be, and nothing is done about that here."""
+        state = self._cluster.state
+        is_done = self._done.get(key) == topic_steps.partition_count(state, key)
+        return not is_done and topic_steps.is_unsettled(state, key)
 
     # --- what there is to do -------------------------------------------------------------------------------------
 
@@ -206,6 +221,7 @@ class TopicSettling:
             self._work[topic_id] = _Work(steps)
         else:
             work.steps = steps
+            work.failures.clear()
 
     def _attempt_later(self, topic_id: bytes, steps: TopicSteps) -> None:
         self._take_up(topic_id, steps)
@@ -215,7 +231,7 @@ class TopicSettling:
     def _drop(self, topic_id: bytes) -> None:
         work = self._work.pop(topic_id, None)
         if work is not None:
-            work.tell(NotControllerError("this node does not lead the cluster's shard any more"))
+            work.tell(OutcomeUnknownError(_LEFT_TO_THE_NEXT))
         self._note_idle()
 
     def _note_idle(self) -> None:
@@ -268,6 +284,7 @@ class TopicSettling:
         try:
             while (work := self._work.get(topic_id)) is not None and step in work.steps.left:
                 steps = work.steps
+                work.failures.pop(step, None)
                 await self._do(step, topic_id, steps)
                 steps.left.pop(step)  # others are in their place if more was decided meanwhile
         except Exception as error:
@@ -297,6 +314,7 @@ class TopicSettling:
             return
         if not isinstance(error, CoordinatorError):
             _log.error("a defect of the broker: topics are not up to date", of=_of(step), exc_info=error)
+        work.failures[step] = error
         work.tell(error)
         if self._cluster.leading:
             self._retry(step, topic_id, error)

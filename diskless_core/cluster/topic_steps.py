@@ -48,6 +48,12 @@ def is_unsettled(state: State, topic_id: bytes) -> bool:
     return state.committed(UNSETTLED, key) is not None or state.committed(REMOVED, key) is not None
 
 
+def partition_count(state: State, topic_id: bytes) -> int:
+    """How many partitions a topic has; 0 when there is none, or none any more."""
+    topic = state.committed(TOPICS, (topic_id,))
+    return topic.partition_count if topic is not None else 0
+
+
 def all_unsettled(state: State) -> Iterator[tuple[bytes, TopicSteps]]:
     """All topics that something may be left to do for."""
     for (topic_id,), removed in state.rows(REMOVED):

@@ -12,41 +12,80 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from diskless_core.clock import Clock
 from diskless_core.diskless.commands import BatchResult, CommitBatch
 from diskless_core.protocol.errors import ErrorCode
 
 PATIENCE_S = 45.0
-"""From the first refusal of a batch on. An append that was never answered counts as over then."""
+"""From the first refusal behind a gap on. An append that was never answered counts as over then."""
+
+_IS_GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 MOST = 10_000
-"""Batches that are remembered. Of more than these the one that was refused least recently begins anew."""
+"""Gaps that are remembered. Behind one more nothing is final until one of these is forgotten."""
 
-_Batch = tuple[bytes, int, int, int, int]
-"""Topic id, partition, producer id, epoch and first sequence number."""
+_Producer = tuple[bytes, int, int, int]
+"""Topic id, partition, producer id and epoch."""
+
+
+@dataclass(slots=True)
+class _Gap:
+    """What one producer wants to write to a partition behind a gap.
+
+    Attributes:
+        first_sequence: of the first batch behind it, which alone can become final: the others follow on that one.
+        since_s: when a batch behind it was refused first, on the monotonic clock.
+        seen_s: when that first batch was refused last.
+    """
+
+    first_sequence: int
+    since_s: float
+    seen_s: float
 
 
 class SequenceGaps:
-    """The batches that this broker has lately refused since they do not follow."""
+    """The gaps behind which this broker has lately refused batches.
+
+    One is forgotten when a batch of its producer gets in, and when nobody has asked for as long as it takes to become
+    final.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since: OrderedDict[_Batch, float] = OrderedDict()
+        self._gaps: OrderedDict[_Producer, _Gap] = OrderedDict()
 
     def judged(self, batches: Sequence[CommitBatch], results: Sequence[BatchResult]) -> Sequence[BatchResult]:
         """What producers are told of these batches, of which a coordinator has said these results."""
-        if all(result.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER for result in results):
+        if not self._gaps and all(result.error is not _IS_GAP for result in results):
             return results
         return [self._judged(*pair) for pair in zip(batches, results, strict=True)]
 
     def _judged(self, batch: CommitBatch, result: BatchResult) -> BatchResult:
-        if result.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        producer = (batch.topic_id, batch.partition, batch.producer_id, batch.producer_epoch)
+        if result.error is ErrorCode.NONE:
+            self._gaps.pop(producer, None)
+        if result.error is not _IS_GAP or self._is_final(producer, batch.base_sequence):
             return result
+        return result._replace(error=ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def _is_final(self, producer: _Producer, sequence: int) -> bool:
         now_s = self._clock.monotonic()
-        name = (batch.topic_id, batch.partition, batch.producer_id, batch.producer_epoch, batch.base_sequence)
-        since_s = self._since.setdefault(name, now_s)
-        self._since.move_to_end(name)
-        if len(self._since) > MOST:
-            self._since.popitem(last=False)
-        return result if now_s - since_s >= PATIENCE_S else result._replace(error=ErrorCode.NOT_ENOUGH_REPLICAS)
+        gap = self._gaps.get(producer)
+        if gap is None or now_s - gap.seen_s >= PATIENCE_S:
+            gap = self._remembered(producer, _Gap(sequence, now_s, now_s))
+        if gap is None or sequence > gap.first_sequence:
+            return False
+        gap.first_sequence, gap.seen_s = sequence, now_s
+        self._gaps.move_to_end(producer)
+        return now_s - gap.since_s >= PATIENCE_S
+
+    def _remembered(self, producer: _Producer, gap: _Gap) -> _Gap | None:
+        """None where there are too many already."""
+        while self._gaps and gap.since_s - next(iter(self._gaps.values())).seen_s >= PATIENCE_S:
+            self._gaps.popitem(last=False)
+        if len(self._gaps) >= MOST and producer not in self._gaps:
+            return None
+        self._gaps[producer] = gap
+        return gap

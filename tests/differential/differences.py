@@ -302,7 +302,8 @@ ALLOWED = (
         kafka="appends it",
         diskless=(
             "OUT_OF_ORDER_SEQUENCE_NUMBER, unless something may have been forgotten of it or of a producer with a "
-            "higher id: it expired, or this topic came after it had written and some topic was deleted"
+            "higher id: it expired, or this topic came after it had written and some topic was deleted, all in the "
+            "coordinator of this partition (a topic that is created again may come to other ones)"
         ),
         why="of two batches in flight the second may come first, by another broker; the first would have no place then",
     ),

@@ -18,11 +18,10 @@ from diskless_core.cluster import operations
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.membership.service import MEMBERSHIP_REQUESTS
 from diskless_core.cluster.nominations import Electorate
-from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.listeners import Listener, ListenerProtocol
-from diskless_core.coordinator.errors import CoordinatorLoadingError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.peers import AnswerLostError, PeerAddress, PeerGoneError, PeerRequest
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.snapshots import Snapshots
@@ -40,8 +39,13 @@ from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import validate
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     DisklessFollowShardRequest,
     DisklessReadObjectRequest,
+    EnvelopeRequest,
 )
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from diskless_core.tiering.compaction import CompactionRequest
@@ -52,7 +56,9 @@ from diskless_tiering.coordinator_metadata import CoordinatorMetadata
 from diskless_tiering.inline import InlineCompaction
 from tests.simulation.bucket import Bucket
 from tests.simulation.checker import OBJECT_PREFIX
+from tests.simulation.front_desk import FrontDesk
 from tests.simulation.garbling import Garbler
+from tests.simulation.history import History
 from tests.simulation.logs import Host, WorldLog
 from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
@@ -62,6 +68,11 @@ from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock
 
 T = TypeVar("T")
+
+CREATE_TOPICS_VERSION = 7
+DELETE_TOPICS_VERSION = 6
+ADMINISTRATION_MS = 4_000
+"""How long administrators let the controller take."""
 
 ANSWER_S = 4.0
 LEAVE_S = 5.0
@@ -126,10 +137,15 @@ class BrokerWorld(Protocol):
     disks: Mapping[int, Disk]
     lagging: set[int]
     garbler: Garbler
+    history: History
 
     def broker(self, node_id: int) -> Broker | None: ...
 
     def answered(self, key: PartitionKey, result: BatchResult) -> None: ...
+
+
+class NoSuccessError(CoordinatorError):
+    """What an administrator wants is not known to be done."""
 
 
 class _Listing(OrphanDetection):
@@ -178,6 +194,7 @@ class Broker:
         self._store = disk.store
         self._stack = AsyncExitStack()
         self._parts: BrokerParts | None = None
+        self._desk: FrontDesk | None = None
         self.early: EarlyAnswers | None = None
         self.ready = asyncio.Event()
         self._refuses_clients = False
@@ -186,6 +203,7 @@ class Broker:
     async def start(self) -> None:
         """Start as a process does; `started` says whether it has. It ends by leaving, or by being frozen."""
         transport = _Transport(self._world, self.node_id)
+        endpoints = {BROKERS: Endpoint(self.node_id, _host_of(self.node_id), PORT)}
         around = Surroundings(
             transport=transport,
             new_transport=lambda: transport,
@@ -193,11 +211,14 @@ class Broker:
             ask_once=transport.ask_once,
             serve_brokers=self._serve_brokers,
             peers=RegisteredPeers(self.node_id, BROKERS),
-            endpoints={BROKERS: Endpoint(self.node_id, _host_of(self.node_id), PORT)},
+            endpoints=endpoints,
             clock=self.clock,
             metrics=shared_metrics(),
         )
         self._parts = await start_parts(self._config, self._backends(), around, self._stack)
+        self._desk = FrontDesk(
+            self._config, self._parts, self.clock, around.metrics, endpoints, clients=CLIENTS, brokers=BROKERS
+        )
         self.ready.set()
 
     async def _serve_brokers(self, early: EarlyAnswers) -> None:
@@ -209,7 +230,7 @@ class Broker:
         await parts.membership.leave(LEAVE_S)
         self._refuses_clients = True
         await parts.settle_requests()
-        self._parts = self.early = None
+        self._parts = self._desk = self.early = None
         await self._stack.aclose()
         self.has_left = True
 
@@ -262,6 +283,17 @@ class Broker:
         if self._parts is None:
             raise CoordinatorLoadingError("the broker is starting")
         return self._parts
+
+    @property
+    def desk(self) -> FrontDesk:
+        """Its handlers.
+
+        Raises:
+            CoordinatorLoadingError: it has not been started.
+        """
+        if self._desk is None:
+            raise CoordinatorLoadingError("the broker is starting")
+        return self._desk
 
     @property
     def shards(self) -> Mapping[int, DisklessShard]:
@@ -359,22 +391,52 @@ class Broker:
     # --- what administrators ask for -----------------------------------------------------------------------------
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> uuid.UUID:
-        """CreateTopics, of a topic that may have been created by an earlier request of the same administrator."""
-        topics = self.parts.cluster.topics
-        created = await topics.create(name, partitions, configs)
-        if isinstance(created, Refusal):
-            info = topics.by_name(name)
-            assert info is not None, created
+        """CreateTopics, of a topic that may have been created by an earlier request of the same administrator.
+
+        Raises:
+            NoSuccessError: it may have been created now, or may yet be.
+        """
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=-1,
+            assignments=[],
+            configs=[
+                CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=key, value=value)
+                for key, value in configs.items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=ADMINISTRATION_MS, validate_only=False)
+        response = await self.desk.of_client(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
+        [answer] = response.topics
+        if answer.error_code == ErrorCode.NONE:
+            created: uuid.UUID = answer.topic_id
+            return created
+        info = self.parts.cluster.topics.by_name(name)
+        if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and info is not None:
             return info.topic_id
-        return created.topic_id
+        raise self._no_success("CreateTopics", ErrorCode(answer.error_code))
 
     async def delete_topic(self, topic_id: uuid.UUID) -> None:
-        """DeleteTopics, of a topic that may have been deleted by an earlier request of the same administrator."""
-        topics = self.parts.cluster.topics
-        await self.parts.coordinators.cluster.barrier()
-        info = topics.by_id(topic_id)
-        if info is not None:
-            await topics.delete(info)
+        """DeleteTopics, of a topic that may have been deleted by an earlier request of the same administrator.
+
+        Raises:
+            NoSuccessError: it may have been deleted now, or may yet be.
+        """
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=ADMINISTRATION_MS
+        )
+        response = await self.desk.of_client(request, DELETE_TOPICS_VERSION, DeleteTopicsResponse)
+        [answer] = response.responses
+        if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
+            raise self._no_success("DeleteTopics", ErrorCode(answer.error_code))
+
+    def _no_success(self, asked: str, error: ErrorCode) -> NoSuccessError:
+        """What an administrator makes of an error: one after which nobody tries again breaks a promise."""
+        told = f"{asked} is answered {error.name}"
+        if not error.retriable and error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            self._world.history.violated(told)
+        return NoSuccessError(told)
 
     async def depose(self, shard_id: ShardId) -> None:
         """Nominate another leader of a shard, as the controller that it is."""
@@ -416,6 +478,8 @@ async def _answer(target: Broker, early: EarlyAnswers, request: PeerRequest) -> 
         raise NetworkError(f"connection broken by {target.node_id}")
     if request.api_key == DisklessReadObjectRequest.API_KEY:
         return await target.parts.fetch.lender.answer(request)
+    if request.api_key == EnvelopeRequest.API_KEY:
+        return await target.desk.of_broker(request)
     return await target.parts.coordinator_service.answer(request)
 
 

@@ -7,6 +7,7 @@ import gc
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 from unittest import mock
@@ -14,7 +15,7 @@ from unittest import mock
 import structlog
 
 from diskless_core.broker import followed_shards, shard_watch
-from diskless_core.cluster import controller
+from diskless_core.cluster import controller, topic_configs
 from diskless_core.cluster import records as cluster_records
 from diskless_core.coordinator import entries, following, shard_store, slices, snapshotter
 from diskless_core.coordinator.entries import Claim, Entry
@@ -52,6 +53,11 @@ def simulate(seed: int, steps: float = 1.0) -> Outcome:
         outcome = world.outcome()
         runner.run(_end_all(loop))
     return outcome
+
+
+def _of_any_size() -> topic_configs.TopicConfig:
+    """The setting segment.bytes without its least value: a world writes less than that."""
+    return replace(topic_configs.CONFIGS["segment.bytes"], check=topic_configs.number(1, 2**31 - 1))
 
 
 async def _end_all(loop: ProcessLoop) -> None:
@@ -103,6 +109,7 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
         patches.enter_context(mock.patch.object(removal_rules, "GRACE_MS", scenario.copy_grace_ms))
         patches.enter_context(mock.patch.object(planning, "FIRST_PAUSE_MS", 1_000))
         patches.enter_context(mock.patch.object(planning, "MAX_PAUSE_MS", 4_000))
+        patches.enter_context(mock.patch.dict(topic_configs.CONFIGS, {"segment.bytes": _of_any_size()}))
         patches.enter_context(mock.patch.object(slices, "SLICE_UNITS", 2))
         patches.enter_context(mock.patch.object(shard_store, "PAGE_ROWS", 30))
         patches.enter_context(mock.patch.object(shard_store, "MAX_UNSTORED_ROWS", 300))

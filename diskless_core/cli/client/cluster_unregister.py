@@ -28,9 +28,9 @@ def unregister(
 
     Any other broker can be asked. The broker is not kept out: if its process is started again, it registers anew.
     """
-    answer = _answer(parse_addresses(bootstrap_server or DEFAULT_BOOTSTRAP_SERVERS), node_id)
+    answer, may_be_done = _answer(parse_addresses(bootstrap_server or DEFAULT_BOOTSTRAP_SERVERS), node_id)
     code = code_of(answer.error_code)
-    if code is not ErrorCode.NONE:
+    if code is not ErrorCode.NONE and not (may_be_done and code is ErrorCode.BROKER_ID_NOT_REGISTERED):
         raise ClusterError(_why_not(node_id, code, answer.error_message))
     if as_json:
         common.echo_json({"unregistered": node_id})
@@ -38,12 +38,14 @@ def unregister(
     typer.echo(f"broker {node_id} is unregistered")
 
 
-def _answer(addresses: Sequence[Address], node_id: int) -> UnregisterBrokerResponse:
-    problems = []
+def _answer(addresses: Sequence[Address], node_id: int) -> tuple[UnregisterBrokerResponse, bool]:
+    """The first answer, and whether a broker that was asked before and gave none may have done it."""
+    problems, may_be_done = [], False
     for address in addresses:
         try:
-            return ask(address, UnregisterBrokerRequest(broker_id=node_id), _VERSION, TIMEOUT_S)
+            return ask(address, UnregisterBrokerRequest(broker_id=node_id), _VERSION, TIMEOUT_S), may_be_done
         except (OSError, EOFError, ValueError) as error:
+            may_be_done = may_be_done or not isinstance(error, ConnectionRefusedError)
             problems.append(f"{address}: {error}")
     raise ClusterError(f"no broker answers: {'; '.join(problems)}. Correct --bootstrap-server, or start one")
 

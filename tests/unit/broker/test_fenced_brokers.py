@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from diskless_core.broker.fenced_brokers import ANSWER_MS, FencedBrokers
 from diskless_core.coordinator.errors import NotControllerError
 from diskless_core.coordinator.peers import PeerRequest, PeerUnavailableError
 from diskless_core.protocol.messages import DisklessDescribeShardsRequest, DisklessDescribeShardsResponse
-from tests.support.virtual_time import run
+from tests.support.virtual_time import VirtualClock, run
 
 OWN = {3: "it was shut down"}
 
@@ -35,7 +37,7 @@ class Controller:
 
 
 def reasons(
-    transport: Controller, *, controller: int | None, leads: bool = False, fenced: bool = True
+    transport: Controller, *, controller: int | None, leads: bool = False, fenced: bool = True, clients: int = 1
 ) -> Mapping[int, str]:
     def own() -> Mapping[int, str]:
         if not leads:
@@ -47,8 +49,10 @@ def reasons(
     found = dict[int, str]()
 
     async def ask() -> None:
+        fenced_brokers = FencedBrokers(1, registrar, brokers, transport, VirtualClock(asyncio.get_running_loop()))
         async with asyncio.timeout(ANSWER_MS / 1000 + 0.1):
-            found.update(await FencedBrokers(1, registrar, brokers, transport).reasons())
+            for answer in await asyncio.gather(*(fenced_brokers.reasons() for _ in range(clients))):
+                found.update(answer)
 
     run(ask)
     return found
@@ -74,3 +78,10 @@ def test_a_controller_that_does_not_answer_holds_nobody_up() -> None:
     transport = Controller()
     assert reasons(transport, controller=4) == reasons(transport, controller=5) == {}
     assert transport.asked == [4, 5]
+
+
+@pytest.mark.parametrize("controller", [2, 4, 5], ids=["answers", "silent", "gone"])
+def test_the_controller_is_asked_once_however_many_clients_ask(controller: int) -> None:
+    transport = Controller()
+    reasons(transport, controller=controller, clients=100)
+    assert transport.asked == [controller]

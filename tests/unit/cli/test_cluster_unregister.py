@@ -16,7 +16,7 @@ from diskless_core.protocol.messages import UnregisterBrokerRequest, UnregisterB
 
 
 class Broker:
-    """Nobody listens at port 1; at port 2 there is a broker that answers with `code`."""
+    """Nobody listens at port 1; at port 2 there is a broker that answers with `code`; one at 3 does, and is lost."""
 
     def __init__(self) -> None:
         self.code = ErrorCode.NONE
@@ -25,6 +25,9 @@ class Broker:
     def ask(self, address: Address, request: UnregisterBrokerRequest, version: int, timeout_s: float) -> Any:
         if address.port == 1:
             raise ConnectionRefusedError("nobody listens")
+        if address.port == 3:
+            self.code = ErrorCode.BROKER_ID_NOT_REGISTERED
+            raise TimeoutError("no answer")
         self.asked.append(request.broker_id)
         return UnregisterBrokerResponse(throttle_time_ms=0, error_code=int(self.code), error_message="its words")
 
@@ -46,6 +49,11 @@ def test_a_broker_is_forgotten_by_the_first_that_answers(broker: Broker) -> None
     code, told = unregister("-b", "h:2", "--json")
     assert (code, json.loads(told)) == (0, {"unregistered": 7})
     assert broker.asked == [7, 7]
+
+
+def test_a_broker_that_the_first_has_forgotten_without_an_answer_is_forgotten(broker: Broker) -> None:
+    assert unregister("-b", "h:1,h:3,h:2") == (0, "broker 7 is unregistered\n")
+    assert unregister("-b", "h:1,h:2")[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import REMOVED, UNSETTLED
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.shard import DisklessShard
@@ -41,7 +41,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.partitions: dict[uuid.UUID, set[int]] = {}
         self.asked: list[tuple[str, uuid.UUID]] = []
-        self.is_away = False
+        self.is_away = self.refuses_at_once = False
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.under_way = self.most_under_way = 0
@@ -56,6 +56,8 @@ class Coordinator:
 
     async def _answer(self, asked: str, topic_id: uuid.UUID) -> None:
         self.asked.append((asked, topic_id))
+        if self.refuses_at_once:
+            raise CoordinatorError("this node is to lead the coordinator, and does not yet")
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(0.01)
@@ -215,8 +217,23 @@ def test_a_coordinator_that_is_away_is_asked_about_one_topic_with_pauses_that_gr
             await asyncio.sleep(LONG_S)
             coordinator.asked.clear()
             await asyncio.sleep(LONG_S)
-            assert 6 <= len(coordinator.asked) <= 25
+            assert 30 <= len(coordinator.asked) <= 130
             assert len(set(coordinator.asked)) > 1, "one topic that cannot be done must not hold up the others"
+
+    run(main)
+
+
+def test_a_coordinator_that_refuses_at_once_is_told_to_clients_at_once() -> None:
+    async def main() -> None:
+        async with started() as world:
+            [coordinator] = world.coordinators.values()
+            coordinator.refuses_at_once = True
+            for number in range(20):
+                async with asyncio.timeout(1):
+                    await world.first.interrupted_creation(f"t{number}", 1)
+            coordinator.refuses_at_once = False
+            await world.until_settled(world.first)
+            assert all(world.partitions_of(info) == [0] for info in world.first.topics.all())
 
     run(main)
 
@@ -285,6 +302,25 @@ def test_a_controller_that_was_replaced_asks_no_more() -> None:
             await world.first.cluster.until_term_changes(None)
             await world.until_settled(world.first)
             assert world.partitions_of(info) == [0]
+
+    run(main)
+
+
+def test_what_was_decided_before_the_controller_ended_may_have_happened() -> None:
+    """NOT_CONTROLLER would say that nothing did, and clients would send the request again."""
+
+    async def main() -> None:
+        async with started() as world:
+            [coordinator] = world.coordinators.values()
+            coordinator.may_answer.clear()
+            creating = asyncio.create_task(world.first.topics.create("t", 1, {}))
+            await asyncio.sleep(1)
+            await world.first.stop()
+            with pytest.raises(OutcomeUnknownError):
+                await creating
+            world.move_controller()
+            coordinator.may_answer.set()
+            await world.until_settled(world.second)
 
     run(main)
 

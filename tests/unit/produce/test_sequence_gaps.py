@@ -114,24 +114,63 @@ def test_only_gaps_are_told_otherwise_and_they_say_what_does_not_follow() -> Non
         found = gaps.judged(batches, [fine, GAP, stale])
         assert found == [fine, GAP._replace(error=ErrorCode.NOT_ENOUGH_REPLICAS), stale]
         unharmed = [fine, stale]
-        assert gaps.judged(batches[:2], unharmed) is unharmed
+        assert gaps.judged(batches[:2], unharmed) == unharmed
 
     run(main)
 
 
-def test_no_more_gaps_are_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence_gaps, "MOST", 2)
+class Refusals:
+    """A broker that refuses whatever it is asked behind gaps."""
+
+    def __init__(self) -> None:
+        self.gaps = SequenceGaps(VirtualClock(asyncio.get_running_loop()))
+
+    def told(self, sequence: int, result: BatchResult = GAP, *, producer: int = 7) -> ErrorCode:
+        return self.gaps.judged([batch(0, producer=(producer, 0, sequence))], [result])[0].error
+
+    async def retried(self, *sequences: int, for_s: float) -> set[ErrorCode]:
+        """What is said in so long, with a retry a second."""
+        said = set()
+        for _ in range(int(for_s)):
+            await asyncio.sleep(1)
+            said |= {self.told(sequence) for sequence in sequences}
+        return said
+
+
+def test_a_gap_that_has_begun_to_fill_is_given_its_time_again() -> None:
+    async def main() -> None:
+        refusals = Refusals()
+        assert await refusals.retried(6, 7, 8, for_s=PATIENCE_S - 1) == {ErrorCode.NOT_ENOUGH_REPLICAS}
+        assert refusals.told(6, BatchResult(base_offset=3)) is ErrorCode.NONE
+        assert await refusals.retried(7, 8, for_s=PATIENCE_S - 1) == {ErrorCode.NOT_ENOUGH_REPLICAS}
+        await refusals.retried(7, 8, for_s=3)
+        assert refusals.told(8) is ErrorCode.NOT_ENOUGH_REPLICAS, "the one before it may be at another broker yet"
+        assert refusals.told(7) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    run(main)
+
+
+def test_behind_a_batch_that_its_producer_has_given_up_the_next_one_becomes_final() -> None:
+    async def main() -> None:
+        refusals = Refusals()
+        await refusals.retried(6, 7, for_s=PATIENCE_S - 5)
+        await refusals.retried(7, for_s=PATIENCE_S - 1)
+        assert refusals.told(7) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER in await refusals.retried(7, for_s=PATIENCE_S + 5)
+
+    run(main)
+
+
+def test_of_more_gaps_than_are_remembered_some_become_final_and_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence_gaps, "MOST", 20)
 
     async def main() -> None:
-        gaps = SequenceGaps(VirtualClock(asyncio.get_running_loop()))
-
-        def error_of(sequence: int) -> ErrorCode:
-            return gaps.judged([batch(0, producer=(7, 0, sequence))], [GAP])[0].error
-
-        for sequence in (1, 2, 3):
-            error_of(sequence)
-        await asyncio.sleep(PATIENCE_S)
-        assert error_of(1) is ErrorCode.NOT_ENOUGH_REPLICAS
-        assert error_of(3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        refusals, waiting = Refusals(), set(range(30))
+        for _ in range(4 * int(PATIENCE_S)):
+            await asyncio.sleep(1)
+            waiting -= {
+                one for one in waiting if refusals.told(5, producer=one) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            }
+        assert not waiting
 
     run(main)
