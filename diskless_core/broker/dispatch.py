@@ -18,6 +18,7 @@ from diskless_core.broker.authorization import AclOperation, Caller, Principal, 
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection
 from diskless_core.broker.frames import Frame
 from diskless_core.broker.services import Services
+from diskless_core.cluster.leader_choice import ClientIdentity, Leaders
 from diskless_core.protocol import framing
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
@@ -156,6 +157,15 @@ class RequestContext:
     @property
     def listener(self) -> str:
         return self.connection.listener if self.sent_on_for is None else self.sent_on_for.listener
+
+    def rack(self, said: str | None = None) -> str | None:
+        """The rack of the client, None where it is not known. `said` is what the request says of it, if it does."""
+        return self.services.client_racks.rack_of(self.client_id, self.client_host, self.listener, said)
+
+    def leaders(self, said_rack: str | None = None) -> Leaders:
+        """The brokers that the client is told to be the leaders of partitions."""
+        client = ClientIdentity(self.user, self.client_id or "", self.client_host)
+        return self.services.gateways.leaders(self.listener, client, self.rack(said_rack))
 
     @property
     def is_authorized(self) -> bool:

@@ -39,6 +39,7 @@ from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import (
     COORDINATOR_LOG,
     COORDINATOR_STORE,
+    GATEWAY_PLACEMENT,
     OFFSET_ASSIGNMENT,
     ORPHAN_DETECTION,
     WAL_OBJECT_STORE,
@@ -253,6 +254,7 @@ class Node:
             objects=objects,
             objects_source=plugins.source(WAL_OBJECT_STORE, chosen, context),
             offset_assignment=plugins.create(OFFSET_ASSIGNMENT, chosen, context),
+            gateway_placement=plugins.create(GATEWAY_PLACEMENT, chosen, context),
             orphan_detection=plugins.create(ORPHAN_DETECTION, chosen, context),
             tiering=tiering_backends(self._loaded, plugins, context, objects, self._clock),
         )
