@@ -55,7 +55,7 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
         found = [_known(info) for info in context.services.topics.all()]
     else:
         found = await _find_all(context, asked, allow_creation=request.allow_auto_topic_creation)
-    leaders = context.leaders()
+    leaders = context.leaders(request.rack_id)
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
@@ -159,7 +159,7 @@ def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Handle DescribeTopicPartitions: topics by name, from the cursor on, as many partitions as were asked for."""
-    leaders = context.leaders()
+    leaders = context.leaders(request.rack_id)
     cursor = request.cursor
     asked = [topic.name for topic in request.topics]
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):

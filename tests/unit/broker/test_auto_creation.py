@@ -60,7 +60,7 @@ async def ask(node, *, allowed=True, **properties):
     asked = MetadataRequest.MetadataRequestTopic(name="t")
     request = MetadataRequest(topics=[asked], allow_auto_topic_creation=allowed)
     context = SimpleNamespace(
-        services=services, api_version=12, listener="PLAINTEXT", caller=CALLER, leaders=lambda: Leaders({}, 1)
+        services=services, api_version=12, listener="PLAINTEXT", caller=CALLER, leaders=lambda _: Leaders({}, 1)
     )
     [topic] = (await metadata(context, request)).topics
     return topic.error_code, len(topic.partitions), topic.topic_id is not None
