@@ -119,7 +119,6 @@ class Api:
         oldest = self.oldest if self.advertised_oldest is None else self.advertised_oldest
         return ApiVersionRange(self.key, oldest, self.newest)
 
-
     @property
     def with_unstable(self) -> Api:
         """The API with versions that may change yet; itself where it has none."""

@@ -35,9 +35,9 @@ from diskless_core.broker.starting import EarlyAnswers
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
 from diskless_core.cluster import feature_levels, group_configs, topic_configs
+from diskless_core.cluster.client_racks import ClientRacks
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
-from diskless_core.cluster.client_racks import ClientRacks
 from diskless_core.cluster.controller import Controller, ControllerNeighbours
 from diskless_core.cluster.gateways import GatewayNeighbours, ProduceGateways
 from diskless_core.cluster.membership import member, namesake

@@ -19,8 +19,8 @@ The Kafka APIs that a broker serves on its client listeners, with the versions t
 
 _TAIL = """
 Versions in brackets are served and advertised with `unstable.api.versions.enable=true` only: they may change yet. In
-Metadata 14 and DescribeTopicPartitions 1 a client says its rack, as [KIP-1181](protocol_extensions.md#the-rack-of-a-client)
-has it.
+Metadata 14 and DescribeTopicPartitions 1 a client says its rack
+([KIP-1181](protocol_extensions.md#the-rack-of-a-client)).
 
 Produce is advertised from version 0 on because librdkafka takes a higher minimum for a broker that knows no
 compression; versions 0 to 2 are refused, as by Apache Kafka 4. A request with an unknown key or version closes its
@@ -72,14 +72,12 @@ def render() -> str:
 
 
 def _rows(apis: Iterable[Api]) -> str:
-    return "".join(
-        f"| {api.name} | {api.key} | {_span(api.supported)}{_unstable(api)} | {_span(api.advertised)}{_unstable(api)} |\n"
-        for api in apis
-    )
+    return "".join(map(_row, apis))
 
 
-def _unstable(api: Api) -> str:
-    return f" ({api.unstable_newest})" if api.unstable_newest is not None else ""
+def _row(api: Api) -> str:
+    unstable = f" ({api.unstable_newest})" if api.unstable_newest is not None else ""
+    return f"| {api.name} | {api.key} | {_span(api.supported)}{unstable} | {_span(api.advertised)}{unstable} |\n"
 
 
 def _span(versions: ApiVersionRange) -> str:

@@ -109,8 +109,7 @@ class Java(Sender):
         file.write_text(
             f"enable.idempotence=true\nmax.in.flight.requests.per.connection=5\nlinger.ms=0\nbatch.size=50\n"
             f"retries={NEVER_MS}\ndelivery.timeout.ms={NEVER_MS}\nrequest.timeout.ms=10000\nmax.block.ms=600000\n"
-            f"reconnect.backoff.max.ms=500\n"
-            + "".join(f"{key}={value}\n" for key, value in (settings or {}).items())
+            f"reconnect.backoff.max.ms=500\n" + "".join(f"{key}={value}\n" for key, value in (settings or {}).items())
         )
         self._log = folder / "java-producer.log"
         arguments = ["--bootstrap-server", bootstrap, "--topic", TOPIC, "--throughput", "300", "--acks", "-1"]

@@ -42,9 +42,7 @@ def versions_of(message_class: Any) -> range:
     return range(first, last + 1)
 
 
-def each_version(
-    classes: list[Any], unless: Callable[[Any, int], bool] = lambda *_: False
-) -> pytest.MarkDecorator:
+def each_version(classes: list[Any], unless: Callable[[Any, int], bool] = lambda *_: False) -> pytest.MarkDecorator:
     cases = [
         pytest.param(message_class, version, id=f"{message_class.__name__}-v{version}")
         for message_class in classes
@@ -226,9 +224,7 @@ def is_of_a_kip(message_class: Any, version: int) -> bool:
     return api.unstable_newest is not None and version > api.newest
 
 
-@each_version(
-    [message for api_key in CLIENT_APIS for message in messages.KAFKA_APIS[api_key]], unless=is_of_a_kip
-)
+@each_version([message for api_key in CLIENT_APIS for message in messages.KAFKA_APIS[api_key]], unless=is_of_a_kip)
 @settings(max_examples=5, deadline=None)
 @given(rnd=seeds)
 def test_kio_reads_our_bytes_and_writes_the_same(message_class: Any, version: int, rnd: random.Random) -> None:

@@ -1,9 +1,9 @@
 """Counts DisklessCommitFile requests for each WAL object in KIP-1164's six scenarios, with gateways and without.
 
 What decides is the real thing: where clients are led (`LeaderChoice`), the gateways (`kip1164`), and how a broker
-commits an object (`CoordinatorClients`), down to the requests' bytes. Clients, objects and the network are a model: each
-client writes a batch for every coordinator, and each broker makes one object of what its clients sent. So an object has
-batches of as many coordinators as it ever can.
+commits an object (`CoordinatorClients`), down to the requests' bytes. Clients, objects and the network are a model:
+each client writes a batch for every coordinator, and each broker makes one object of what its clients sent. So an
+object has batches of as many coordinators as it ever can.
 
 `python -m tests.support.commits_per_object` writes the table into docs/cluster.md.
 """

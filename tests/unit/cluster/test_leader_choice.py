@@ -37,7 +37,7 @@ SOME_CLIENT = st.builds(ClientIdentity, st.text(max_size=3), st.text(max_size=3)
 
 
 @given(SOME_BROKERS, SOME_CLIENT, st.sampled_from([*RACKS, "nowhere", None]), st.integers(1, 6))
-def test_a_leader_is_a_gateway_of_the_coordinator_in_the_clients_rack_if_that_has_brokers(brokers, client, rack, shards):
+def test_a_leader_is_a_gateway_of_the_coordinator_in_the_clients_rack(brokers, client, rack, shards):
     coordinators = [Coordinator(shard=shard, leader_id=shard) for shard in range(shards)]
     gateways = placement("kip1164").place(coordinators, brokers)
     leaders = LeaderChoice(brokers, gateways).leaders(client, rack)
