@@ -195,7 +195,9 @@ class ApiDispatcher:
             self._services.metrics.frames_refused.inc()
             raise CloseConnectionError(f"a malformed request: {error}") from error
         if self._traffic is not None:
-            self._count_request(self._traffic, connection, header, len(frame.view))
+            traffic = self._traffic.of(connection, header.client_id, request)
+            counter = traffic.produced if header.api_key == ProduceRequest.API_KEY else traffic.other
+            counter.inc(_SIZE.size + len(frame.view))
         context = RequestContext(self._services, connection, frame, header, self._apis)
         try:
             outcome = api.handler(context, request)
@@ -206,15 +208,6 @@ class ApiDispatcher:
         if isinstance(outcome, Awaitable):
             return self._encode_after(header, outcome, started, connection)
         return self._encode(header, outcome, started, connection)
-
-    def _count_request(
-        self, counted: ClientTraffic, connection: Connection, header: RequestHeader, size_bytes: int
-    ) -> None:
-        traffic = connection.traffic
-        if traffic is None:
-            traffic = connection.traffic = counted.of(None)
-        counter = traffic.produced if header.api_key == ProduceRequest.API_KEY else traffic.other
-        counter.inc(_SIZE.size + size_bytes)
 
     def _encode_later(
         self, header: RequestHeader, outcome: asyncio.Future[Response], started: float, connection: Connection

@@ -29,6 +29,7 @@ from diskless_core.broker.services import Services
 from diskless_core.broker.starting import EarlyAnswers, StartingDispatcher
 from diskless_core.broker.tiering_backends import tiering_backends
 from diskless_core.clock import Clock
+from diskless_core.cluster.client_racks import ClientRacks
 from diskless_core.cluster.membership.part import Membership
 from diskless_core.cluster.membership.peers import RegisteredPeers
 from diskless_core.cluster.view import ClusterView, Speaker
@@ -289,8 +290,9 @@ class Node:
 
     async def _serve(self, parts: BrokerParts) -> None:
         services = Services.of(self.config, parts, self._clock, self.metrics, self.endpoints)
+        traffic = ClientTraffic(self.metrics, self.config.broker_rack, ClientRacks(self.config).rack_of)
         clients = self._listening.client_server(
-            ApiDispatcher(services, CLIENT_APIS, ClientTraffic(self.metrics, self.config.broker_rack)),
+            ApiDispatcher(services, CLIENT_APIS, traffic),
             services.configs.max_connections,
             services.writer.backlog.wait_if_full,
         )

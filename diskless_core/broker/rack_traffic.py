@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import Counter
 
@@ -23,6 +23,10 @@ from diskless_core.protocol.messages import (
     DisklessReadObjectRequest,
     EnvelopeRequest,
 )
+
+if TYPE_CHECKING:  # a connection has the counters that it adds to
+    from diskless_core.broker.connection import Connection
+    from diskless_core.protocol.framing import Request
 
 
 class Racks(Enum):
@@ -81,19 +85,35 @@ class ClientBytes(NamedTuple):
     other: Counter
 
 
+RackOf = Callable[[str | None, str, str, str | None], str | None]
+"""The rack of a client, as `ClientRacks.rack_of`: of its client id, host and listener, and what its request says."""
+
+
 class ClientTraffic:
     """Tells which counters a client's connection adds to."""
 
-    def __init__(self, metrics: Metrics, own_rack: str | None) -> None:
+    def __init__(self, metrics: Metrics, own_rack: str | None, rack_of: RackOf) -> None:
         self._own_rack = own_rack
+        self._rack_of = rack_of
         self._by_racks = {
             racks: ClientBytes(*(metrics.client_bytes.labels(kind, racks.value) for kind in ClientBytes._fields))
             for racks in Racks
         }
+        self._unknown = self._by_racks[Racks.UNKNOWN]
 
-    def of(self, rack: str | None) -> ClientBytes:
-        """The counters for clients of this rack."""
-        return self._by_racks[relation(self._own_rack, rack)]
+    def of(self, connection: Connection, client_id: str | None, request: Request | None) -> ClientBytes:
+        """The counters of a connection, which are looked for at its first request.
+
+        As long as the client's rack is not known, a request that says it settles that: a Fetch has `client.rack`.
+        """
+        known = connection.traffic
+        if known is None or known is self._unknown:
+            said: str | None = getattr(request, "rack_id", None)
+            if known is None or said:
+                host = connection.peer.rpartition(":")[0]
+                rack = self._rack_of(client_id, host, connection.listener, said)
+                known = connection.traffic = self._by_racks[relation(self._own_rack, rack)]
+        return known
 
 
 # --- other brokers -----------------------------------------------------------------------------------------------
