@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,7 @@ from uuid import UUID
 import structlog
 
 from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts
+from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.clock import Clock
 from diskless_core.cluster import coordinator_counts
 from diskless_core.cluster.membership.tables import BROKERS, NODE_IDS
@@ -27,13 +29,14 @@ from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, NOMINATIONS, TOPIC
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.log_identity import LogName
 from diskless_core.coordinator.new_log import MigrationRefusedError, NewLog
+from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.shard_points import ShardPoint, ShardPoints
-from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.diskless.tables import BATCHES, LIVE_FILES
+from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
+from diskless_core.diskless.tables import BATCHES, LIVE_FILES, RECEIVED_FILES
 from diskless_core.diskless.tables import TOPICS as SHARD_TOPICS
 from diskless_core.files.object_copies import ObjectCopies
 from diskless_core.plugin.coordinator_log import CoordinatorLog
-from diskless_core.plugin.coordinator_store import Row
+from diskless_core.plugin.coordinator_store import Key, Row
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, kind_of, parse_shard, short_name
@@ -136,20 +139,27 @@ class BackupRun:
         self._points = points
         self._snapshots = snapshots
         self._clock = clock
-        self._cluster_id = ""
 
     async def run(self) -> Backup:
         """Copy everything, and describe it in the target. What was there of an earlier backup is used or removed.
 
         Raises:
             BackupError: topics came or went at each try, or there is no cluster.
+            StartError: the target has objects of another cluster, or of none.
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, SnapshotError: a backend
                 failed.
         """
         began_ms = self._clock.now_ms()
+        async with self._caught_up(CLUSTER_SHARD) as cluster:
+            cluster_id = cluster.state.get(CLUSTER, CLUSTER_ID)
+        if cluster_id is None:
+            raise BackupError("the log has no cluster: has a broker run with this configuration?")
+        prefix, beside = self._config.diskless_wal_object_prefix, snapshot_prefix(self._config)
+        owner = ObjectOwner(self._target.objects, prefix=prefix, beside=beside)
+        await owner.require(cluster_id, has_topics=False)
         objects = ObjectCopies(self._source.objects, self._target.objects, self._clock)
         segments = self._segment_copies()
-        await objects.copy_listed(f"{self._config.diskless_wal_object_prefix}/")
+        await objects.copy_listed(f"{prefix}/")
         if segments is not None:
             await segments.copy_listed("")
             segments.vanished.clear()  # they were gone before the points are taken
@@ -157,7 +167,7 @@ class BackupRun:
         if segments is not None:
             await segments.copy_listed("")
         made = Backup(
-            cluster_id=self._cluster_id,
+            cluster_id=cluster_id,
             began_ms=began_ms,
             ended_ms=self._clock.now_ms(),
             shards=[_described(shard, point) for shard, point in taken.items()],
@@ -178,51 +188,59 @@ class BackupRun:
         return ObjectCopies(self._source.segments, self._target.segments, self._clock)
 
     async def _taken_with_objects(self, objects: ObjectCopies) -> tuple[Mapping[ShardId, ShardPoint], set[str]]:
-        taken, missing = await self._take(), set[str]()
         for is_last in (False,) * (ROUNDS - 1) + (True,):
-            missing = set()
-            for shard, point in taken.items():
-                if kind_of(shard) is DISKLESS:
-                    missing |= await objects.copy(await self._live_objects(point.manifest))
+            taken, live = await self._take()
+            missing = await objects.copy(live)
             if not missing or is_last:
                 break
-            _log.info("objects were deleted while they were to be copied; the points are taken anew", n=len(missing))
-            taken = await self._take()
+            _log.info("objects were deleted while they were to be copied: the points are taken anew", n=len(missing))
         return taken, missing
 
-    async def _take(self) -> Mapping[ShardId, ShardPoint]:
-        """A point of each coordinator, between which no topic came or went.
+    async def _take(self) -> tuple[Mapping[ShardId, ShardPoint], Sequence[str]]:
+        """A point of each coordinator, between which no topic came or went, and the objects that they need.
 
-        Offsets of groups are taken before the records that they count. Diskless coordinators are taken in descending
-        order: they hand objects over to higher numbers, and an object must not have two owners.
+        Offsets of groups are taken before the records that they count.
         """
         for _ in range(ROUNDS):
-            async with self._points.caught_up(CLUSTER_SHARD, SHARD_ROOMS[kind_of(CLUSTER_SHARD)].machine()) as cluster:
+            async with self._caught_up(CLUSTER_SHARD) as cluster:
                 rows = dict(cluster.state.rows(CLUSTER))
-                cluster_id = rows.get(CLUSTER_ID)
-                if cluster_id is None:
-                    raise BackupError("the log has no cluster: has a broker run with this configuration?")
-                self._cluster_id = cluster_id
                 topics = dict(cluster.state.rows(TOPICS))
-                gone = {BROKERS.name: [], NODE_IDS.name: [], NOMINATIONS.name: []}
-                taken = {CLUSTER_SHARD: await self._points.put(cluster, gone)}
-            groups = range(coordinator_counts.recorded(rows, GROUPS.topic))
-            diskless = reversed(range(shard_counts(self._config)[DISKLESS]))
-            for shard in (*map(GROUPS.shard, groups), *map(DISKLESS.shard, diskless)):
+                gone: dict[str, list[Row]] = {BROKERS.name: [], NODE_IDS.name: [], NOMINATIONS.name: []}
+                taken = {CLUSTER_SHARD: await self._points.put(cluster, instead=gone)}
+            for shard in map(GROUPS.shard, range(coordinator_counts.recorded(rows, GROUPS.topic))):
                 if await self._points.exists(shard):
-                    async with self._points.caught_up(shard, SHARD_ROOMS[kind_of(shard)].machine()) as follower:
+                    async with self._caught_up(shard) as follower:
                         taken[shard] = await self._points.put(follower)
-            async with self._points.caught_up(CLUSTER_SHARD, SHARD_ROOMS[kind_of(CLUSTER_SHARD)].machine()) as cluster:
+            live = await self._take_diskless(taken)
+            async with self._caught_up(CLUSTER_SHARD) as cluster:
                 if dict(cluster.state.rows(TOPICS)) == topics:
-                    return taken
+                    return taken, live
         raise BackupError("topics were created or deleted at each of several tries: do neither during a backup")
 
-    async def _live_objects(self, manifest: Manifest) -> list[str]:
-        found = list[str]()
-        (column,) = snapshot_format.positions(manifest.tables, LIVE_FILES.name, ("object_key",))
-        async for _, rows in self._rows(manifest, (LIVE_FILES.name,)):
-            found += [row[column] for row in rows]
-        return found
+    async def _take_diskless(self, taken: dict[ShardId, ShardPoint]) -> Sequence[str]:
+        """Add the points of the Diskless coordinators, and return the objects that they need.
+
+        An object that one of them needs may have been handed over to the next one between their points. The next one
+        would delete it: it is taken as if it had not got the object yet, and gets it again when its time comes.
+        """
+        needed: dict[str, None] = {}
+        still_owned: dict[int, set[Key]] = defaultdict(set)
+        for shard in map(DISKLESS.shard, range(shard_counts(self._config)[DISKLESS])):
+            if not await self._points.exists(shard):
+                continue
+            async with self._caught_up(shard) as follower:
+                without = {RECEIVED_FILES.name: still_owned[shard.index]}
+                taken[shard] = point = await self._points.put(follower, without=without)
+            async for _, rows in self._rows(point.manifest, (LIVE_FILES.name,)):
+                for row in rows:
+                    owners = LIVE_FILES.decode(row).owner_ids
+                    needed[row[0]] = None
+                    for owner in owners[owners.index(shard.index) + 1 :]:
+                        still_owned[owner].add((row[0],))
+        return list(needed)
+
+    def _caught_up(self, shard: ShardId) -> AbstractAsyncContextManager[CoordinatorShard[Any]]:
+        return self._points.caught_up(shard, SHARD_ROOMS[kind_of(shard)].machine())
 
     async def _lacking(self, taken: Mapping[ShardId, ShardPoint], missing: Collection[str]) -> list[Lacking]:
         """Which offsets are in objects that are missing."""

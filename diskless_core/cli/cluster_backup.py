@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from diskless_core import logs
+from diskless_core.broker.errors import StartError
 from diskless_core.cli import common
 from diskless_core.cli.backends import Backends, run
 from diskless_core.cli.backup import (
@@ -29,7 +32,7 @@ from diskless_core.coordinator.shard_points import ShardPoints
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.plugin.wal_object_store import WalObjectStore
 
-_ERRORS = (BackupError, MigrationRefusedError, CoordinatorError)
+_ERRORS = (BackupError, MigrationRefusedError, CoordinatorError, StartError)
 
 
 def backup(
@@ -52,6 +55,7 @@ def backup(
     Everything that was acknowledged before the command began is in it. The cluster is only read, and need not run. An
     earlier backup in the same place is brought up to date. `diskless cluster restore` begins a cluster with it.
     """
+    _complain_only()
     try:
         made = run(_backup(config, override or (), target))
     except _ERRORS as error:
@@ -74,6 +78,7 @@ def restore(
     The configuration is the one that the backup was made for. The cluster that was backed up is not touched. When the
     command is interrupted, run it again.
     """
+    _complain_only()
     try:
         made = run(_restore(config, override or ()))
     except _ERRORS as error:
@@ -82,6 +87,11 @@ def restore(
         common.echo_json(asdict(made))
     else:
         typer.echo("\n".join([*_lines(made), "Start its brokers now, with empty log.dirs."]))
+
+
+def _complain_only() -> None:
+    """The output is the command's own: of what coordinators log, warnings go to standard error."""
+    logs.configure("text", "WARNING", None, stream=sys.stderr)
 
 
 async def _backup(config: Path | None, override: Sequence[str], target: Path) -> Backup:

@@ -6,7 +6,7 @@ Nothing is written to the log or beside it: the shard is followed here, as by a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from diskless_core.coordinator.snapshots import Beginning, Snapshots
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import CoordinatorLog, LeadershipHint
-from diskless_core.plugin.coordinator_store import CoordinatorStore
+from diskless_core.plugin.coordinator_store import CoordinatorStore, Key
 from diskless_core.plugin.shard import ShardId
 from diskless_core.snapshot.format import Manifest
 
@@ -93,11 +93,18 @@ class ShardPoints:
         finally:
             await shard.stop()
 
-    async def put(self, shard: CoordinatorShard[Any], instead: Rows = MappingProxyType({})) -> ShardPoint:
+    async def put(
+        self,
+        shard: CoordinatorShard[Any],
+        *,
+        instead: Rows = MappingProxyType({}),
+        without: Mapping[str, Collection[Key]] = MappingProxyType({}),
+    ) -> ShardPoint:
         """Put a shard's state into the target, and read it back.
 
         Args:
             instead: small tables that have these rows where the shard goes on.
+            without: keys by tables' names whose rows it does not have there.
 
         Raises:
             CoordinatorStoreError, WalObjectStoreError, SnapshotError: as `Snapshots.take`.
@@ -107,5 +114,5 @@ class ShardPoints:
         known = log_name_of(shard.state)
         former = known.log_id if known is not None else self._clock.new_uuid()
         name = LogName(self._clock.new_uuid(), former)
-        manifest = await shard.take_snapshot(self._target, Beginning(name, instead))
+        manifest = await shard.take_snapshot(self._target, Beginning(name, instead, without))
         return ShardPoint(offset=offset, name=name, manifest=manifest)
