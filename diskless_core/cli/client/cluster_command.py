@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from diskless_core.cli.client.cluster_cost import cost
 from diskless_core.cli.client.cluster_status import status
 from diskless_core.cli.client.cluster_unregister import unregister
 from diskless_core.cli.cluster_backup import backup, restore
@@ -22,5 +23,6 @@ def cluster() -> None:
 
 app.command()(status)
 app.command()(unregister)
+app.command()(cost)
 app.command()(backup)
 app.command()(restore)
