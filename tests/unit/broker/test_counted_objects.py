@@ -49,4 +49,4 @@ def test_requests_and_bytes_are_counted_by_use_and_operation() -> None:
         }
         assert (value("bytes", "put"), value("bytes", "get")) == (9, 3)
 
-    run(scenario())
+    run(scenario)

@@ -74,15 +74,15 @@ def test_each_purpose_of_asking_another_broker_is_counted_apart() -> None:
     metrics = Metrics()
     there = PeerTraffic(metrics, "a", {2: "b"}.get).to(2)
     purposes = {
-        DisklessCommitFileRequest: "commits",
-        DisklessFollowShardRequest: "entries",
-        EnvelopeRequest: "forwarded",
-        DisklessReadObjectRequest: "objects",
-        DisklessFindBatchesRequest: "questions",
+        DisklessCommitFileRequest.API_KEY: "commits",
+        DisklessFollowShardRequest.API_KEY: "entries",
+        EnvelopeRequest.API_KEY: "forwarded",
+        DisklessReadObjectRequest.API_KEY: "objects",
+        DisklessFindBatchesRequest.API_KEY: "questions",
     }
-    for size, request in enumerate(purposes, start=1):
-        there.sent(request.API_KEY, size)
-        there.received(request.API_KEY, 100 * size)
+    for size, api_key in enumerate(purposes, start=1):
+        there.sent(api_key, size)
+        there.received(api_key, 100 * size)
     there.sent(-1, 9)
 
     for size, purpose in enumerate(purposes.values(), start=1):

@@ -33,7 +33,8 @@ def test_what_all_brokers_did_in_between_is_added_up() -> None:
 
     found = traffic_between(before, after, window_s=10, retention_s=100)
 
-    assert (found.produced, found.puts, found.brokers) == (30, pytest.approx(0.6), 2)
+    assert (found.produced, found.brokers) == (30, 2)
+    assert found.puts == pytest.approx(0.6)
     assert (found.clients_other_rack, found.clients_unknown_rack) == (2, 4)
     assert found.brokers_other_rack == {"commits": 4}
     assert found.stored_bytes == 3000
