@@ -189,15 +189,14 @@ class BackupRun:
 
     async def _taken_with_objects(self, objects: ObjectCopies) -> tuple[Mapping[ShardId, ShardPoint], set[str]]:
         for is_last in (False,) * (ROUNDS - 1) + (True,):
-            taken, live = await self._take()
-            missing = await objects.copy(live)
+            taken, missing = await self._take(objects)
             if not missing or is_last:
                 break
             _log.info("objects were deleted while they were to be copied: the points are taken anew", n=len(missing))
         return taken, missing
 
-    async def _take(self) -> tuple[Mapping[ShardId, ShardPoint], Sequence[str]]:
-        """A point of each coordinator, between which no topic came or went, and the objects that they need.
+    async def _take(self, objects: ObjectCopies) -> tuple[Mapping[ShardId, ShardPoint], set[str]]:
+        """A point of each coordinator, between which no topic came or went, and the objects of these that are gone.
 
         Offsets of groups are taken before the records that they count.
         """
@@ -211,19 +210,19 @@ class BackupRun:
                 if await self._points.exists(shard):
                     async with self._caught_up(shard) as follower:
                         taken[shard] = await self._points.put(follower)
-            live = await self._take_diskless(taken)
+            missing = await self._take_diskless(taken, objects)
             async with self._caught_up(CLUSTER_SHARD) as cluster:
                 if dict(cluster.state.rows(TOPICS)) == topics:
-                    return taken, live
+                    return taken, missing
         raise BackupError("topics were created or deleted at each of several tries: do neither during a backup")
 
-    async def _take_diskless(self, taken: dict[ShardId, ShardPoint]) -> Sequence[str]:
-        """Add the points of the Diskless coordinators, and return the objects that they need.
+    async def _take_diskless(self, taken: dict[ShardId, ShardPoint], objects: ObjectCopies) -> set[str]:
+        """Add the points of the Diskless coordinators, copy the objects that they need, and return those that are gone.
 
         An object that one of them needs may have been handed over to the next one between their points. The next one
         would delete it: it is taken as if it had not got the object yet, and gets it again when its time comes.
         """
-        needed: dict[str, None] = {}
+        missing = set[str]()
         still_owned: dict[int, set[Key]] = defaultdict(set)
         for shard in map(DISKLESS.shard, range(shard_counts(self._config)[DISKLESS])):
             if not await self._points.exists(shard):
@@ -232,12 +231,12 @@ class BackupRun:
                 without = {RECEIVED_FILES.name: still_owned[shard.index]}
                 taken[shard] = point = await self._points.put(follower, without=without)
             async for _, rows in self._rows(point.manifest, (LIVE_FILES.name,)):
+                missing |= await objects.copy([row[0] for row in rows])
                 for row in rows:
                     owners = LIVE_FILES.decode(row).owner_ids
-                    needed[row[0]] = None
                     for owner in owners[owners.index(shard.index) + 1 :]:
                         still_owned[owner].add((row[0],))
-        return list(needed)
+        return missing
 
     def _caught_up(self, shard: ShardId) -> AbstractAsyncContextManager[CoordinatorShard[Any]]:
         return self._points.caught_up(shard, SHARD_ROOMS[kind_of(shard)].machine())

@@ -215,6 +215,12 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         "in milliseconds. Longer than any upload takes, and than the brokers' clocks differ.",
     )
 
+    unstable_api_versions_enable: bool = Field(
+        default=False,
+        description="Whether versions of APIs are served that may still change, and are told to clients: Metadata 14 "
+        "and DescribeTopicPartitions 1, in which a client says its rack (KIP-1181).",
+    )
+
     log_format: LogFormat = Field(default=LogFormat.TEXT, description="Format of the broker's own log.")
     log_level: Annotated[LogLevel, BeforeValidator(_lower_case)] = Field(
         default=LogLevel.INFO, description="Least severe message in the broker's own log."
