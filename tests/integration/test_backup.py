@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,12 @@ def committed(broker: BrokerProcess, topic: str) -> int | None:
             return None
 
 
+def having(broker: BrokerProcess, topic: str, partition: int, wanted: Acknowledged) -> list[bytes] | None:
+    """All values of a partition; None while some of those that are wanted are not among them."""
+    values = read_all(broker, topic, partition)
+    return values if wanted.items() <= dict(enumerate(values)).items() else None
+
+
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[tuple[Mapping[int, BrokerProcess], Mapping[int, BrokerProcess]]]:
     old, new = brokers_in(tmp_path / "old"), brokers_in(tmp_path / "new")
@@ -212,18 +219,16 @@ def test_a_copy_under_load_becomes_a_cluster_that_has_all_that_was_acknowledged_
 
         start(new)  # with the node ids of brokers that run
         after_start = load.so_far()
-        kept = [read_all(new[2], topic, partition) for partition in range(PARTITIONS)]
+        kept = [wait_until(partial(having, new[2], topic, *one), "the copy has it") for one in enumerate(before)]
         offset = wait_until(lambda: appended(new[1], topic), "the new cluster takes records")
         wait_until(lambda: 7 in [committed(broker, topic) for broker in new.values()], "the group's offset is there")
         wait_until(lambda: len(load.acknowledged[0]) > len(after_start[0]), "the old cluster goes on")
     for partition, values in enumerate(kept):
-        assert before[partition].items() <= dict(enumerate(values)).items()
         assert all(load.acknowledged[partition].get(at, one) == one for at, one in enumerate(values))
-        now = dict(enumerate(read_all(old[1], topic, partition)))
-        assert load.acknowledged[partition].items() <= now.items(), "the old cluster has lost nothing"
+        wait_until(partial(having, old[1], topic, partition, load.acknowledged[partition]), "the old cluster has all")
     assert offset is not None
     assert offset >= len(kept[0])
     assert view(old[1])["cluster_id"] == view(new[1])["cluster_id"] == said["cluster_id"]
     for one, other in ((old, new), (new, old)):
-        told = {broker["http"] for broker in view(one[1])["brokers"]}
-        assert not told & {broker["http"] for broker in view(other[1])["brokers"]}
+        known = {broker["http"] for broker in view(one[1])["brokers"]}
+        assert not known & {broker["http"] for broker in view(other[1])["brokers"]}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-import tomllib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +16,9 @@ from diskless_core.cli import admin_client, common
 from diskless_core.cli.cluster_admin import ClusterAdmin
 from diskless_core.cli.gateways import network_commits
 from diskless_core.cli.tables import echo_table
+from diskless_core.cluster import prices as price_lists
 from diskless_core.cluster.cost_model import Modelled, Plan, modelled
-from diskless_core.cluster.costs import Cost, Prices, Traffic, diskless_costs, kafka_costs, prices_of, total
+from diskless_core.cluster.costs import Cost, Prices, Traffic, diskless_costs, kafka_costs, total
 from diskless_core.cluster.measured_traffic import Scrape, ScrapeError, parsed, traffic_between
 
 SCRAPE_TIMEOUT_S = 10.0
@@ -104,15 +103,12 @@ def cost(
 
 
 def _prices(file: Path | None) -> Prices:
-    text = (
-        resources.files("diskless_core.cluster").joinpath("prices.toml").read_text("utf-8")
-        if file is None
-        else file.read_text("utf-8")
-    )
+    if file is None:
+        return price_lists.built_in()
     try:
-        return prices_of(tomllib.loads(text))
+        return price_lists.parsed(file.read_text("utf-8"))
     except ValueError as error:
-        common.fail(f"{file or 'prices.toml'} is no file of prices: {error}")
+        common.fail(f"{file} is no file of prices: {error}")
 
 
 def _plan(text: str, config: Path | None, override: Sequence[str] | None) -> Plan:

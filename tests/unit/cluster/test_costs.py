@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from importlib import resources
 
 import pytest
 
 from diskless_core.cluster.cost_model import Plan, modelled
-from diskless_core.cluster.costs import GIB, MONTH_S, Prices, Traffic, diskless_costs, kafka_costs, prices_of, total
+from diskless_core.cluster.costs import GIB, MONTH_S, Prices, Traffic, diskless_costs, kafka_costs, total
+from diskless_core.cluster.prices import built_in, parsed
 
 PRICES = Prices(
     as_of="today",
@@ -62,7 +62,7 @@ def test_a_replicated_kafka_pays_for_copies_and_for_clients_of_other_racks() -> 
 
 
 def test_brokers_are_on_the_bill_where_they_have_a_price() -> None:
-    prices = prices_of(tomllib.loads(_built_in().replace("broker_hour = 0.0", "broker_hour = 0.5")))
+    prices = parsed(_built_in().replace("broker_hour = 0.0", "broker_hour = 0.5"))
 
     [instances] = [one for one in diskless_costs(traffic(), prices) if one.what == "brokers"]
 
@@ -70,7 +70,7 @@ def test_brokers_are_on_the_bill_where_they_have_a_price() -> None:
 
 
 def test_the_built_in_prices_say_what_day_they_are_of() -> None:
-    assert "2025" in prices_of(tomllib.loads(_built_in())).as_of
+    assert "2025" in built_in().as_of
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_built_in_prices_say_what_day_they_are_of() -> None:
 )
 def test_a_file_of_prices_that_lacks_one_is_refused(line: str, instead: str) -> None:
     with pytest.raises(ValueError, match="needs"):
-        prices_of(tomllib.loads(_built_in().replace(line, instead)))
+        parsed(_built_in().replace(line, instead))
 
 
 def test_objects_are_written_at_each_interval_or_when_they_are_full() -> None:
