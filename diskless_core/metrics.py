@@ -76,6 +76,7 @@ class Metrics:
             ("Fetch", self._declare_fetch),
             ("Reads of remote storage", self._declare_remote_fetch),
             ("WAL objects and orphans", self._declare_files),
+            ("The object store", self._declare_object_store),
             ("Compaction and segments", self._declare_segment_copies),
             ("Brokers of the cluster", self._declare_brokers),
             ("Coordinators", self._declare_coordinator),
@@ -126,6 +127,14 @@ class Metrics:
         )
         self.received_bytes = self._counter("received_bytes", "Bytes of requests received.")
         self.sent_bytes = self._counter("sent_bytes", "Bytes of responses sent.")
+        self.client_bytes = self._counter(
+            "client_bytes",
+            "Bytes to and from clients. kind is produced for Produce requests, consumed for answers to Fetch, and "
+            "other for all else, both ways. racks says whether the client is in this broker's rack: same, other or "
+            "unknown.",
+            "kind",
+            "racks",
+        )
         self.request_errors = self._counter(
             "request_errors", "Requests whose handler failed with an unexpected error.", "api"
         )
@@ -239,6 +248,18 @@ class Metrics:
             "wal_delete_failures", "Rounds of deleting WAL objects that failed and were put off."
         )
 
+    def _declare_object_store(self) -> None:
+        self.object_store_requests = self._counter(
+            "object_store_requests",
+            "Requests to wal_object_store. use is log for the coordinator log's own, and records for all else: WAL "
+            "objects and snapshots. operation is put, get, list or delete.",
+            "use",
+            "operation",
+        )
+        self.object_store_bytes = self._counter(
+            "object_store_bytes", "Bytes written (put) and read (get) by these requests.", "use", "operation"
+        )
+
     def _declare_segment_copies(self) -> None:
         self.remote_copy_bytes = self._counter(
             "remote_copy_bytes", "Bytes of segments copied to remote storage. Kafka's RemoteCopyBytesPerSec."
@@ -282,6 +303,25 @@ class Metrics:
         )
 
     def _declare_brokers(self) -> None:
+        self.broker_info = self._gauge(
+            "broker_info",
+            "1, with the broker's node id, its broker.rack (empty without one) and the id of its cluster.",
+            "node_id",
+            "rack",
+            "cluster_id",
+        )
+        self.inter_broker_bytes = self._counter(
+            "inter_broker_bytes",
+            "Bytes of requests that this broker sent to others, and of the answers that it received. The sum over all "
+            "brokers has each byte once. purpose is commits (of WAL objects, to their coordinators), entries (of "
+            "coordinators that it follows), forwarded (requests of clients, to the controller), objects (reads of "
+            "another broker's cache), questions (where batches are, of coordinators that it does not follow), "
+            "membership (registrations and heartbeats) or other. racks says whether the other broker is in this one's "
+            "rack: same, other or unknown.",
+            "purpose",
+            "direction",
+            "racks",
+        )
         self.active_brokers = self._gauge(
             "active_brokers",
             "Registered brokers that are not fenced, as this one knows. Kafka's ActiveBrokerCount.",

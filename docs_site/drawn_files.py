@@ -1,10 +1,10 @@
-"""The files that are drawn: diagrams, charts, the page of charts, and the table of a page."""
+"""The files that are drawn: diagrams, charts, the page of charts, and the tables of pages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from docs_site import bucket_costs, charts, diagrams, state_space
+from docs_site import bucket_costs, charts, diagrams, model_costs, state_space
 
 DOCS = Path("docs")
 
@@ -17,6 +17,7 @@ def files(docs: Path = DOCS) -> dict[Path, str]:
         **{docs / charts.FOLDER / f"{chart.name}.svg": charts.draw(chart).render() for chart in drawn},
         docs / "benchmarks-in-pictures.md": charts.render_page(drawn),
         docs / "images" / "bucket-log-states.svg": state_space.draw().render(),
+        docs / "cluster.md": model_costs.with_table((docs / "cluster.md").read_text(encoding="utf-8")),
         docs / "bucket_log.md": bucket_costs.with_table((docs / "bucket_log.md").read_text(encoding="utf-8")),
     }
 

@@ -15,6 +15,7 @@ import structlog
 
 from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.frames import Frame
+from diskless_core.broker.rack_traffic import ClientBytes
 from diskless_core.broker.receive_memory import COUNTED_FROM_BYTES, ReceiveMemory
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
@@ -90,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         starved: what the last fetch's budget did not reach; see `Fetcher.fetch`.
         last_active: loop time of the last bytes received.
         user: the principal's name, by which quotas know the client.
+        traffic: where the client's bytes are counted; None before its first request.
     """
 
     def __init__(self, server: Server, listener: str) -> None:
@@ -99,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self.starved: list[Any] = []
         self.last_active = 0.0
         self.user = ANONYMOUS
+        self.traffic: ClientBytes | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._frame: Frame | None = None

@@ -17,13 +17,14 @@ import structlog
 from diskless_core.broker.authorization import AclOperation, Caller, Principal, is_authorized
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection
 from diskless_core.broker.frames import Frame
+from diskless_core.broker.rack_traffic import ClientTraffic
 from diskless_core.broker.services import Services
 from diskless_core.cluster.leader_choice import ClientIdentity, Leaders
 from diskless_core.protocol import framing
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import FrameError, Request, RequestHeader
-from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest, ProduceRequest
 
 RequestT = TypeVar("RequestT", bound="ApiMessage")
 
@@ -212,11 +213,16 @@ class RequestContext:
 
 
 class ApiDispatcher:
-    """Finds the handler of each request among those that a listener serves."""
+    """Finds the handler of each request among those that a listener serves.
 
-    def __init__(self, services: Services, apis: Apis) -> None:
+    Args:
+        traffic: where bytes are counted; None on the listener of other brokers, which count them themselves.
+    """
+
+    def __init__(self, services: Services, apis: Apis, traffic: ClientTraffic | None = None) -> None:
         self._services = services
         self._apis = apis
+        self._traffic = traffic
         self._seconds = {key: services.metrics.request_seconds.labels(api=api.name) for key, api in apis.items()}
 
     def dispatch(self, frame: Frame, connection: Connection) -> Answer | Awaitable[Answer]:
@@ -230,19 +236,23 @@ class ApiDispatcher:
         except FrameError as error:
             self._services.metrics.frames_refused.inc()
             raise CloseConnectionError(f"a malformed request: {error}") from error
+        if self._traffic is not None:
+            traffic = self._traffic.of(connection, header.client_id, request)
+            counter = traffic.produced if header.api_key == ProduceRequest.API_KEY else traffic.other
+            counter.inc(_SIZE.size + len(frame.view))
         context = RequestContext(self._services, connection, frame, header, self._apis)
         try:
             outcome = api.handler(context, request)
         except Exception as error:  # the connection is the border: a defect must not pass it
             raise self._broken(header, error) from error
         if isinstance(outcome, asyncio.Future):
-            return self._encode_later(header, outcome, started)
+            return self._encode_later(header, outcome, started, connection)
         if isinstance(outcome, Awaitable):
-            return self._encode_after(header, outcome, started)
-        return self._encode(header, outcome, started)
+            return self._encode_after(header, outcome, started, connection)
+        return self._encode(header, outcome, started, connection)
 
     def _encode_later(
-        self, header: RequestHeader, outcome: asyncio.Future[Response], started: float
+        self, header: RequestHeader, outcome: asyncio.Future[Response], started: float, connection: Connection
     ) -> Awaitable[Answer]:
         encoded: asyncio.Future[Answer] = outcome.get_loop().create_future()
 
@@ -250,16 +260,18 @@ class ApiDispatcher:
             if encoded.done():
                 return
             try:
-                encoded.set_result(self._encode(header, done.result(), started))
+                encoded.set_result(self._encode(header, done.result(), started, connection))
             except (Exception, asyncio.CancelledError) as error:  # it is handed on
                 encoded.set_exception(self._broken(header, error))
 
         outcome.add_done_callback(encode)
         return encoded
 
-    async def _encode_after(self, header: RequestHeader, outcome: Awaitable[Response], started: float) -> Answer:
+    async def _encode_after(
+        self, header: RequestHeader, outcome: Awaitable[Response], started: float, connection: Connection
+    ) -> Answer:
         try:
-            return self._encode(header, await outcome, started)
+            return self._encode(header, await outcome, started, connection)
         except Exception as error:  # the connection is the border: a defect must not pass it
             raise self._broken(header, error) from error
 
@@ -271,10 +283,19 @@ class ApiDispatcher:
         _log.error("a request failed by a defect of the broker", api=name, exc_info=error)
         return CloseConnectionError("the request could not be processed")
 
-    def _encode(self, header: RequestHeader, response: Response, started: float) -> Answer:
+    def _encode(self, header: RequestHeader, response: Response, started: float, connection: Connection) -> Answer:
         self._seconds[header.api_key].observe(self._services.clock.monotonic() - started)
         if response is None:
             return None
+        answer = self._encoded(header, response)
+        traffic = connection.traffic if self._traffic is not None else None
+        if traffic is not None:
+            counter = traffic.consumed if header.api_key == FetchRequest.API_KEY else traffic.other
+            counter.inc(sum(map(len, answer)))
+        return answer
+
+    @staticmethod
+    def _encoded(header: RequestHeader, response: framing.Response | EncodedResponse) -> list[Any]:
         if isinstance(response, EncodedResponse):
             return [_SIZE.pack(len(response.frame)), response.frame]
         is_unknown = isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import structlog
 
@@ -14,6 +15,7 @@ from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
 from diskless_core.broker.cluster_view import advertised_http
 from diskless_core.broker.connection import Server
 from diskless_core.broker.contexts import configured_contexts
+from diskless_core.broker.counted_objects import StoreUse, counted
 from diskless_core.broker.dispatch import ApiDispatcher, Apis, with_unstable
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
@@ -22,6 +24,7 @@ from diskless_core.broker.newcomer import Newcomer
 from diskless_core.broker.node_identity import IdentityFile, NodeIdentity
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
 from diskless_core.broker.peer_connections import PeerConnections
+from diskless_core.broker.rack_traffic import ClientTraffic, PeerTraffic
 from diskless_core.broker.services import Services
 from diskless_core.broker.starting import EarlyAnswers, StartingDispatcher
 from diskless_core.broker.tiering_backends import tiering_backends
@@ -34,6 +37,7 @@ from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.status import ShardStatus
 from diskless_core.files.orphans import ScanReport
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import (
@@ -223,7 +227,10 @@ class Node:
 
     async def _start_parts(self) -> BrokerParts:
         connections = PeerConnections(
-            self.peers, f"broker-{self.config.node_id}", self.config.inter_broker_listener_name
+            self.peers,
+            f"broker-{self.config.node_id}",
+            self.config.inter_broker_listener_name,
+            PeerTraffic(self.metrics, self.config.broker_rack, self.peers.rack_of),
         )
         self._stack.push_async_callback(connections.stop)
         heartbeats = connections.beside()
@@ -243,13 +250,16 @@ class Node:
         )
         self._parts = await start_parts(self.config, self._backends(), around, self._stack)
         heartbeats.on_lost = self._parts.membership.connection_lost
+        self.metrics.broker_info.labels(
+            str(self.config.node_id), self.config.broker_rack or "", self._parts.cluster_id
+        ).set(1)
         return self._parts
 
     def _backends(self) -> BrokerBackends:
         plugins, chosen, context = self._plugins, self._loaded.plugins, self._context
-        objects = plugins.create(WAL_OBJECT_STORE, chosen, context)
+        objects = counted(plugins.create(WAL_OBJECT_STORE, chosen, context), self.metrics, StoreUse.RECORDS)
         return BrokerBackends(
-            log=plugins.create(COORDINATOR_LOG, chosen, context),
+            log=plugins.create(COORDINATOR_LOG, chosen, self._context_of_log),
             store=plugins.create(COORDINATOR_STORE, chosen, context),
             objects=objects,
             objects_source=plugins.source(WAL_OBJECT_STORE, chosen, context),
@@ -258,6 +268,13 @@ class Node:
             orphan_detection=plugins.create(ORPHAN_DETECTION, chosen, context),
             tiering=tiering_backends(self._loaded, plugins, context, objects, self._clock),
         )
+
+    def _context_of_log(self, noun: str, name: str) -> PluginContext:
+        context = self._context(noun, name)
+        source = context.object_store
+        if source is None:
+            return context
+        return replace(context, object_store=lambda: counted(source(), self.metrics, StoreUse.LOG))
 
     # --- serving -------------------------------------------------------------------------------------------------
 
@@ -274,8 +291,9 @@ class Node:
 
     async def _serve(self, parts: BrokerParts) -> None:
         services = Services.of(self.config, parts, self._clock, self.metrics, self.endpoints)
+        traffic = ClientTraffic(self.metrics, self.config.broker_rack, services.client_racks.rack_of)
         clients = self._listening.client_server(
-            ApiDispatcher(services, self._enabled(CLIENT_APIS)),
+            ApiDispatcher(services, self._enabled(CLIENT_APIS), traffic),
             services.configs.max_connections,
             services.writer.backlog.wait_if_full,
         )

@@ -16,6 +16,7 @@ from typing import cast
 
 import structlog
 
+from diskless_core.broker.rack_traffic import PeerBytes, PeerTraffic
 from diskless_core.coordinator.peers import (
     AnswerLostError,
     PeerAddress,
@@ -46,6 +47,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Expected:
+    api_key: int
     correlation_id: int
     is_flexible: bool
     answer: asyncio.Future[bytes | memoryview]
@@ -73,16 +75,20 @@ class PeerConnections:
 
     Args:
         listener: the name of the listener of `peers`, for people.
+        traffic: where the bytes of all connections but those of `ask_once` are counted.
 
     Attributes:
         on_lost: called with a node's id when the connection to it broke.
     """
 
-    def __init__(self, peers: Peers, client_id: str, listener: str | None = None) -> None:
+    def __init__(
+        self, peers: Peers, client_id: str, listener: str | None = None, traffic: PeerTraffic | None = None
+    ) -> None:
         self.on_lost: Callable[[int], None] = lambda _: None
         self._peers = peers
         self._client_id = client_id
         self._listener = listener
+        self._traffic = traffic
         self._reached = _Reached()
         self._connections: dict[int, PeerConnection] = {}
         self._connecting: dict[int, asyncio.Task[PeerConnection]] = {}
@@ -90,7 +96,7 @@ class PeerConnections:
 
     def beside(self) -> PeerConnections:
         """Connections of their own to the same brokers, which end with these."""
-        connections = PeerConnections(self._peers, self._client_id, self._listener)
+        connections = PeerConnections(self._peers, self._client_id, self._listener, self._traffic)
         connections._reached = self._reached
         self._beside.append(connections)
         return connections
@@ -146,7 +152,13 @@ class PeerConnections:
         if address is None:
             raise PeerUnavailableError(self._why_no_address(node_id))
         try:
-            connection = await _connected(address, self._client_id, lambda: self.on_lost(node_id), CONNECT_TIMEOUT_S)
+            connection = await _connected(
+                address,
+                self._client_id,
+                lambda: self.on_lost(node_id),
+                CONNECT_TIMEOUT_S,
+                self._traffic.to(node_id) if self._traffic is not None else None,
+            )
         except PeerError as error:
             self._reached.failed(node_id, error)
             if self._listener is None:
@@ -168,7 +180,11 @@ class PeerConnections:
 
 
 async def _connected(
-    address: PeerAddress, client_id: str, on_lost: Callable[[], None], timeout_s: float
+    address: PeerAddress,
+    client_id: str,
+    on_lost: Callable[[], None],
+    timeout_s: float,
+    traffic: PeerBytes | None = None,
 ) -> PeerConnection:
     """A connection to whoever listens at an address.
 
@@ -178,7 +194,7 @@ async def _connected(
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: PeerConnection(client_id, on_lost), address.host, address.port
+                lambda: PeerConnection(client_id, on_lost, traffic), address.host, address.port
             )
     except ConnectionRefusedError as error:
         raise PeerGoneError(f"nobody listens at {address.host}:{address.port}") from error
@@ -193,8 +209,9 @@ async def _connected(
 class PeerConnection(asyncio.BufferedProtocol):
     """One connection: requests go out at once, answers come back in the order of the requests."""
 
-    def __init__(self, client_id: str, on_lost: Callable[[], None]) -> None:
+    def __init__(self, client_id: str, on_lost: Callable[[], None], traffic: PeerBytes | None = None) -> None:
         self._on_lost = on_lost
+        self._traffic = traffic
         self._client_id = client_id
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
@@ -212,11 +229,14 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         answer: asyncio.Future[bytes | memoryview] = asyncio.get_running_loop().create_future()
         is_flexible = framing.is_flexible(request.api_key, request.api_version)
-        self._expected.append(_Expected(self._correlation_id, is_flexible, answer))
+        self._expected.append(_Expected(request.api_key, self._correlation_id, is_flexible, answer))
         header = framing.encode_request_header(
             request.api_key, request.api_version, self._correlation_id, self._client_id
         )
-        self._transport.writelines([_SIZE.pack(len(header) + len(request.body)), header, request.body])
+        size = len(header) + len(request.body)
+        self._transport.writelines([_SIZE.pack(size), header, request.body])
+        if self._traffic is not None:
+            self._traffic.sent(request.api_key, _SIZE.size + size)
         try:
             async with asyncio.timeout(timeout_s):
                 return await answer
@@ -298,5 +318,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         if correlation_id != expected.correlation_id or len(frame) < body or (expected.is_flexible and frame[body - 1]):
             self._expected.appendleft(expected)
             raise ValueError("an answer to another request than was expected, or with an unknown header")
+        if self._traffic is not None:
+            self._traffic.received(expected.api_key, _SIZE.size + len(frame))
         if not expected.answer.done():
             expected.answer.set_result(frame[body:])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -127,17 +127,38 @@ def ask(
         RefusedError: the answer is an error.
         AdminClientError: `url` cannot be asked, or who answers there is no broker.
     """
+    content = _content_of(body, node_id, cluster_id)
+    response, answer = _exchange(method, url, path, *content, patience_s=TIMEOUT_S if timeout_s is None else timeout_s)
+    _require_broker(url, response.getheader(_NODE_ID_HEADER), node_id)
+    require_cluster(url, response.getheader(_CLUSTER_ID_HEADER), cluster_id)
+    may_retry = response.status == HTTPStatus.MISDIRECTED_REQUEST or response.getheader("Retry-After") is not None
+    return _content(url, f"{method} {path}", response.status, answer, may_retry=may_retry)
+
+
+def metrics(url: str, timeout_s: float) -> str:
+    """What `url` answers to `GET /metrics`, in Prometheus' text format.
+
+    Raises:
+        NoAnswerError: nobody answers.
+        AdminClientError: `url` cannot be asked, or who answers there has no metrics.
+    """
+    response, answer = _exchange("GET", url, "/metrics", None, {}, patience_s=timeout_s)
+    if response.status != HTTPStatus.OK:
+        raise AdminClientError(f"what answers at {url} has no metrics: status {response.status}")
+    return answer.decode("utf-8", errors="replace")
+
+
+def _exchange(
+    method: str, url: str, path: str, body: str | None, headers: Mapping[str, str], *, patience_s: float
+) -> tuple[HTTPResponse, bytes]:
     parts = urlsplit(url)
     host, port = _place(url)
     connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    patience_s = TIMEOUT_S if timeout_s is None else timeout_s
     connection = connection_class(host, port, timeout=patience_s)
     try:
-        connection.request(method, parts.path.rstrip("/") + path, *_content_of(body, node_id, cluster_id))
+        connection.request(method, parts.path.rstrip("/") + path, body, dict(headers))
         response = connection.getresponse()
-        _require_broker(url, response.getheader(_NODE_ID_HEADER), node_id)
-        require_cluster(url, response.getheader(_CLUSTER_ID_HEADER), cluster_id)
-        answer = response.read()
+        return response, response.read()
     except TimeoutError as error:
         raise SilentError(
             f"{url} gave no answer within {patience_s:.0f} s: it may be at work still, its log tells"
@@ -148,8 +169,6 @@ def ask(
         ) from error
     finally:
         connection.close()
-    may_retry = response.status == HTTPStatus.MISDIRECTED_REQUEST or response.getheader("Retry-After") is not None
-    return _content(url, f"{method} {path}", response.status, answer, may_retry=may_retry)
 
 
 def _content_of(body: Any, node_id: int | None, cluster_id: str | None) -> tuple[str | None, dict[str, str]]:

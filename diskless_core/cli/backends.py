@@ -14,6 +14,7 @@ from diskless_core.cli.common import discover_plugins, fail, load_or_exit
 from diskless_core.clock import Clock, SystemClock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.load import LoadedConfig
+from diskless_core.plugin.config import PluginSettings
 from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStore
@@ -21,11 +22,19 @@ from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin.folders import FolderInUseError
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.plugin_host.contexts import ContextFactory
-from diskless_core.plugin_host.manager import PluginManager
-from diskless_core.plugin_host.nouns import COORDINATOR_LOG, COORDINATOR_STORE, WAL_OBJECT_STORE, backend_errors
+from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
+from diskless_core.plugin_host.nouns import (
+    COORDINATOR_LOG,
+    COORDINATOR_STORE,
+    REMOTE_STORAGE,
+    WAL_OBJECT_STORE,
+    backend_errors,
+)
 from diskless_core.snapshot.format import SnapshotError
 
 T = TypeVar("T")
+
+_FSSPEC = "fsspec"
 
 BACKEND_ERRORS: tuple[type[Exception], ...] = (
     PluginError,
@@ -79,6 +88,28 @@ class Backends:
             yield log
         finally:
             await log.stop()
+
+    @property
+    def wal_objects(self) -> tuple[str, PluginSettings]:
+        """The name and the settings of the wal_object_store: two that are equal are one place."""
+        chosen = self._loaded.plugins[WAL_OBJECT_STORE.name]
+        return chosen.descriptor.name, chosen.settings
+
+    def segments_as_objects(self) -> WalObjectStore | None:
+        """The place of `remote_storage` as an object store, for a command that copies all that is there.
+
+        None where it is not fsspec's, or has no URL of its own, and so lies in a broker's folder.
+        """
+        chosen = self._loaded.plugins[REMOTE_STORAGE.name]
+        settings = chosen.settings.model_dump()
+        if chosen.descriptor.name != _FSSPEC or not settings.get("url"):
+            return None
+        descriptor = self._plugins.get(WAL_OBJECT_STORE.name, _FSSPEC).descriptor
+        place = descriptor.settings.model_validate(
+            {name: value for name, value in settings.items() if name in descriptor.settings.model_fields}
+        )
+        selected = {WAL_OBJECT_STORE.name: SelectedPlugin(descriptor, place)}
+        return self._plugins.create(WAL_OBJECT_STORE, selected, self._contexts)
 
     def store(self) -> CoordinatorStore:
         """The coordinator store. No broker may be using it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -57,6 +58,18 @@ def plan(
         common.echo_json(_plan_json(name, cluster, placed, summary))
         return
     typer.echo("\n".join(_plan_lines(name, cluster, placed, summary)))
+
+
+def network_commits(
+    *, brokers: int, racks: int, coordinators: int, config: Path | None, override: Sequence[str] | None
+) -> tuple[int, int]:
+    """Commits of a WAL object over the network at the worst, in a cluster of this size, with and without gateways."""
+    manager = common.discover_plugins()
+    loaded = common.load_or_exit(config, override, manager)
+    cluster = model_cluster(brokers=brokers, racks=racks, coordinators=coordinators)
+    name = loaded.plugins[GATEWAY_PLACEMENT.name].descriptor.name
+    summary = summarize(cluster, _place(_create(manager, loaded), name, cluster))
+    return summary.network_commits, summary.network_commits_without_gateways
 
 
 def _create(manager: PluginManager, loaded: LoadedConfig) -> GatewayPlacement:

@@ -15,7 +15,8 @@ from diskless_core.cluster.coordinator_counts import Change, ChangeRefusedError
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.cluster.tables import CLUSTER
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.log_migration import LogMigration, MigrationRefusedError, MovedShard
+from diskless_core.coordinator.log_migration import LogMigration, MovedShard
+from diskless_core.coordinator.new_log import MigrationRefusedError
 from diskless_core.coordinator.regrouping import Regrouping
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.groups.routing import shard_index

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -25,8 +25,8 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, which_log
-from diskless_core.coordinator.entries import Acceptance, Claim, Entry
-from diskless_core.coordinator.log_identity import LogName, encode_name, log_name_of, stored_name
+from diskless_core.coordinator.log_identity import LogName, log_name_of, stored_name
+from diskless_core.coordinator.new_log import MigrationRefusedError, NewLog
 from diskless_core.coordinator.regrouping import Regrouping, Rows, RowsView
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.snapshots import Beginning, Snapshots
@@ -43,10 +43,6 @@ V = TypeVar("V")
 _EMPTY = "the log to move from is empty: has a broker run with these settings?"
 
 _log = structlog.get_logger(__name__)
-
-
-class MigrationRefusedError(Exception):
-    """The cluster was not moved, or not all of it. What is missing is done when the migration is run again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +119,7 @@ class LogMigration:
     ) -> None:
         self._source = source
         self._target = target
+        self._new_log = NewLog(target, clock)
         self._destination = destination
         self._store = store
         self._snapshots = snapshots
@@ -163,7 +160,7 @@ class LogMigration:
         if regrouping is not None:
             some = next((former[shard] for shard in regrouping.old if shard in former), None)
             going |= {shard: former.get(shard, some) for shard in regrouping.new}
-        terms = {shard: await self._claim_target(shard, log_id) for shard, log_id in going.items()}
+        terms = {shard: await self._new_log.claim(shard, log_id) for shard, log_id in going.items()}
         departing = {shard: machines[shard] for shard in present if shard not in before}
         names = before | await self._depart(departing, amendments)
         moved = {shard: names[shard] for shard in present if shard not in dealt}
@@ -171,7 +168,7 @@ class LogMigration:
             ended = {shard: names[shard] for shard in regrouping.old if shard in names}
             moved |= await self._deal(regrouping, ended, terms)
         for shard, name in moved.items():
-            await self._arrive(shard, name, terms[shard])
+            await self._new_log.name(shard, name, terms[shard])
         for shard in present:
             await asyncio.to_thread(self._empty_store, shard, machines[shard], names[shard])
             superfluous = {names[shard].moved_from, *([names[shard].log_id] if shard in dealt else [])}
@@ -296,58 +293,6 @@ class LogMigration:
         if rows is None:
             raise MigrationRefusedError(f"what {shard} ended with is not among its snapshots: bring them back")
         return rows
-
-    # --- the new log ---------------------------------------------------------------------------------------------
-
-    async def _claim_target(self, shard: ShardId, former: uuid.UUID | None) -> int | None:
-        """Claim the new log, and return the term; None where it has its name already.
-
-        Args:
-            former: the id of the old log, if that is ended.
-        """
-        bounds = await self._target.bounds(shard)
-        found = await which_log.name_of(self._target, shard, bounds)
-        if found is not None and former is not None and found.moved_from == former:
-            return None
-        if await which_log.successor_of(self._target, shard, bounds) is not None:
-            raise MigrationRefusedError(
-                f"the log of {shard} to move to was left by an earlier migration: delete all of that log, or configure "
-                f"another place for the new one"
-            )
-        acceptance, reached, is_used = Acceptance(), bounds.start, found is not None or bounds.start > 0
-        async with aclosing(which_log.read_entries(self._target, shard, bounds.start, bounds.end)) as stream:
-            async for batch, entry in stream:
-                is_used = is_used or (isinstance(entry, Entry) and acceptance.accepts(entry))
-                acceptance, reached = acceptance.after(entry, batch), batch.next_offset
-                if is_used:
-                    break
-        if is_used:
-            raise MigrationRefusedError(
-                f"the log of {shard} to move to is in use: it has entries of other than this migration. Move to one "
-                f"that is empty"
-            )
-        if reached < bounds.end:
-            raise CoordinatorLogError(f"the log of {shard} to move to could not be read up to its end")
-        claim = Claim(node_id=TOOL_NODE_ID, claim_id=self._clock.new_uuid(), read=acceptance.at(reached))
-        [term] = await self._target.append(shard, [entries.encode_claim(claim, self._clock.now_ms())])
-        return term
-
-    async def _arrive(self, shard: ShardId, name: LogName, term: int | None) -> None:
-        """Give the new log its name: from then on brokers can start on it."""
-        if term is None:
-            return
-        entry = entries.encode_entry(term, 0, [encode_name(name)], self._clock.now_ms())
-        [offset] = await self._target.append(shard, [entry])
-        acceptance = Acceptance()
-        async with aclosing(which_log.read_entries(self._target, shard, term, offset + 1)) as stream:
-            async for batch, found in stream:
-                if batch.offset == offset and isinstance(found, Entry) and acceptance.accepts(found):
-                    return
-                acceptance = acceptance.after(found, batch)
-        raise MigrationRefusedError(
-            f"the entry that names the new log of {shard} was not read back as it was written: stop all brokers and "
-            f"run the migration again"
-        )
 
     # --- what is left --------------------------------------------------------------------------------------------
 

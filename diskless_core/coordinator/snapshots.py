@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
 from types import MappingProxyType
@@ -63,10 +63,12 @@ class Beginning(NamedTuple):
     Attributes:
         name: of that log.
         instead: small tables by name whose rows are these from then on.
+        without: keys by tables' names whose rows are left out.
     """
 
     name: LogName
     instead: Mapping[str, Sequence[Row]] = MappingProxyType({})
+    without: Mapping[str, Collection[Key]] = MappingProxyType({})
 
 
 class SnapshotSource(Protocol):
@@ -305,6 +307,7 @@ class BeginningView(StoreView):
 
     def __init__(self, view: StoreView, beginning: Beginning) -> None:
         self._view = view
+        self._without = beginning.without
         self._instead: dict[str, list[Row]] = {
             **{table: list(rows) for table, rows in beginning.instead.items()},
             ACCEPTANCE.name: [],
@@ -317,7 +320,7 @@ class BeginningView(StoreView):
     def get(self, table: str, key: Key) -> Row | None:
         if table in self._instead:
             return next((row for row in self._instead[table] if row[: len(key)] == key), None)
-        return self._view.get(table, key)
+        return None if key in self._without.get(table, ()) else self._view.get(table, key)
 
     def scan(
         self,
@@ -330,7 +333,13 @@ class BeginningView(StoreView):
     ) -> list[Row]:
         if table in self._instead:
             return self._instead[table] if not start else []
-        return self._view.scan(table, start, end, limit=limit, reverse=reverse)
+        left_out = self._without.get(table)
+        if not left_out:
+            return self._view.scan(table, start, end, limit=limit, reverse=reverse)
+        width = len(next(iter(left_out)))
+        asked = None if limit is None else limit + len(left_out)  # enough, though all of these are among them
+        found = self._view.scan(table, start, end, limit=asked, reverse=reverse)
+        return [row for row in found if row[:width] not in left_out][:limit]
 
 
 def _is_of(manifest: Manifest, name: LogName | None, shard: ShardId) -> bool:

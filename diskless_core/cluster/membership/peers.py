@@ -29,6 +29,11 @@ class RegisteredPeers:
         found = known.spec.listener(self._listener) if known is not None else None
         return PeerAddress(found.host, found.port) if found is not None else None
 
+    def rack_of(self, node_id: int) -> str | None:
+        """The rack that a broker has registered; None where it has none, or is not known."""
+        known = self._shard.state.committed(BROKERS, (node_id,)) if self._shard is not None else None
+        return known.spec.rack if known is not None else None
+
     def node_ids(self) -> list[int]:
         if self._shard is None or self._listener is None:
             return []

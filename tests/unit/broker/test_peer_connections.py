@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from diskless_core.broker.peer_connections import PeerConnections
+from diskless_core.broker.rack_traffic import PeerTraffic
 from diskless_core.coordinator.peers import (
     AnswerLostError,
     PeerAddress,
@@ -22,6 +23,7 @@ from diskless_core.coordinator.peers import (
     PeerRequest,
     PeerUnavailableError,
 )
+from diskless_core.metrics import Metrics
 from diskless_core.pages import PAGE_BYTES
 from tests.support.cluster import until
 
@@ -78,12 +80,14 @@ class Plays:
 
 
 @asynccontextmanager
-async def connected_to(*plays: Play) -> AsyncIterator[tuple[PeerConnections, Plays]]:
+async def connected_to(
+    *plays: Play, traffic: PeerTraffic | None = None
+) -> AsyncIterator[tuple[PeerConnections, Plays]]:
     played = Plays(*plays)
     server = await asyncio.start_server(played.serve, "127.0.0.1", 0)
     peers = PeerMap(1)
     peers.learn(PEER, PeerAddress("127.0.0.1", server.sockets[0].getsockname()[1]))
-    connections = PeerConnections(peers, "broker-1")
+    connections = PeerConnections(peers, "broker-1", traffic=traffic)
     try:
         yield connections, played
     finally:
@@ -357,3 +361,22 @@ async def test_a_node_that_nothing_was_read_of_is_not_said_to_have_registered_wr
     with pytest.raises(PeerUnavailableError, match="has not read of a registration of node 2 yet"):
         await send(connections, b"")
     await connections.stop()
+
+
+async def test_bytes_of_requests_and_of_answers_small_and_large_are_counted() -> None:
+    metrics = Metrics()
+    traffic = PeerTraffic(metrics, "a", {PEER: "b"}.get)
+    bodies = [b"small", bytes(1 << 20)]
+
+    async with connected_to(echo, traffic=traffic) as (connections, _):
+        for body in bodies:
+            assert bytes(await send(connections, body)) == body
+
+    def counted(direction: str) -> float:
+        samples = [sample for family in metrics.inter_broker_bytes.collect() for sample in family.samples]
+        wanted = {"direction": direction, "racks": "other"}.items()
+        return sum(one.value for one in samples if one.name.endswith("_total") and wanted <= one.labels.items())
+
+    sizes, header = sum(map(len, bodies)), len("broker-1") + 4 + 2 + 2 + 4 + 2 + 1
+    assert counted("sent") == sizes + 2 * header
+    assert counted("received") == sizes + 2 * (4 + 4 + 1)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.log_migration import LogMigration, MigrationRefusedError
+from diskless_core.coordinator.log_migration import LogMigration
+from diskless_core.coordinator.new_log import MigrationRefusedError
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey

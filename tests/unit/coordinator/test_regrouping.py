@@ -14,7 +14,8 @@ from diskless_core.cli.migrate_log import move
 from diskless_core.cluster.coordinator_counts import ChangeRefusedError
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.errors import CoordinatorError
-from diskless_core.coordinator.log_migration import LogMigration, MigrationRefusedError
+from diskless_core.coordinator.log_migration import LogMigration
+from diskless_core.coordinator.new_log import MigrationRefusedError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter

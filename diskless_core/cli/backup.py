@@ -1,0 +1,345 @@
+"""Copies a cluster that runs to another place, and begins a cluster from such a copy.
+
+What has to be copied is decided by the coordinators: a point of each, and the objects that these points speak of. The
+objects are copied twice: first all that there are, so that little is left to be copied after the points were taken. An
+object that the points need and that was deleted meanwhile has been dead for `diskless.file.delete.delay.ms`: then the
+points are taken anew, with what is dead by then. So each round has less to copy, and less time to miss anything.
+
+A copy is whole when its description is written, which is done last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts
+from diskless_core.broker.object_owner import ObjectOwner
+from diskless_core.clock import Clock
+from diskless_core.cluster import coordinator_counts
+from diskless_core.cluster.membership.tables import BROKERS, NODE_IDS
+from diskless_core.cluster.tables import CLUSTER, CLUSTER_ID, NOMINATIONS, TOPICS
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.log_identity import LogName
+from diskless_core.coordinator.new_log import MigrationRefusedError, NewLog
+from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.coordinator.shard_points import ShardPoint, ShardPoints
+from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
+from diskless_core.diskless.tables import BATCHES, LIVE_FILES, RECEIVED_FILES
+from diskless_core.diskless.tables import TOPICS as SHARD_TOPICS
+from diskless_core.files.object_copies import ObjectCopies
+from diskless_core.plugin.coordinator_log import CoordinatorLog
+from diskless_core.plugin.coordinator_store import Key, Row
+from diskless_core.plugin.shard import ShardId
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, kind_of, parse_shard, short_name
+from diskless_core.snapshot import format as snapshot_format
+from diskless_core.snapshot import reading
+from diskless_core.snapshot.format import Manifest
+
+ROUNDS = 5
+"""How often points are taken at most, before the backup is given up or says what it lacks."""
+
+_LIMIT_BYTES = 64 << 20
+
+_log = structlog.get_logger(__name__)
+
+
+class BackupError(Exception):
+    """There is no backup, or none that can be used; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the objects of a cluster are. `segments` is the same for `remote_storage`; None leaves them alone."""
+
+    objects: WalObjectStore
+    segments: WalObjectStore | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """Offsets of a partition that cannot be read, from `first` to `last`, both inclusive."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackedUpShard:
+    """A coordinator in a backup, by its name. `offset` is where its log was: everything below is in the backup."""
+
+    shard: str
+    offset: int
+    log_id: str
+    moved_from: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """What a backup has. Times are in milliseconds since the epoch.
+
+    Attributes:
+        began_ms: what was acknowledged before is in it, but for what it says that it lacks.
+        ended_ms: nothing that was acknowledged later is in it.
+        lacking: offsets whose WAL objects were deleted while they were to be copied.
+        vanished_segments: objects of remote storage that were deleted while they were to be copied.
+        has_segments: whether remote storage was copied.
+    """
+
+    cluster_id: str
+    began_ms: int
+    ended_ms: int
+    shards: Sequence[BackedUpShard]
+    copied_objects: int
+    copied_bytes: int
+    has_segments: bool
+    vanished_segments: int = 0
+    lacking: Sequence[Lacking] = field(default=())
+
+
+def backups_prefix(config: BrokerConfig) -> str:
+    """What the key of a backup's description begins with, without the '/' after it."""
+    return f"{config.diskless_wal_object_prefix}-backup"
+
+
+# --- backup ------------------------------------------------------------------------------------------------------
+
+
+class BackupRun:
+    """One backup of a cluster.
+
+    Args:
+        config: a broker's of the cluster.
+        points: takes the points of its coordinators, into the target.
+        snapshots: those in the target.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        source: Place,
+        target: Place,
+        points: ShardPoints,
+        snapshots: Snapshots,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._source = source
+        self._target = target
+        self._points = points
+        self._snapshots = snapshots
+        self._clock = clock
+
+    async def run(self) -> Backup:
+        """Copy everything, and describe it in the target. What was there of an earlier backup is used or removed.
+
+        Raises:
+            BackupError: topics came or went at each try, or there is no cluster.
+            StartError: the target has objects of another cluster, or of none.
+            CoordinatorError, CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, SnapshotError: a backend
+                failed.
+        """
+        began_ms = self._clock.now_ms()
+        async with self._caught_up(CLUSTER_SHARD) as cluster:
+            cluster_id = cluster.state.get(CLUSTER, CLUSTER_ID)
+        if cluster_id is None:
+            raise BackupError("the log has no cluster: has a broker run with this configuration?")
+        prefix, beside = self._config.diskless_wal_object_prefix, snapshot_prefix(self._config)
+        owner = ObjectOwner(self._target.objects, prefix=prefix, beside=beside)
+        await owner.require(cluster_id, has_topics=False)
+        objects = ObjectCopies(self._source.objects, self._target.objects, self._clock)
+        segments = self._segment_copies()
+        await objects.copy_listed(f"{prefix}/")
+        if segments is not None:
+            await segments.copy_listed("")
+            segments.vanished.clear()  # they were gone before the points are taken
+        taken, missing = await self._taken_with_objects(objects)
+        if segments is not None:
+            await segments.copy_listed("")
+        made = Backup(
+            cluster_id=cluster_id,
+            began_ms=began_ms,
+            ended_ms=self._clock.now_ms(),
+            shards=[_described(shard, point) for shard, point in taken.items()],
+            copied_objects=objects.copied + (segments.copied if segments is not None else 0),
+            copied_bytes=objects.copied_bytes + (segments.copied_bytes if segments is not None else 0),
+            has_segments=segments is not None,
+            vanished_segments=len(segments.vanished) if segments is not None else 0,
+            lacking=await self._lacking(taken, missing),
+        )
+        text = json.dumps(asdict(made), indent=2)
+        await self._target.objects.put(f"{backups_prefix(self._config)}/description", text.encode())
+        await _keep_only(self._snapshots, {shard: point.name.log_id for shard, point in taken.items()})
+        return made
+
+    def _segment_copies(self) -> ObjectCopies | None:
+        if self._source.segments is None or self._target.segments is None:
+            return None
+        return ObjectCopies(self._source.segments, self._target.segments, self._clock)
+
+    async def _taken_with_objects(self, objects: ObjectCopies) -> tuple[Mapping[ShardId, ShardPoint], set[str]]:
+        for is_last in (False,) * (ROUNDS - 1) + (True,):
+            taken, missing = await self._take(objects)
+            if not missing or is_last:
+                break
+            _log.info("objects were deleted while they were to be copied: the points are taken anew", n=len(missing))
+        return taken, missing
+
+    async def _take(self, objects: ObjectCopies) -> tuple[Mapping[ShardId, ShardPoint], set[str]]:
+        """A point of each coordinator, between which no topic came or went, and the objects of these that are gone.
+
+        Offsets of groups are taken before the records that they count.
+        """
+        for _ in range(ROUNDS):
+            async with self._caught_up(CLUSTER_SHARD) as cluster:
+                rows = dict(cluster.state.rows(CLUSTER))
+                topics = dict(cluster.state.rows(TOPICS))
+                gone: dict[str, list[Row]] = {BROKERS.name: [], NODE_IDS.name: [], NOMINATIONS.name: []}
+                taken = {CLUSTER_SHARD: await self._points.put(cluster, instead=gone)}
+            for shard in map(GROUPS.shard, range(coordinator_counts.recorded(rows, GROUPS.topic))):
+                if await self._points.exists(shard):
+                    async with self._caught_up(shard) as follower:
+                        taken[shard] = await self._points.put(follower)
+            missing = await self._take_diskless(taken, objects)
+            async with self._caught_up(CLUSTER_SHARD) as cluster:
+                if dict(cluster.state.rows(TOPICS)) == topics:
+                    return taken, missing
+        raise BackupError("topics were created or deleted at each of several tries: do neither during a backup")
+
+    async def _take_diskless(self, taken: dict[ShardId, ShardPoint], objects: ObjectCopies) -> set[str]:
+        """Add the points of the Diskless coordinators, copy the objects that they need, and return those that are gone.
+
+        An object that one of them needs may have been handed over to the next one between their points. The next one
+        would delete it: it is taken as if it had not got the object yet, and gets it again when its time comes.
+        """
+        missing = set[str]()
+        still_owned: dict[int, set[Key]] = defaultdict(set)
+        for shard in map(DISKLESS.shard, range(shard_counts(self._config)[DISKLESS])):
+            if not await self._points.exists(shard):
+                continue
+            async with self._caught_up(shard) as follower:
+                without = {RECEIVED_FILES.name: still_owned[shard.index]}
+                taken[shard] = point = await self._points.put(follower, without=without)
+            async for _, rows in self._rows(point.manifest, (LIVE_FILES.name,)):
+                missing |= await objects.copy([row[0] for row in rows])
+                for row in rows:
+                    owners = LIVE_FILES.decode(row).owner_ids
+                    for owner in owners[owners.index(shard.index) + 1 :]:
+                        still_owned[owner].add((row[0],))
+        return missing
+
+    def _caught_up(self, shard: ShardId) -> AbstractAsyncContextManager[CoordinatorShard[Any]]:
+        return self._points.caught_up(shard, SHARD_ROOMS[kind_of(shard)].machine())
+
+    async def _lacking(self, taken: Mapping[ShardId, ShardPoint], missing: Collection[str]) -> list[Lacking]:
+        """Which offsets are in objects that are missing."""
+        names, lacking = dict[bytes, str](), list[Lacking]()
+        offsets: dict[tuple[bytes, int], list[tuple[int, int]]] = defaultdict(list)
+        for shard, point in taken.items():
+            if not missing or kind_of(shard) is not DISKLESS:
+                continue
+            async for table, rows in self._rows(point.manifest, (SHARD_TOPICS.name, BATCHES.name)):
+                if table == SHARD_TOPICS.name:
+                    names |= {row[0]: SHARD_TOPICS.decode(row).name for row in rows}
+                    continue
+                for row in rows:
+                    run = BATCHES.decode(row)
+                    if run.object_key in missing:
+                        offsets[row[0], row[1]].append((run.base_offset, run.last_offset))
+        for (topic_id, partition), some in sorted(offsets.items()):
+            topic = names.get(topic_id, str(UUID(bytes=topic_id)))
+            lacking += [Lacking(topic=topic, partition=partition, first=a, last=b) for a, b in _joined(some)]
+        return lacking
+
+    async def _rows(self, manifest: Manifest, tables: Sequence[str]) -> AsyncIterator[tuple[str, list[Row]]]:
+        for part in manifest.parts:
+            data = await reading.read_part(self._target.objects, part)
+            for found in snapshot_format.decode_part(part, data, tables):
+                yield found
+
+
+def _described(shard: ShardId, point: ShardPoint) -> BackedUpShard:
+    return BackedUpShard(
+        shard=short_name(shard),
+        offset=point.offset,
+        log_id=str(point.name.log_id),
+        moved_from=str(point.name.moved_from),
+    )
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges with inclusive ends, in order, neighbours as one."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    return joined
+
+
+async def _keep_only(snapshots: Snapshots, kept: Mapping[ShardId, UUID]) -> None:
+    for shard, log_id in kept.items():
+        await snapshots.remove_of(shard, lambda manifest, log_id=log_id: manifest.log_id != log_id)  # type: ignore[misc]
+
+
+# --- restore -----------------------------------------------------------------------------------------------------
+
+
+async def description_of(config: BrokerConfig, objects: WalObjectStore) -> Backup:
+    """What the backup in a place has.
+
+    Raises:
+        BackupError: there is none, or it is of another version of Diskless.
+        WalObjectStoreError: the place cannot be read.
+    """
+    key = f"{backups_prefix(config)}/description"
+    try:
+        data = await objects.get(key, 0, _LIMIT_BYTES)
+    except ObjectNotFoundError:
+        raise BackupError(f"there is no {key}: this is no backup, or one that was not finished") from None
+    try:
+        said: dict[str, Any] = json.loads(bytes(data))
+        shards = [BackedUpShard(**one) for one in said.pop("shards")]
+        lacking = [Lacking(**one) for one in said.pop("lacking")]
+        return Backup(shards=shards, lacking=lacking, **said)
+    except (ValueError, TypeError, KeyError) as error:
+        raise BackupError(f"{key} is not what this version of Diskless writes: {error}") from error
+
+
+async def restore(backup: Backup, log: CoordinatorLog, snapshots: Snapshots, clock: Clock) -> None:
+    """Begin the log of a cluster with a backup. When it was interrupted, it can be done again.
+
+    Raises:
+        MigrationRefusedError: the log is in use.
+        CoordinatorLogError, WalObjectStoreError: a backend failed.
+    """
+    new_log = NewLog(log, clock)
+    names = {parse_shard(one.shard): LogName(UUID(one.log_id), UUID(one.moved_from)) for one in backup.shards}
+    await _keep_only(snapshots, {shard: name.log_id for shard, name in names.items()})
+    terms = {shard: await new_log.claim(shard, name.moved_from) for shard, name in names.items()}
+    for shard, name in names.items():
+        await new_log.name(shard, name, terms[shard])
+
+
+async def require_unused(log: CoordinatorLog) -> None:
+    """Refuse a target that has a log.
+
+    Raises:
+        MigrationRefusedError: a cluster began there.
+        CoordinatorLogError: it cannot be read.
+    """
+    if (await log.bounds(CLUSTER_SHARD)).end > 0:
+        raise MigrationRefusedError(
+            "a cluster runs where the backup is to be, or was restored there: choose another place"
+        )
