@@ -6,14 +6,18 @@ import typer
 
 from diskless_core.cli.client.cluster_status import status
 from diskless_core.cli.client.cluster_unregister import unregister
+from diskless_core.cli.cluster_demo.command import demo
 
-app = typer.Typer(help="Look at the brokers of a cluster, and forget them.", no_args_is_help=True, add_completion=False)
+_HELP = "Look at the brokers of a cluster, forget them, or see a cluster at work."
+
+app = typer.Typer(help=_HELP, no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
 def cluster() -> None:
-    """Look at the brokers of a cluster, and forget them."""
+    """Look at the brokers of a cluster, forget them, or see a cluster at work."""
 
 
 app.command()(status)
 app.command()(unregister)
+app.command()(demo)
