@@ -1,8 +1,8 @@
 """How the clients of a broker that stops come to another one: they are told before their connections are closed.
 
-A client whose connection ends has to find out by itself, and to connect anew, before it goes on: a producer's gap of half
-a second and more. One that hears NOT_LEADER_OR_FOLLOWER asks for Metadata by the connection that it has, and goes on
-at the broker that is named there.
+A client whose connection ends has to find out by itself, and to connect anew, before it goes on: a producer's gap of
+half a second and more. One that hears NOT_LEADER_OR_FOLLOWER asks for Metadata by the connection that it has, and goes
+on at the broker that is named there.
 """
 
 from __future__ import annotations

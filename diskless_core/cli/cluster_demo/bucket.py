@@ -20,7 +20,7 @@ NOUNS = ("wal_object_store", "remote_storage")
 
 _BUCKET = "diskless-demo"
 _ASK_S = 30.0
-_NEEDED = {"s3fs": "s3fs", "moto": "moto[server]", "flask": "moto[server]"}
+_NEEDED = ("s3fs", "moto", "flask")
 
 
 class BucketError(Exception):
@@ -58,9 +58,8 @@ def in_s3(log: Path) -> Iterator[Bucket]:
     Raises:
         BucketError: it does not start, or is not installed.
     """
-    missing = sorted({package for module, package in _NEEDED.items() if find_spec(module) is None})
-    if missing:
-        raise BucketError(f"--s3 needs an S3 server and a client of it: pip install {' '.join(map(repr, missing))}")
+    if any(find_spec(module) is None for module in _NEEDED):
+        raise BucketError("--s3 needs an S3 server and a client of it: pip install 'diskless[demo-s3]'")
     with (
         log.open("wb") as errors,
         subprocess.Popen(  # noqa: S603 - our own command line
