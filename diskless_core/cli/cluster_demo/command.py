@@ -62,6 +62,8 @@ def demo(
             problems = show.Show(plan, folder, place, screen, SystemClock()).run()
     except (BrokerProcessError, bucket.BucketError, ClusterError, traffic.TrafficError, show.ShowError) as error:
         fail(f"the demo failed: {error}")
+    except OSError as error:
+        fail(f"the demo failed: {error}")
     except KafkaException as error:
         fail(f"the demo failed: a client was told: {error}")
     except KeyboardInterrupt:
