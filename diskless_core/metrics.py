@@ -289,6 +289,11 @@ class Metrics:
         self.fenced_brokers = self._gauge(
             "fenced_brokers", "Registered brokers that are fenced, as this one knows. Kafka's FencedBrokerCount."
         )
+        self.gateway_placement_failures = self._counter(
+            "gateway_placement_failures",
+            "Times that the plugin of gateway_placement failed or broke its contract. Until brokers or leaders change, "
+            "clients are sent to any broker of their rack.",
+        )
 
     def _declare_coordinator(self) -> None:
         self.coordinator_leading = self._gauge(

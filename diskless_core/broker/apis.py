@@ -2,7 +2,8 @@
 
 An entry names the request's class, the newest version served, and a handler that takes such a request, which type
 checkers verify. Dispatch, decoding, ApiVersions and docs/protocol_support.md follow from the entries. Their versions
-are the newest stable ones of Apache Kafka 4.2, whatever newer ones the schemas have.
+are the newest stable ones of Apache Kafka 4.2, whatever newer ones the schemas have, and unstable ones of KIPs where
+an operator has enabled these.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ APIS = (
     Api(messages.ProduceRequest, 13, by_produce_quota(produce.produce), advertised_oldest=_LOWEST_FOR_LIBRDKAFKA),
     Api(messages.FetchRequest, 18, by_fetch_quota(fetch.fetch)),
     Api(messages.ListOffsetsRequest, 11, list_offsets.list_offsets),
-    Api(messages.MetadataRequest, 13, metadata.metadata),
+    Api(messages.MetadataRequest, 13, metadata.metadata, unstable_newest=14),
     Api(messages.OffsetCommitRequest, 10, groups.offset_commit),
     Api(messages.OffsetFetchRequest, 10, groups.offset_fetch),
     Api(messages.FindCoordinatorRequest, 6, find_coordinator.find_coordinator),
@@ -111,7 +112,7 @@ APIS = (
     Api(messages.ConsumerGroupHeartbeatRequest, 1, groups.consumer_group_heartbeat),
     Api(messages.ConsumerGroupDescribeRequest, 1, group_administration.consumer_group_describe),
     Api(messages.ListConfigResourcesRequest, 1, configs.list_config_resources),
-    Api(messages.DescribeTopicPartitionsRequest, 0, metadata.describe_topic_partitions),
+    Api(messages.DescribeTopicPartitionsRequest, 0, metadata.describe_topic_partitions, unstable_newest=1),
     Api(messages.ShareGroupHeartbeatRequest, 1, share_groups.share_group_heartbeat),
     Api(messages.ShareGroupDescribeRequest, 1, share_groups.share_group_describe),
     Api(messages.ShareFetchRequest, 2, share_groups.share_fetch),

@@ -18,6 +18,7 @@ from diskless_core.broker.authorization import AclOperation, Caller, Principal, 
 from diskless_core.broker.connection import Answer, CloseConnectionError, Connection
 from diskless_core.broker.frames import Frame
 from diskless_core.broker.services import Services
+from diskless_core.cluster.leader_choice import ClientIdentity, Leaders
 from diskless_core.protocol import framing
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
@@ -64,12 +65,23 @@ class Api:
 
     Args:
         newest: the newest version that is served; the oldest is that of the schema.
+        unstable_newest: the same where `unstable.api.versions.enable` is set, if that makes a difference.
         advertised_oldest: what ApiVersions says instead of the oldest version.
         needs: what a caller has to be allowed to do to the cluster. The handler asks `RequestContext.is_authorized`,
             because each API has its own way to refuse.
     """
 
-    __slots__ = ("advertised_oldest", "handler", "listeners", "name", "needs", "newest", "oldest", "request")
+    __slots__ = (
+        "advertised_oldest",
+        "handler",
+        "listeners",
+        "name",
+        "needs",
+        "newest",
+        "oldest",
+        "request",
+        "unstable_newest",
+    )
 
     def __init__(
         self,
@@ -79,12 +91,14 @@ class Api:
         *,
         listeners: Listeners = Listeners.ALL,
         advertised_oldest: int | None = None,
+        unstable_newest: int | None = None,
         needs: AclOperation | None = None,
     ) -> None:
         self.request: type[ApiMessage] = request
         self.name = request.__name__.removesuffix("Request")
         self.oldest = request.valid_versions[0]
         self.newest = newest
+        self.unstable_newest = unstable_newest
         self.handler: Handler[Any] = handler
         self.listeners = listeners
         self.advertised_oldest = advertised_oldest
@@ -105,6 +119,20 @@ class Api:
         oldest = self.oldest if self.advertised_oldest is None else self.advertised_oldest
         return ApiVersionRange(self.key, oldest, self.newest)
 
+    @property
+    def with_unstable(self) -> Api:
+        """The API with versions that may change yet; itself where it has none."""
+        if self.unstable_newest is None:
+            return self
+        return Api(
+            self.request,
+            self.unstable_newest,
+            self.handler,
+            listeners=self.listeners,
+            advertised_oldest=self.advertised_oldest,
+            needs=self.needs,
+        )
+
 
 Apis = Mapping[int, Api]
 """What a listener serves, by api key."""
@@ -113,6 +141,11 @@ Apis = Mapping[int, Api]
 def by_key(apis: Iterable[Api]) -> Apis:
     """The APIs by ascending api key. Of two with the same key the later one counts."""
     return {api.key: api for api in sorted(apis, key=lambda api: api.key)}
+
+
+def with_unstable(apis: Apis) -> Apis:
+    """The same APIs with versions that may change yet, as with `unstable.api.versions.enable`."""
+    return {key: api.with_unstable for key, api in apis.items()}
 
 
 @dataclass(slots=True)
@@ -156,6 +189,15 @@ class RequestContext:
     @property
     def listener(self) -> str:
         return self.connection.listener if self.sent_on_for is None else self.sent_on_for.listener
+
+    def rack(self, said: str | None = None) -> str | None:
+        """The rack of the client, None where it is not known. `said` is what the request says of it, if it does."""
+        return self.services.client_racks.rack_of(self.client_id, self.client_host, self.listener, said)
+
+    def leaders(self, said_rack: str | None = None) -> Leaders:
+        """The brokers that the client is told to be the leaders of partitions."""
+        client = ClientIdentity(self.user, self.client_id or "", self.client_host)
+        return self.services.gateways.leaders(self.listener, client, self.rack(said_rack))
 
     @property
     def is_authorized(self) -> bool:

@@ -15,7 +15,7 @@ from diskless_core.broker.cluster_view import advertised_http
 from diskless_core.broker.connection import Server
 from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.departure import Departure
-from diskless_core.broker.dispatch import ApiDispatcher
+from diskless_core.broker.dispatch import ApiDispatcher, Apis, with_unstable
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.listening import Listening
@@ -40,6 +40,7 @@ from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import (
     COORDINATOR_LOG,
     COORDINATOR_STORE,
+    GATEWAY_PLACEMENT,
     OFFSET_ASSIGNMENT,
     ORPHAN_DETECTION,
     WAL_OBJECT_STORE,
@@ -254,6 +255,7 @@ class Node:
             objects=objects,
             objects_source=plugins.source(WAL_OBJECT_STORE, chosen, context),
             offset_assignment=plugins.create(OFFSET_ASSIGNMENT, chosen, context),
+            gateway_placement=plugins.create(GATEWAY_PLACEMENT, chosen, context),
             orphan_detection=plugins.create(ORPHAN_DETECTION, chosen, context),
             tiering=tiering_backends(self._loaded, plugins, context, objects, self._clock),
         )
@@ -274,7 +276,7 @@ class Node:
     async def _serve(self, parts: BrokerParts) -> None:
         services = Services.of(self.config, parts, self._clock, self.metrics, self.endpoints)
         clients = self._listening.client_server(
-            ApiDispatcher(services, CLIENT_APIS),
+            ApiDispatcher(services, self._enabled(CLIENT_APIS)),
             services.configs.max_connections,
             services.writer.backlog.wait_if_full,
         )
@@ -282,7 +284,7 @@ class Node:
         name = self.config.inter_broker_listener_name
         self._stack.push_async_callback(self._listening.stop)  # before the parts, which answer other brokers
         if name is not None:
-            dispatcher = ApiDispatcher(services, INTER_BROKER_APIS)
+            dispatcher = ApiDispatcher(services, self._enabled(INTER_BROKER_APIS))
             if self._for_brokers is None:
                 servers[name] = self._listening.peer_server(dispatcher)
             else:
@@ -293,6 +295,9 @@ class Node:
         await self._listening.start(servers)
         self._is_serving = True
         self._stack.push_async_callback(self._stop_serving, parts, services.departure)
+
+    def _enabled(self, apis: Apis) -> Apis:
+        return with_unstable(apis) if self.config.unstable_api_versions_enable else apis
 
     async def _stop_serving(self, parts: BrokerParts, departure: Departure) -> None:
         self._is_serving = False

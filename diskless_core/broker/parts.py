@@ -35,9 +35,11 @@ from diskless_core.broker.starting import EarlyAnswers
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
 from diskless_core.cluster import feature_levels, group_configs, topic_configs
+from diskless_core.cluster.client_racks import ClientRacks
 from diskless_core.cluster.config_layers import BrokerSettings
 from diskless_core.cluster.configs import Configs
 from diskless_core.cluster.controller import Controller, ControllerNeighbours
+from diskless_core.cluster.gateways import GatewayNeighbours, ProduceGateways
 from diskless_core.cluster.membership import member, namesake
 from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec
 from diskless_core.cluster.membership.part import Membership, MembershipNeighbours, MembershipSettings
@@ -72,6 +74,7 @@ from diskless_core.groups.settings import ConsumerTimes, ConsumerTimesOf, GroupS
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStore
+from diskless_core.plugin.gateway_placement import GatewayPlacement, LiveBroker
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.plugin.orphan_detection import OrphanDetection
 from diskless_core.plugin.wal_object_store import WalObjectStore
@@ -98,6 +101,7 @@ class BrokerBackends:
     objects: WalObjectStore
     objects_source: Callable[[], WalObjectStore]
     offset_assignment: OffsetAssignment
+    gateway_placement: GatewayPlacement
     orphan_detection: OrphanDetection
     tiering: TieringBackends
 
@@ -144,6 +148,8 @@ class BrokerParts:
         sight: the cluster, for tools.
         forwarding: the way to the controller.
         auto_creation: creates topics that clients ask for.
+        client_racks: in which racks clients are.
+        gateways: whom clients are told to produce to.
     """
 
     cluster_id: str
@@ -159,6 +165,8 @@ class BrokerParts:
     cluster: Cluster
     forwarding: Forwarding
     auto_creation: AutoCreation
+    client_racks: ClientRacks
+    gateways: ProduceGateways
     quotas: QuotaManagers
     produce: Produce
     fetch: Fetch
@@ -324,6 +332,16 @@ async def start_parts(
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topics_deleted)
     await cluster.start()
+    gateways = ProduceGateways(
+        GatewayNeighbours(
+            placement=backends.gateway_placement,
+            itself=LiveBroker(node_id=node_id, rack=config.broker_rack),
+            brokers=membership.brokers,
+            cluster=coordinators.cluster,
+            coordinators=replicas,
+            metrics=metrics,
+        )
+    )
     questions = around.new_transport()
     copies = AllShardCopies(node_id, coordinators, around.peers, questions)
     fenced_brokers = FencedBrokers(node_id, membership.registrar, membership.brokers, questions)
@@ -341,6 +359,8 @@ async def start_parts(
         cluster=cluster,
         forwarding=forwarding,
         auto_creation=auto_creation,
+        client_racks=ClientRacks(config),
+        gateways=gateways,
         quotas=quotas,
         produce=produce,
         fetch=fetch,

@@ -18,6 +18,10 @@ The Kafka APIs that a broker serves on its client listeners, with the versions t
 """
 
 _TAIL = """
+Versions in brackets are served and advertised with `unstable.api.versions.enable=true` only: they may change yet. In
+Metadata 14 and DescribeTopicPartitions 1 a client says its rack
+([KIP-1181](protocol_extensions.md#the-rack-of-a-client)).
+
 Produce is advertised from version 0 on because librdkafka takes a higher minimum for a broker that knows no
 compression; versions 0 to 2 are refused, as by Apache Kafka 4. A request with an unknown key or version closes its
 connection; only ApiVersions answers with the versions that it has.
@@ -35,7 +39,7 @@ Some APIs are answered so that tools and libraries, which look for them, know wh
 
 | APIs | answer |
 |---|---|
-| ElectLeaders | ELECTION_NOT_NEEDED: this broker leads every partition |
+| ElectLeaders | ELECTION_NOT_NEEDED: every partition has a [leader](cluster.md#what-leader-means-here), always |
 | AlterPartitionReassignments | a partition is at every broker, so it may be assigned to any one of them |
 | AlterReplicaLogDirs | a partition may go where it is; all else is unknown |
 | UpdateFeatures | a feature may be set to the level that it has; `metadata.version` has that of Kafka 4.2 |
@@ -68,7 +72,12 @@ def render() -> str:
 
 
 def _rows(apis: Iterable[Api]) -> str:
-    return "".join(f"| {api.name} | {api.key} | {_span(api.supported)} | {_span(api.advertised)} |\n" for api in apis)
+    return "".join(map(_row, apis))
+
+
+def _row(api: Api) -> str:
+    unstable = f" ({api.unstable_newest})" if api.unstable_newest is not None else ""
+    return f"| {api.name} | {api.key} | {_span(api.supported)}{unstable} | {_span(api.advertised)}{unstable} |\n"
 
 
 def _span(versions: ApiVersionRange) -> str:

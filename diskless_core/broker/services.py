@@ -14,7 +14,9 @@ from diskless_core.broker.parts import BrokerParts
 from diskless_core.broker.shard_copies import AllShardCopies
 from diskless_core.clock import Clock
 from diskless_core.cluster.client_quotas import ClientQuotas
+from diskless_core.cluster.client_racks import ClientRacks
 from diskless_core.cluster.configs import Configs
+from diskless_core.cluster.gateways import ProduceGateways
 from diskless_core.cluster.membership.part import Membership
 from diskless_core.cluster.producer_ids import ProducerIds
 from diskless_core.cluster.shard import ClusterShard
@@ -50,6 +52,8 @@ class Services:
     fenced_brokers: FencedBrokers
     forwarding: Forwarding
     membership: Membership
+    client_racks: ClientRacks
+    gateways: ProduceGateways
     clock: Clock
     metrics: Metrics
     topics: Topics
@@ -85,6 +89,8 @@ class Services:
             fenced_brokers=parts.fenced_brokers,
             forwarding=parts.forwarding,
             membership=parts.membership,
+            client_racks=parts.client_racks,
+            gateways=parts.gateways,
             clock=clock,
             metrics=metrics,
             topics=parts.cluster.topics,
@@ -134,11 +140,6 @@ class Services:
     def registered_brokers(self) -> Collection[int]:
         """The ids of the brokers of the cluster, this one among them."""
         return {self.config.node_id} | {one.spec.node_id for one in self.membership.brokers.all()}
-
-    def leader_for(self, listener: str) -> int:
-        """The broker that leads the partitions of Diskless topics for clients of this one: itself while it is live."""
-        live = [one.endpoint.node_id for one in self.known_brokers(listener)]
-        return self.config.node_id if self.config.node_id in live else live[0]
 
     def controller_for(self, listener: str) -> int:
         """The broker that leads the cluster shard, if the clients of a listener may be sent to it, else -1."""

@@ -121,6 +121,10 @@ class Topics:
             if info is not None:
                 yield info
 
+    def shards_of(self, topic_id: uuid.UUID) -> Sequence[int]:
+        """Which Diskless shard each partition of a topic belongs to, as far as that is known."""
+        return self._cluster.state.committed(PLACEMENTS, (topic_id.bytes,)) or ()
+
     def shard_of(self, partition: PartitionKey) -> int | None:
         """Which diskless shard a partition belongs to."""
         placements = self._cluster.state.committed(PLACEMENTS, (partition.topic_id,))

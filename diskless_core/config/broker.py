@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from diskless_core.config.client_racks import ListenerRack, check_listener_racks
 from diskless_core.config.limits import at_least, at_most
 from diskless_core.config.log import LogConfig
 from diskless_core.config.node import NodeConfig
@@ -23,9 +24,11 @@ from diskless_core.config.types import (
     ConsumerAssignor,
     ConsumerAssignors,
     Int,
+    ListenerRacks,
     LogFormat,
     LogLevel,
     Long,
+    NetworkRacks,
     Placements,
 )
 
@@ -135,6 +138,17 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         description="Whether coordinators move between brokers that share the coordinator log, one at a time, until "
         "all brokers lead equally many. Coordinators whose leader is gone move in any case.",
     )
+    diskless_client_racks_by_listener: ListenerRacks = Field(
+        default=(),
+        description="Racks of clients that don't say theirs, by the listener that they use, as <listener>=<rack>: "
+        "ZONE_A=eu-1a,ZONE_B=eu-1b. The same on all brokers.",
+    )
+    diskless_client_racks_by_network: NetworkRacks = Field(
+        default=(),
+        description="Racks of clients that neither say theirs nor use a listener that has one, by the range of "
+        "addresses that they connect from, as <address>/<bits>=<rack>: 10.0.16.0/20=eu-1a,fd00:0:0:2::/64=eu-1b. Of "
+        "several ranges that have an address, the smallest counts. The same on all brokers.",
+    )
     metadata_log_max_record_bytes_between_snapshots: Long = Field(
         default=20 * MIB,
         ge=1,
@@ -201,6 +215,12 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         "in milliseconds. Longer than any upload takes, and than the brokers' clocks differ.",
     )
 
+    unstable_api_versions_enable: bool = Field(
+        default=False,
+        description="Whether versions of APIs are served that may still change, and are told to clients: Metadata 14 "
+        "and DescribeTopicPartitions 1, in which a client says its rack (KIP-1181).",
+    )
+
     log_format: LogFormat = Field(default=LogFormat.TEXT, description="Format of the broker's own log.")
     log_level: Annotated[LogLevel, BeforeValidator(_lower_case)] = Field(
         default=LogLevel.INFO, description="Least severe message in the broker's own log."
@@ -243,6 +263,13 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
     @classmethod
     def _of_shards(cls, value: tuple[Placement, ...], info: ValidationInfo) -> tuple[Placement, ...]:
         check_shards(value, info.data)
+        return value
+
+    @field_validator("diskless_client_racks_by_listener")
+    @classmethod
+    def _of_listeners(cls, value: tuple[ListenerRack, ...], info: ValidationInfo) -> tuple[ListenerRack, ...]:
+        if "listeners" in info.data:
+            check_listener_racks(value, info.data["listeners"])
         return value
 
     @field_validator("diskless_append_inflight_max_bytes")

@@ -41,7 +41,7 @@ class NodeConfig(Settings):
     )
     broker_rack: OptionalText = Field(
         default=None,
-        description="Rack or availability zone of this broker, shown to clients.",
+        description="Rack or availability zone of this broker. Clients of the same rack are led to it.",
     )
     broker_heartbeat_interval_ms: Int = Field(
         default=2_000, ge=1, description="How often a broker sends the controller a heartbeat, in milliseconds."

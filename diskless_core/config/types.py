@@ -8,6 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from diskless_core.config.client_racks import (
+    ListenerRack,
+    NetworkRack,
+    parse_listener_racks,
+    parse_network_racks,
+)
 from diskless_core.config.listeners import (
     Listener,
     ListenerProtocol,
@@ -46,6 +52,8 @@ Listeners = Annotated[tuple[Listener, ...], BeforeValidator(parse_listeners)]
 AdminListener = Annotated[Listener | None, BeforeValidator(parse_admin_listener)]
 ProtocolMap = Annotated[tuple[ListenerProtocol, ...], BeforeValidator(parse_protocol_map)]
 Placements = Annotated[tuple[Placement, ...], BeforeValidator(parse_placement)]
+ListenerRacks = Annotated[tuple[ListenerRack, ...], BeforeValidator(parse_listener_racks)]
+NetworkRacks = Annotated[tuple[NetworkRack, ...], BeforeValidator(parse_network_racks)]
 Folders = Annotated[tuple[Path, ...], BeforeValidator(split_list)]
 
 

@@ -120,7 +120,7 @@ GATEWAY_PLACEMENT = _enter(
         descriptor=gateway_placement.GatewayPlacementPlugin,
         interface=gateway_placement.GatewayPlacement,
         spec=gateway_placement.diskless_gateway_placements,
-        help="Which brokers would be produce gateways in each rack; so far only `diskless gateways plan` asks it.",
+        help="Which brokers are the produce gateways of a coordinator in each rack, to which clients are led.",
         default="kip1164",
     )
 )

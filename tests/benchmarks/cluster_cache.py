@@ -30,6 +30,12 @@ _GIB = 1 << 30
 _ASK_TIMEOUT_S = 30.0
 _SAMPLE = re.compile(r"^(diskless_[a-z_]+)(\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 
+ALL_ARE_GATEWAYS = {
+    "gateway_placement": "rendezvous",
+    "gateway_placement.rendezvous.gateways.per.rack": "100",
+}
+"""So that a client id decides which broker a client uses, for all partitions."""
+
 NOT_SHARED = {"diskless.peer.cache.enable": "false"}
 ROOM = {"diskless.fetch.cache.max.bytes": str(4 * WARM_BYTES)}
 
@@ -47,11 +53,12 @@ def measure_requests(add: Add, folder: Path) -> None:
 
 
 def _requests(folder: Path, size: int, settings: Mapping[str, str]) -> dict[int, str]:
-    with BrokerCluster(folder, size, settings) as cluster:
+    with BrokerCluster(folder, size, {**ALL_ARE_GATEWAYS, **settings}) as cluster:
         brokers = list(cluster.brokers.values())
         topic = load.create_topic(cluster.brokers[cluster.controller].bootstrap)
         for broker in brokers:
-            load.produce_bulk(broker.bootstrap, topic, DATA_BYTES // size, RECORD_BYTES)
+            client_id = load.client_id_at(broker.bootstrap, topic)
+            load.produce_bulk(broker.bootstrap, topic, DATA_BYTES // size, RECORD_BYTES, client_id=client_id)
         found = {}
         for fan_out in FAN_OUTS:
             cluster.restart()
@@ -65,8 +72,12 @@ def _consume(brokers: list[BrokerProcess], topic: str, fan_out: int) -> int:
     records = load.records_of(brokers[0].bootstrap, topic)
     with ThreadPoolExecutor(fan_out) as pool:
         places = [brokers[number % len(brokers)].bootstrap for number in range(fan_out)]
-        list(pool.map(lambda bootstrap: load.consume_bulk(bootstrap, topic, records), places))
+        list(pool.map(lambda bootstrap: _consume_at(bootstrap, topic, records), places))
     return records * RECORD_BYTES * fan_out
+
+
+def _consume_at(bootstrap: str, topic: str, records: int) -> None:
+    load.consume_bulk(bootstrap, topic, records, load.client_id_at(bootstrap, topic))
 
 
 def _told(brokers: list[BrokerProcess], consumed: int) -> str:
@@ -109,7 +120,7 @@ def measure_cpu(add: Add, folder: Path) -> None:
 
 
 def _cpu(folder: Path, size: int) -> dict[str, float]:
-    with BrokerCluster(folder, size, ROOM) as cluster:
+    with BrokerCluster(folder, size, {**ALL_ARE_GATEWAYS, **ROOM}) as cluster:
         brokers = list(cluster.brokers.values())
         meters = [Meter(broker.pid) for broker in brokers]
         controller = cluster.brokers[cluster.controller]
@@ -133,10 +144,11 @@ def _cpu(folder: Path, size: int) -> dict[str, float]:
             return (after_s - cpu_s - idle * (ended - began)) / gib
 
         def produce(broker: BrokerProcess, topic: str) -> None:
-            load.produce_bulk(broker.bootstrap, topic, WARM_BYTES, RECORD_BYTES)
+            client_id = load.client_id_at(broker.bootstrap, topic)
+            load.produce_bulk(broker.bootstrap, topic, WARM_BYTES, RECORD_BYTES, client_id=client_id)
 
         def consume(broker: BrokerProcess, topic: str) -> None:
-            load.consume_bulk(broker.bootstrap, topic, records)
+            _consume_at(broker.bootstrap, topic, records)
 
         idle = rate_of_idling()
         found = {"in": cost(produce, topics), "out": cost(consume, topics)}

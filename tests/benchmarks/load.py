@@ -16,11 +16,15 @@ from confluent_kafka.cimpl import NewTopic
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from diskless_core.protocol.record_batch import RecordData, build
+from tests.support.requests import metadata_request
+from tests.support.wire import WireClient
 
 PARTITIONS = 8
 PACED_LINGER_MS = 5
 TIMEOUT_S = 120.0
 _BATCH = 1_000
+_CLIENT_IDS = 1_000
+_METADATA_VERSION = 12
 _MAX_QUEUED = 200_000
 _PRODUCE_VERSION = 11
 
@@ -40,13 +44,35 @@ def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
     return name
 
 
+def client_id_at(bootstrap: str, topic: str) -> str:
+    """A client id whose holders on this host are told that the broker at `bootstrap` leads all of a topic.
+
+    Every broker has to be a gateway of every coordinator.
+    """
+    host, _, port = bootstrap.rpartition(":")
+    for number in range(_CLIENT_IDS):
+        client_id = f"bench-{number}"
+        with WireClient(host, int(port), client_id=client_id) as wire:
+            told = wire.call(metadata_request(topic), _METADATA_VERSION)
+        asked = next(broker.node_id for broker in told.brokers if broker.port == int(port))
+        if {partition.leader_id for partition in told.topics[0].partitions} == {asked}:
+            return client_id
+    raise RuntimeError(f"{bootstrap} is no gateway of all coordinators")
+
+
 def produce_bulk(
-    bootstrap: str, topic: str, total_bytes: int, record_bytes: int, partitions: int = PARTITIONS
+    bootstrap: str,
+    topic: str,
+    total_bytes: int,
+    record_bytes: int,
+    partitions: int = PARTITIONS,
+    client_id: str = "bench",
 ) -> float:
     """Write as fast as one producer can, and return the seconds until all is acknowledged."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
+            "client.id": client_id,
             "acks": "all",
             "enable.idempotence": False,
             "linger.ms": 20,
@@ -79,11 +105,12 @@ def produce_one(bootstrap: str) -> None:
         raise RuntimeError("the first record was not acknowledged")
 
 
-def consume_bulk(bootstrap: str, topic: str, records: int) -> float:
+def consume_bulk(bootstrap: str, topic: str, records: int, client_id: str = "bench") -> float:
     """Read `records` from the beginning with large fetches, and return the seconds it took."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
+            "client.id": client_id,
             "group.id": f"bench-{uuid.uuid4().hex[:8]}",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",

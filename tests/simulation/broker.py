@@ -58,6 +58,7 @@ from tests.simulation.network import Network, NetworkError
 from tests.simulation.processes import Process, ProcessLoop
 from tests.simulation.scenario import WEEK_MS, Scenario
 from tests.simulation.segments import BucketSegments
+from tests.support.gateways import placement
 from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock
 
@@ -234,6 +235,7 @@ class Broker:
             objects=self._objects,
             objects_source=lambda: self._objects,
             offset_assignment=Sequential(),
+            gateway_placement=placement("kip1164"),
             orphan_detection=_Listing(),
             tiering=TieringBackends(
                 objects=self._objects,

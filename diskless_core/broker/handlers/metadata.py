@@ -1,4 +1,7 @@
-"""Metadata and DescribeTopicPartitions: live brokers, topics, and this broker as the leader of everything."""
+"""Metadata and DescribeTopicPartitions: live brokers, topics, and who is to be taken for the leader of what.
+
+Leaders are chosen for the client that asks; see `leader_choice`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import NamedTuple
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, as_bits
 from diskless_core.cluster import operations
-from diskless_core.cluster.topics import TopicInfo
+from diskless_core.cluster.leader_choice import Leaders
+from diskless_core.cluster.topics import TopicInfo, Topics
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
@@ -51,7 +55,7 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
         found = [_known(info) for info in context.services.topics.all()]
     else:
         found = await _find_all(context, asked, allow_creation=request.allow_auto_topic_creation)
-    leader = services.leader_for(listener)
+    leaders = context.leaders(request.rack_id)
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
@@ -63,7 +67,9 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
         cluster_id=context.services.cluster_id,
         controller_id=services.controller_for(listener),
         topics=[
-            _metadata_topic(entry, leader, shows_operations=request.include_topic_authorized_operations)
+            _metadata_topic(
+                entry, services.topics, leaders, shows_operations=request.include_topic_authorized_operations
+            )
             for entry in found
         ],
         error_code=0,
@@ -116,8 +122,18 @@ def _known(info: TopicInfo) -> _Found:
     return _Found(ErrorCode.NONE, info.name, info.topic_id, info)
 
 
-def _metadata_topic(found: _Found, node_id: int, *, shows_operations: bool) -> MetadataTopic:
-    count = found.info.partition_count if found.info is not None else 0
+def _leaders_of(info: TopicInfo | None, topics: Topics, leaders: Leaders) -> list[int]:
+    """The leader of each partition of a topic."""
+    if info is None:
+        return []
+    if leaders.only is not None:
+        return [leaders.only] * info.partition_count
+    shards = topics.shards_of(info.topic_id)
+    known = [leaders.of(shard) for shard in shards[: info.partition_count]]
+    return known + [leaders.of(None)] * (info.partition_count - len(known))
+
+
+def _metadata_topic(found: _Found, topics: Topics, leaders: Leaders, *, shows_operations: bool) -> MetadataTopic:
     return MetadataTopic(
         error_code=int(found.error),
         name=found.name,
@@ -134,7 +150,7 @@ def _metadata_topic(found: _Found, node_id: int, *, shows_operations: bool) -> M
                 isr_nodes=[node_id],
                 offline_replicas=[],
             )
-            for partition in range(count)
+            for partition, node_id in enumerate(_leaders_of(found.info, topics, leaders))
         ],
     )
 
@@ -143,7 +159,7 @@ def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Handle DescribeTopicPartitions: topics by name, from the cursor on, as many partitions as were asked for."""
-    node_id = context.services.leader_for(context.listener)
+    leaders = context.leaders(request.rack_id)
     cursor = request.cursor
     asked = [topic.name for topic in request.topics]
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
@@ -158,9 +174,10 @@ def describe_topic_partitions(
         if info is not None and limit == 0:
             next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=start)
             break
-        count = info.partition_count if info is not None else 0
+        nodes = _leaders_of(info, context.services.topics, leaders)
+        count = len(nodes)
         shown = range(start, min(count, start + limit))
-        answers.append(_described(name, info, shown, node_id))
+        answers.append(_described(name, info, shown, nodes))
         limit -= len(shown)
         if shown.stop < count and info is not None:
             next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=shown.stop)
@@ -183,7 +200,7 @@ def _names(
     return sorted(name for name in names if name >= first)
 
 
-def _described(name: str, info: TopicInfo | None, shown: range, node_id: int) -> DescribedTopic:
+def _described(name: str, info: TopicInfo | None, shown: range, nodes: Sequence[int]) -> DescribedTopic:
     refusal = operations.check_topic_name(name) if info is None else None
     missing = refusal.code if refusal is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribedTopic(
@@ -195,10 +212,10 @@ def _described(name: str, info: TopicInfo | None, shown: range, node_id: int) ->
             DescribedPartition(
                 error_code=0,
                 partition_index=partition,
-                leader_id=node_id,
+                leader_id=nodes[partition],
                 leader_epoch=_LEADER_EPOCH,
-                replica_nodes=[node_id],
-                isr_nodes=[node_id],
+                replica_nodes=[nodes[partition]],
+                isr_nodes=[nodes[partition]],
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=[],

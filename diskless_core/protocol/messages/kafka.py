@@ -1,6 +1,7 @@
-"""Apache Kafka's requests and responses: all that kafka-python has, three of them changed.
+"""Apache Kafka's requests and responses: all that kafka-python has, some of them changed.
 
-The records of two are never copied, and DescribeCluster says more.
+The records of two are never copied, DescribeCluster says more, and two requests have a version more, in which clients
+say their rack.
 
 Type checkers read the generated `kafka.pyi` instead of this module.
 """
@@ -15,6 +16,7 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.consumer import *  # noqa: F403
 from kafka.protocol.consumer import FetchResponse as _StockFetchResponse
 from kafka.protocol.metadata import *  # noqa: F403
+from kafka.protocol.metadata import MetadataResponse as _StockMetadataResponse
 from kafka.protocol.producer import *  # noqa: F403
 from kafka.protocol.sasl import *  # noqa: F403
 
@@ -31,6 +33,63 @@ _FENCED_REASON = {
     "ignorable": True,
     "about": "Extension: why the broker is fenced, for people; null where it is not, or nobody knows.",
 }
+
+
+METADATA_WITH_RACK = 14
+"""The version of Metadata in which clients say their rack (KIP-1181). Apache Kafka has no such version yet."""
+
+DESCRIBE_TOPIC_PARTITIONS_WITH_RACK = 1
+"""The same of DescribeTopicPartitions. The KIP has the field in versions that the request lacks."""
+
+
+def _rack_since(version: int) -> dict[str, Any]:
+    return {
+        "name": "RackId",
+        "type": "string",
+        "versions": f"{version}+",
+        "default": "",
+        "ignorable": True,
+        "about": "The rack of the client, its client.rack; empty if it has none.",
+    }
+
+
+def _up_to(version: int, json: dict[str, Any]) -> dict[str, Any]:
+    json["validVersions"] = f"0-{version}"
+    return json
+
+
+class MetadataRequest(ApiMessage):
+    """Metadata, with a version in which clients say their rack."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        json["fields"].append(_rack_since(METADATA_WITH_RACK))
+        return _up_to(METADATA_WITH_RACK, json)
+
+
+class MetadataResponse(ApiMessage):
+    """Metadata's answer, in that version the same as in the one before."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        return _up_to(METADATA_WITH_RACK, _StockMetadataResponse.json_patch(json))
+
+
+class DescribeTopicPartitionsRequest(ApiMessage):
+    """DescribeTopicPartitions, with a version in which clients say their rack."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        json["fields"].append(_rack_since(DESCRIBE_TOPIC_PARTITIONS_WITH_RACK))
+        return _up_to(DESCRIBE_TOPIC_PARTITIONS_WITH_RACK, json)
+
+
+class DescribeTopicPartitionsResponse(ApiMessage):
+    """DescribeTopicPartitions' answer, in that version the same as in the one before."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        return _up_to(DESCRIBE_TOPIC_PARTITIONS_WITH_RACK, json)
 
 
 class ProduceRequest(ApiMessage):

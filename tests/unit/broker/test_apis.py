@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from diskless_core.broker.apis import CLIENT_APIS, INTER_BROKER_APIS
-from diskless_core.broker.dispatch import ApiVersionRange
+from diskless_core.broker.dispatch import ApiVersionRange, with_unstable
 from diskless_core.protocol.messages import REQUESTS
 
-PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID, COMMIT_FILE = 0, 1, 2, 22, 95
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID, COMMIT_FILE = 0, 1, 2, 3, 22, 95
 
 
 def advertised(api_key: int) -> ApiVersionRange:
@@ -53,3 +53,16 @@ def test_every_supported_version_can_be_decoded_and_answered() -> None:
 
 def test_an_api_without_messages_is_not_supported() -> None:
     assert 999 not in INTER_BROKER_APIS
+
+
+def test_unstable_versions_are_served_where_they_are_enabled_and_nothing_else_changes() -> None:
+    unstable = with_unstable(CLIENT_APIS)
+    more = {
+        api.name: (CLIENT_APIS[api_key].newest, api.newest)
+        for api_key, api in unstable.items()
+        if api.advertised != CLIENT_APIS[api_key].advertised
+    }
+
+    assert more == {"Metadata": (13, 14), "DescribeTopicPartitions": (0, 1)}
+    assert unstable[METADATA].handler is CLIENT_APIS[METADATA].handler
+    assert list(unstable) == list(CLIENT_APIS)

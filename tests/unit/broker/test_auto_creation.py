@@ -12,6 +12,7 @@ from diskless_core.broker.authorization import Caller
 from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.forwarding import Forwarding
 from diskless_core.broker.handlers.metadata import metadata
+from diskless_core.cluster.leader_choice import Leaders
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.peers import PeerUnavailableError
 from diskless_core.protocol.errors import ErrorCode
@@ -54,12 +55,13 @@ async def ask(node, *, allowed=True, **properties):
         config=BrokerConfig.model_validate(properties),
         cluster_id="c",
         known_brokers=lambda _: [],
-        leader_for=lambda _: 1,
         controller_for=lambda _: 1,
     )
     asked = MetadataRequest.MetadataRequestTopic(name="t")
     request = MetadataRequest(topics=[asked], allow_auto_topic_creation=allowed)
-    context = SimpleNamespace(services=services, api_version=12, listener="PLAINTEXT", caller=CALLER)
+    context = SimpleNamespace(
+        services=services, api_version=12, listener="PLAINTEXT", caller=CALLER, leaders=lambda _: Leaders({}, 1)
+    )
     [topic] = (await metadata(context, request)).topics
     return topic.error_code, len(topic.partitions), topic.topic_id is not None
 
