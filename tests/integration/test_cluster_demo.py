@@ -110,7 +110,7 @@ def test_a_broker_that_does_not_start_ends_the_demo_with_its_log_which_is_kept_o
     assert "broker.session.timeout.ms" in done.output
     [kept] = folder.iterdir()
     assert (kept / "broker-1" / "broker.log").exists()
-    assert f"kept: {kept}" in done.output.replace("\n", "")
+    assert f"kept: {kept}" in done.output
 
 
 def test_a_demo_that_finds_something_wrong_ends_with_an_error_that_says_what(

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from diskless_core.cli.common import fail
 from diskless_core.clock import SystemClock
@@ -42,6 +41,7 @@ def demo(
     anything that was acknowledged is lost, doubled, moved or out of order. It leaves no process and no file behind.
     """
     from confluent_kafka import KafkaException
+    from rich.console import Console
 
     from diskless_core.cli.broker_process import BrokerProcessError
     from diskless_core.cli.client.cluster import ClusterError
@@ -52,13 +52,12 @@ def demo(
     if wrong:
         fail(*wrong)
     plan = show.Plan(brokers=brokers, racks=racks, pace_s=pace, rate=rate, patience_s=patience)
-    console = Console()
     try:
         with ExitStack() as stack:
-            folder = stack.enter_context(_folder(console, keep=keep))
+            folder = stack.enter_context(_folder(keep=keep))
             stack.enter_context(_interruptible())
             place = stack.enter_context(bucket.in_s3(folder / "s3.log")) if s3 else bucket.in_folder(folder / "bucket")
-            screen = stack.enter_context(Screen(console))
+            screen = stack.enter_context(Screen(Console()))
             problems = show.Show(plan, folder, place, screen, SystemClock()).run()
     except (BrokerProcessError, bucket.BucketError, ClusterError, traffic.TrafficError, show.ShowError) as error:
         fail(f"the demo failed: {error}")
@@ -74,13 +73,13 @@ def demo(
 
 
 @contextmanager
-def _folder(console: Console, *, keep: bool) -> Iterator[Path]:
+def _folder(*, keep: bool) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="diskless-cluster-demo-"))
     try:
         yield folder
     finally:
         if keep:
-            console.print(f"kept: {folder}", highlight=False, soft_wrap=True)
+            typer.echo(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
 
