@@ -16,10 +16,11 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages demo test simulate chaos bench lint docs
+.PHONY: help setup system-packages demo cluster-demo test simulate chaos bench lint docs
 
 help:
 	@echo "make demo    a broker, a producer, a consumer, a kill -9; installs what that needs into .venv"
+	@echo "make cluster-demo   a cluster of three racks that loses brokers and gains one; installs the same"
 	@echo "make test    all tests; installs what they need: Debian packages (as root), the rest into .venv"
 	@echo "make setup   only install what the tests need"
 	@echo "make simulate SEEDS=0..5000   so many histories of simulated brokers"
@@ -60,6 +61,9 @@ $(INSTALLED): $(RUNTIME) spark/pyproject.toml
 
 demo: $(RUNTIME)
 	$(BIN)/diskless demo
+
+cluster-demo: $(RUNTIME)
+	$(BIN)/diskless cluster demo
 
 # Without the jars, as where the Maven registry cannot be reached, the tests that need them are skipped with the reason.
 test: system-packages $(INSTALLED)

@@ -139,6 +139,16 @@ class Listening:
 
     # --- stopping ------------------------------------------------------------------------------------------------
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether any client is connected."""
+        return bool(self._connections(self._client_names()))
+
+    @property
+    def clients_wait(self) -> bool:
+        """Whether any request of a client is under way."""
+        return any(not connection.is_idle for connection in self._connections(self._client_names()))
+
     def refuse_clients(self) -> None:
         """Accept no more connections and requests of clients.
 

@@ -16,6 +16,7 @@ from diskless_core.broker.cluster_view import advertised_http
 from diskless_core.broker.connection import Server
 from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.counted_objects import StoreUse, counted
+from diskless_core.broker.departure import Departure
 from diskless_core.broker.dispatch import ApiDispatcher, Apis, with_unstable
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
@@ -311,14 +312,20 @@ class Node:
                 starting.hand_over(dispatcher)
         await self._listening.start(servers)
         self._is_serving = True
-        self._stack.push_async_callback(self._stop_serving, parts)
+        self._stack.push_async_callback(self._stop_serving, parts, services.departure)
 
     def _enabled(self, apis: Apis) -> Apis:
         return with_unstable(apis) if self.config.unstable_api_versions_enable else apis
 
-    async def _stop_serving(self, parts: BrokerParts) -> None:
+    async def _stop_serving(self, parts: BrokerParts, departure: Departure) -> None:
         self._is_serving = False
         await parts.membership.leave(self.config.diskless_shutdown_timeout_ms / 1000)
+        if parts.membership.somebody_stays:
+            await departure.see_clients_off(
+                is_fenced=lambda: parts.membership.is_fenced,
+                has_clients=lambda: self._listening.has_clients,
+                clients_wait=lambda: self._listening.clients_wait,
+            )
         self._listening.refuse_clients()
         await parts.settle_requests()
         await self._listening.end_clients()

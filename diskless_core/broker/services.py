@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskless_core.broker.auto_creation import AutoCreation
+from diskless_core.broker.departure import Departure
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.fenced_brokers import FencedBrokers
 from diskless_core.broker.forwarding import Forwarding
@@ -68,6 +69,7 @@ class Services:
     purgatory: Purgatory
     coordinators: CoordinatorService
     endpoints: Mapping[str, Endpoint]
+    departure: Departure
 
     @classmethod
     def of(
@@ -104,6 +106,7 @@ class Services:
             purgatory=parts.purgatory,
             coordinators=parts.coordinator_service,
             endpoints=endpoints,
+            departure=Departure(clock),
         )
 
     def advertised(self, listener: str) -> Endpoint:

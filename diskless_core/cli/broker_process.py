@@ -15,8 +15,7 @@ from typing import Any
 from diskless_core.clock import Clock
 from diskless_core.plugin.config import ENVIRONMENT_PREFIX
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+PATIENCE_S = 30.0
 _POLL_S = 0.02
 _WAL_OBJECT_PREFIX = "wal"
 
@@ -28,11 +27,15 @@ class BrokerProcessError(Exception):
 class BrokerProcess:
     """`diskless serve` on `folder`. Each `start` is a new process on the same data; ports are kept from the first on.
 
+    Ctrl-C at the terminal does not reach it: whoever started it ends it.
+
     Args:
-        folder: a folder of its own: data in `data`, all objects in `objects`, its log in `broker.log`.
+        folder: a folder of its own, which is made if it is not there: data in `data`, all objects in `objects`, its log
+            in `broker.log`.
         clock: measures how long starting takes.
         overrides: further properties.
         environ: further environment variables. Of the inherited ones, those that set properties do not count.
+        patience_s: how long it may take to start, and to stop.
     """
 
     def __init__(
@@ -42,12 +45,16 @@ class BrokerProcess:
         *,
         overrides: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.objects = folder / "objects"
         self.wal_objects = self.objects / _WAL_OBJECT_PREFIX
         self.log = folder / "broker.log"
         self._ready_file = folder / "ready.json"
         self._clock = clock
+        self._patience_s = patience_s
+        self._began_s = 0.0
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
         self._environ = {**inherited, **(environ or {})}
         self._properties = {
@@ -66,6 +73,10 @@ class BrokerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Make sure that no process is left."""
         if self._process is not None:
             self.kill()
 
@@ -76,12 +87,18 @@ class BrokerProcess:
     @property
     def bootstrap(self) -> str:
         """`host:port` for clients."""
-        return self._properties["listeners"].removeprefix("PLAINTEXT://")
+        urls = dict(url.split("://") for url in self._properties["listeners"].split(","))
+        return urls["PLAINTEXT"]
 
     @property
     def admin(self) -> str:
         """The HTTP interface, `http://host:port`."""
         return self._properties["admin.listener"]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and has not ended since."""
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> float:
         """Start the broker, and return how many seconds passed until clients could connect.
@@ -89,19 +106,45 @@ class BrokerProcess:
         Raises:
             BrokerProcessError: it ended, or was not ready in time.
         """
+        self.begin()
+        return self.until_ready()
+
+    def begin(self) -> None:
+        """Start the broker, and wait for nothing."""
         self._ready_file.unlink(missing_ok=True)
-        began = self._clock.monotonic()
+        self._began_s = self._clock.monotonic()
         arguments = [part for item in self._properties.items() for part in ("--override", "=".join(item))]
         command = [sys.executable, "-c", "from diskless_core.cli.main import main; main()", "serve", *arguments]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command line
-                [*command, "--ready-file", str(self._ready_file)], stdout=log, stderr=log, env=self._environ
+                [*command, "--ready-file", str(self._ready_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environ,
+                start_new_session=True,
             )
-        ready = self._wait_until_ready(began + START_TIMEOUT_S)
-        elapsed = self._clock.monotonic() - began
-        self._properties["listeners"] = f"PLAINTEXT://{ready['listeners']['PLAINTEXT']}"
+
+    def until_ready(self) -> float:
+        """Wait until clients can connect, and return how many seconds that took since `begin`.
+
+        Raises:
+            BrokerProcessError: it ended, or was not ready in time.
+        """
+        ready = self._wait_until_ready(self._began_s + self._patience_s)
+        elapsed = self._clock.monotonic() - self._began_s
+        addresses = ready["listeners"].items()
+        self._properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses)
         self._properties["admin.listener"] = ready["admin"]
         return elapsed
+
+    def pause(self) -> None:
+        """Have it stand still, as a virtual machine that is not given any time; see `wake`."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Have it go on after `pause`."""
+        self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it as a power cut would: SIGKILL, no farewell."""
@@ -118,13 +161,18 @@ class BrokerProcess:
         process, self._process = self._running(), None
         process.send_signal(signal.SIGTERM)
         try:
-            code = process.wait(STOP_TIMEOUT_S)
+            code = process.wait(self._patience_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise BrokerProcessError(self._with_log(f"the broker did not stop in {STOP_TIMEOUT_S:.0f} s")) from None
+            raise BrokerProcessError(self._with_log(f"the broker did not stop in {self._patience_s:.0f} s")) from None
         if code != 0:
             raise BrokerProcessError(self._with_log(f"the broker ended with code {code}"))
+
+    def obituary(self) -> str:
+        """That it has ended and nobody asked it to, with the last lines of its log."""
+        code = self._running().wait()
+        return self._with_log(f"the broker of {self.log.parent.name} ended by itself with code {code}")
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -139,7 +187,7 @@ class BrokerProcess:
                 if self._clock.monotonic() > deadline:
                     self.kill()
                     raise BrokerProcessError(
-                        self._with_log(f"the broker was not ready after {START_TIMEOUT_S:.0f} s")
+                        self._with_log(f"the broker was not ready after {self._patience_s:.0f} s")
                     ) from None
             else:
                 self._process = None

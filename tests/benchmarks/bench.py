@@ -24,7 +24,19 @@ from rich.console import Console
 from diskless_core.cli.broker_process import BrokerProcess
 from diskless_core.clock import SystemClock
 from docs_site import drawn_files
-from tests.benchmarks import beside_kafka, cluster, coordinator, copies, load, machine, orphans, spark, start, tiering
+from tests.benchmarks import (
+    beside_kafka,
+    cluster,
+    coordinator,
+    copies,
+    load,
+    machine,
+    orphans,
+    scaling,
+    spark,
+    start,
+    tiering,
+)
 from tests.benchmarks.apart import apart
 from tests.benchmarks.machine import GIB, MIB
 from tests.benchmarks.meter import Meter
@@ -53,6 +65,7 @@ SECTIONS = {
     "start": Section("## The start", start.ABOUT, lambda add, _: start.measure(add)),
     "coordinator": Section("## The coordinator", coordinator.ABOUT, lambda add, _: coordinator.measure(add)),
     "cluster": Section("## A cluster", cluster.ABOUT, lambda add, _: cluster.measure(add)),
+    "scaling": Section("## Brokers that come and go", scaling.ABOUT, lambda add, _: scaling.measure(add)),
     "copies": Section("## Copies in a large cluster", copies.ABOUT, lambda add, _: apart(add, copies.measure)),
     "tiering": Section("## Tiered storage", tiering.ABOUT, tiering.measure),
     "orphans": Section("## Orphans at scale", orphans.ABOUT, lambda add, _: apart(add, orphans.measure)),

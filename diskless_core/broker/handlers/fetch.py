@@ -29,6 +29,9 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     topics, version = context.services.topics, context.api_version
     if request.session_epoch > _FIRST_EPOCH:
         return _response(version, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    departure = context.services.departure
+    if departure.sends_away:
+        departure.sent_away()
     wanted = [topic_ids.find(topics, version, topic.topic, topic.topic_id) for topic in request.topics]
     known: list[FetchPartition] = []
     refused: dict[tuple[int, int], ErrorCode] = {}
@@ -37,6 +40,8 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
             found = wanted[position].partition(asked.partition)
             if asked.current_leader_epoch > _LEADER_EPOCH and not isinstance(found, ErrorCode):
                 found = ErrorCode.UNKNOWN_LEADER_EPOCH
+            if departure.sends_away and not isinstance(found, ErrorCode):
+                found = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if isinstance(found, ErrorCode):
                 refused[position, asked.partition] = found
             else:

@@ -59,6 +59,9 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer |
             request,
             _Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"),
         )
+    elif context.services.departure.sends_away and request.acks != 0:
+        context.services.departure.sent_away()
+        plan = _refuse_all(context, request, _Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops"))
     else:
         plan = _plan(context, request)
     if request.acks == 0:

@@ -28,14 +28,23 @@ def unregister(
 
     Any other broker can be asked. The broker is not kept out: if its process is started again, it registers anew.
     """
-    answer, may_be_done = _answer(parse_addresses(bootstrap_server or DEFAULT_BOOTSTRAP_SERVERS), node_id)
-    code = code_of(answer.error_code)
-    if code is not ErrorCode.NONE and not (may_be_done and code is ErrorCode.BROKER_ID_NOT_REGISTERED):
-        raise ClusterError(_why_not(node_id, code, answer.error_message))
+    forget(parse_addresses(bootstrap_server or DEFAULT_BOOTSTRAP_SERVERS), node_id)
     if as_json:
         common.echo_json({"unregistered": node_id})
         return
     typer.echo(f"broker {node_id} is unregistered")
+
+
+def forget(addresses: Sequence[Address], node_id: int) -> None:
+    """Have the first broker that answers unregister another one.
+
+    Raises:
+        ClusterError: none does, or it is refused.
+    """
+    answer, may_be_done = _answer(addresses, node_id)
+    code = code_of(answer.error_code)
+    if code is not ErrorCode.NONE and not (may_be_done and code is ErrorCode.BROKER_ID_NOT_REGISTERED):
+        raise ClusterError(_why_not(node_id, code, answer.error_message))
 
 
 def _answer(addresses: Sequence[Address], node_id: int) -> tuple[UnregisterBrokerResponse, bool]:

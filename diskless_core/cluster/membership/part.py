@@ -171,10 +171,12 @@ class Membership:
         await self._member.leave(limit_s)
         was_controller = self._shard.leading
         self._shard.withdraw()
-        if was_controller and self._somebody_stays():
+        if was_controller and self.somebody_stays:
             await self._until_replaced(max(0.0, give_up_s - self._clock.monotonic()))
 
-    def _somebody_stays(self) -> bool:
+    @property
+    def somebody_stays(self) -> bool:
+        """Whether another broker goes on when this one stops, as far as it knows."""
         others = (one for one in self.brokers.live() if one.spec.node_id != self._node_id)
         return any(not one.is_shutting_down for one in others)
 
