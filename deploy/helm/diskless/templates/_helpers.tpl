@@ -70,6 +70,7 @@ capabilities:
 {{- with $.Values.objectStore.region }}{{ $_ := set $properties (printf "%s.fsspec.region" $noun) . }}{{ end }}
 {{- end }}
 {{- range $key, $value := mergeOverwrite $properties .Values.config }}
-{{ $key }}={{ $value }}
+{{- /* A number comes as a float, and 16777216 would be 1.6777216e+07. */}}
+{{ $key }}={{ if kindIs "float64" $value }}{{ printf "%.0f" $value }}{{ else }}{{ $value }}{{ end }}
 {{- end }}
 {{- end }}
