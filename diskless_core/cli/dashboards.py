@@ -104,8 +104,10 @@ _OVERVIEW = (
         description="From a request's last byte to its answer.",
         queries=tuple(
             (
-                f"histogram_quantile({quantile}, sum by (le) (rate(diskless_request_seconds_bucket"
-                f'{{{_SELECTED}, api="Produce"}}[{_WINDOW}])))',
+                (
+                    f"histogram_quantile({quantile}, sum by (le) (rate(diskless_request_seconds_bucket"
+                    f'{{{_SELECTED}, api="Produce"}}[{_WINDOW}])))'
+                ),
                 f"p{quantile * 100:.0f}",
             )
             for quantile in (0.5, 0.99)
@@ -155,8 +157,10 @@ _LAGS = (
         description="Offsets of the log that a copy has not applied.",
         queries=(
             (
-                f"diskless_coordinator_log_end_offset{{{_SELECTED}}} - "
-                f"diskless_coordinator_applied_offset{{{_SELECTED}}}",
+                (
+                    f"diskless_coordinator_log_end_offset{{{_SELECTED}}} - "
+                    f"diskless_coordinator_applied_offset{{{_SELECTED}}}"
+                ),
                 "{{instance}} {{shard}}",
             ),
         ),
@@ -249,10 +253,7 @@ def metrics_of(dashboard: Dashboard) -> list[MetricDescription]:
 def _home_of(metric: MetricDescription) -> Dashboard:
     name = metric.name.removeprefix("diskless_")
     fitting = [
-        (len(prefix), dashboard)
-        for dashboard in DASHBOARDS
-        for prefix in dashboard.prefixes
-        if name.startswith(prefix)
+        (len(prefix), dashboard) for dashboard in DASHBOARDS for prefix in dashboard.prefixes if name.startswith(prefix)
     ]
     return max(fitting, key=lambda found: found[0])[1]
 

@@ -44,7 +44,7 @@ class KubernetesApi(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *_: Any) -> None:
         """Nobody reads it."""
 
 
@@ -81,9 +81,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     values = folder / "values.yaml"
     places = {"url": (folder / "records").as_uri(), "segmentsUrl": (folder / "segments").as_uri()}
     outside = {"enabled": True, "domain": "kafka.example.org"}
-    values.write_text(
-        yaml.safe_dump({"objectStore": places, "rack": {"from": "nodeLabel"}, "externalAccess": outside})
-    )
+    values.write_text(yaml.safe_dump({"objectStore": places, "rack": {"from": "nodeLabel"}, "externalAccess": outside}))
     [rendered] = render(CHART, [values])
     assert rendered.error is None
     return rendered
@@ -106,9 +104,7 @@ def variables(container: Mapping[str, Any], pod: str) -> dict[str, str]:
     return made
 
 
-def rack_of(
-    chart: Rendered, pod: str, account: Mapping[str, str], folder: Path
-) -> subprocess.CompletedProcess[str]:
+def rack_of(chart: Rendered, pod: str, account: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a pod's init container, for which /etc is below `folder`."""
     [init] = chart.one("StatefulSet")["spec"]["template"]["spec"]["initContainers"]
     for mount in init["volumeMounts"]:
@@ -166,8 +162,7 @@ def brokers(
     running: list[Container] = []
     [broker] = chart.one("StatefulSet")["spec"]["template"]["spec"]["containers"]
     try:
-        for pod in PODS:
-            running.append(started(chart, pod, account, tmp_path_factory.mktemp(pod), network))
+        running.extend(started(chart, pod, account, tmp_path_factory.mktemp(pod), network) for pod in PODS)
         for container in running:
             for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
                 assert broker[probe]["httpGet"]["port"] == "http"
@@ -197,9 +192,7 @@ def test_records_that_one_broker_takes_are_read_from_another(
     assert read_values(found) == [b"kept"]
 
 
-def test_clients_from_outside_are_told_addresses_of_the_outside(
-    brokers: list[Container], network: PodNetwork
-) -> None:
+def test_clients_from_outside_are_told_addresses_of_the_outside(brokers: list[Container], network: PodNetwork) -> None:
     for container in brokers:
         advertised = container.environment["DISKLESS_CONFIG_ADVERTISED_LISTENERS"]
         assert f"EXTERNAL://{network.address(container.host, 9094)}" in advertised
@@ -216,9 +209,7 @@ def test_a_node_without_the_label_ends_the_start_with_what_to_do(
     assert "the node node-a has no label topology.kubernetes.io/zone" in done.stderr
 
 
-def test_a_node_that_may_not_be_read_ends_the_start(
-    chart: Rendered, account: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_node_that_may_not_be_read_ends_the_start(chart: Rendered, account: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "token").write_text("another")
     (tmp_path / "ca.crt").write_bytes((Path(account["SERVICE_ACCOUNT_FOLDER"]) / "ca.crt").read_bytes())
 

@@ -51,9 +51,7 @@ def network(project: Any) -> Network:
 
 
 @pytest.fixture(scope="module")
-def brokers(
-    project: Any, network: Network, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Container]]:
+def brokers(project: Any, network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Container]]:
     """The three of them, live, over an S3 server that keeps things in memory."""
     folder = tmp_path_factory.mktemp("compose")
     image = Image()
@@ -133,9 +131,7 @@ def test_three_brokers_in_three_racks_are_one_cluster(brokers: dict[str, Contain
     assert all(container.is_healthy()[0] for container in brokers.values())
 
 
-def test_clients_of_the_host_produce_and_consume(
-    brokers: dict[str, Container], network: Network, topic: str
-) -> None:
+def test_clients_of_the_host_produce_and_consume(brokers: dict[str, Container], network: Network, topic: str) -> None:
     bootstrap = {name: network.address("localhost", int(f"{number}9092")) for number, name in enumerate(BROKERS, 1)}
     told = AdminClient({"bootstrap.servers": bootstrap["broker-1"]}).list_topics(timeout=LIMIT_S).brokers
     assert {f"{broker.host}:{broker.port}" for broker in told.values()} == set(bootstrap.values())

@@ -22,17 +22,18 @@ from tests.support.waiting import wait_until
 from tests.support.wire import WireClient
 
 SANDBOX = """
+mount --bind "$interpreter" "$folder/python"
 mount --bind "$dependencies" "$folder/dependencies"
 mount --bind "$folder/data" "$folder/data"
-while read -r _ place _ options _; do
-  case "$place" in "$folder"/data | /dev* | /proc* | /sys*) continue ;; esac
-  case "$options" in ro | ro,*) ;; *) mount -o remount,bind,ro "$place" ;; esac
-done </proc/self/mounts
+mount -o remount,bind,ro /
+above=$(findmnt -n -o TARGET -T "$folder")
+[ "$above" = / ] || mount -o remount,bind,ro "$above"
 ! touch "$folder/written" 2>/dev/null
 cd "$folder/data"
 exec setpriv --reuid "$user" --regid "$group" --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs "$@"
 """
-"""Runs a command as a container of the image does, in mounts of its own: everything is for reading but the data."""
+"""Runs a command as a container of the image does, in mounts of its own: everything is for reading but the data.
+Python and what Diskless needs are mounted, since another user may not get to where they are."""
 
 
 class ImageProcess(Container):
@@ -40,7 +41,9 @@ class ImageProcess(Container):
 
     def __init__(self, folder: Path, network: Network) -> None:
         python = environment_with(folder, [PROJECT])
-        (folder / "dependencies").mkdir()
+        for name in ("dependencies", "python"):
+            (folder / name).mkdir()
+        _use_interpreter(python, folder / "python")
         (site_packages(python) / "dependencies.pth").write_text(str(folder / "dependencies"))
         (folder / "data").mkdir()
         image = Image()
@@ -59,6 +62,7 @@ class ImageProcess(Container):
         user, group = image.user
         inside = {
             "folder": folder,
+            "interpreter": Path(sys.base_prefix),
             "dependencies": Path(uvloop.__file__).parents[1],
             "user": user,
             "group": group,
@@ -66,13 +70,21 @@ class ImageProcess(Container):
         variables = [f"{name}={value}" for name, value in inside.items()]
         sandbox = ["unshare", "--mount", "--propagation", "private", "env", *variables, "sh", "-ec", SANDBOX, "sh"]
         only = ["env", "-i", "PATH=/usr/bin", "PYTHONDONTWRITEBYTECODE=1"]
-        self._command = [*sandbox, *only, str(python), "-I", "-m", "diskless_core.cli.main", *self._command[1:]]
+        self._command = [*sandbox, *only, *self._command]
 
     @property
     def pid(self) -> int:
         """Of the broker: each program of the sandbox takes the place of the one before."""
         assert self._process is not None
         return self._process.pid
+
+
+def _use_interpreter(python: Path, prefix: Path) -> None:
+    """Have an environment run the Python that will be mounted at `prefix`."""
+    python.unlink()
+    python.symlink_to(prefix / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+    config = python.parents[1] / "pyvenv.cfg"
+    config.write_text(re.sub(r"^home = .*$", f"home = {prefix / 'bin'}", config.read_text(), flags=re.M))
 
 
 @pytest.fixture(scope="module")

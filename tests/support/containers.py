@@ -1,4 +1,4 @@
-"""What a container would run, as processes on loopback: the image's settings, and addresses in the place of a network."""
+"""What a container would run, as processes on loopback: the image's settings, and addresses for a network."""
 
 from __future__ import annotations
 
