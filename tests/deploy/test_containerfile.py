@@ -69,7 +69,8 @@ class ImageProcess(Container):
         }
         variables = [f"{name}={value}" for name, value in inside.items()]
         sandbox = ["unshare", "--mount", "--propagation", "private", "env", *variables, "sh", "-ec", SANDBOX, "sh"]
-        only = ["env", "-i", "PATH=/usr/bin", "PYTHONDONTWRITEBYTECODE=1"]
+        library = f"LD_LIBRARY_PATH={folder / 'python' / 'lib'}"
+        only = ["env", "-i", "PATH=/usr/bin", "PYTHONDONTWRITEBYTECODE=1", library]
         self._command = [*sandbox, *only, *self._command]
 
     @property

@@ -91,11 +91,14 @@ class Network:
         return f"127.0.0.1:{self._ports[host, port]}"
 
     def translate(self, text: str, own: str) -> str:
-        """A text with addresses, as the container `own` has to be told; 0.0.0.0 is itself."""
+        """A text with addresses, as the container `own` has to be told. 0.0.0.0 is itself, and so is a port of
+        localhost that is not published.
+        """
 
         def on_loopback(match: re.Match[str]) -> str:
-            host = own if match["host"] == "0.0.0.0" else match["host"]
-            return self.address(host, int(match["port"]))
+            host, port = match["host"], int(match["port"])
+            is_own = host == "0.0.0.0" or (host == "localhost" and port not in self._published)
+            return self.address(own if is_own else host, port)
 
         return _ADDRESS.sub(on_loopback, text)
 

@@ -1,8 +1,8 @@
 """Writes a broker's properties with its rack, which is a label of the node that its pod runs on.
 
 `node_rack.py FROM TO` copies a properties file and adds `broker.rack`. The Kubernetes API is asked for the node
-NODE_NAME; NODE_LABEL names the label. A node without it ends the start of the pod: a broker of the wrong rack would have
-its clients' traffic cross zones without anybody noticing.
+NODE_NAME; NODE_LABEL names the label. A node without it ends the start of the pod: a broker of the wrong rack would
+have its clients' traffic cross zones without anybody noticing.
 """
 
 from __future__ import annotations
