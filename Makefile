@@ -57,6 +57,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 # And what tests, Spark and the documentation need.
 $(INSTALLED): $(RUNTIME) spark/pyproject.toml
 	$(PIP_INSTALL) --group dev -e . -e './spark[examples]'
+	$(BIN)/python -m tests.support.promtool
 	@touch $@
 
 demo: $(RUNTIME)

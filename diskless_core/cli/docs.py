@@ -1,4 +1,4 @@
-"""Writes what is generated from code, or checks that it is up to date: pages, sections, and the types of messages.
+"""Writes what is generated from code, or checks that it is up to date: pages, sections, types, dashboards.
 
 `python -m diskless_core.cli.docs [--check]`, from the project's folder; `make docs` and `make lint` call it.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,15 @@ import typer
 
 from diskless_core import metrics
 from diskless_core.broker import protocol_support
-from diskless_core.cli import command_reference, decisions, message_stubs, record_reference, setting_reference
+from diskless_core.cli import (
+    alert_rules,
+    command_reference,
+    dashboards,
+    decisions,
+    message_stubs,
+    record_reference,
+    setting_reference,
+)
 from diskless_core.cli.common import fail
 from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.config import reference
@@ -28,6 +37,20 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "topic_settings.md": setting_reference.render,
 }
 """Generated pages by their names in docs/."""
+
+_CHART = "deploy/helm/diskless/files"
+
+FILES: Mapping[str, Callable[[], str]] = {
+    "deploy/prometheus/alerts.yaml": alert_rules.render,
+    f"{_CHART}/alerts.yaml": alert_rules.render,
+    **{
+        f"{folder}/{dashboard.name}.json": partial(dashboards.render, dashboard)
+        for folder in ("deploy/grafana", f"{_CHART}/dashboards")
+        for dashboard in dashboards.DASHBOARDS
+    },
+}
+"""Generated files of deploy/ by their paths in the project's folder. A chart can only read what is in it, so it has
+copies."""
 
 SECTIONS: Mapping[tuple[str, str], Callable[[Path], str]] = {
     ("README.md", "nouns"): lambda _: reference.render_nouns(reference.built_in_descriptors()),
@@ -51,6 +74,7 @@ def docs(
 ) -> None:
     """Write what is generated."""
     generated = {folder / name: render() for name, render in PAGES.items()}
+    generated |= {folder.parent / name: render() for name, render in FILES.items()}
     generated |= {path: render() for path, render in message_stubs.stubs().items()}
     for (name, section), render in SECTIONS.items():
         path = folder.parent / name
@@ -60,6 +84,7 @@ def docs(
     if check and outdated:
         fail(f"out of date: {', '.join(map(str, outdated))}. Run `make docs`.")
     for path in outdated:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(generated[path], encoding="utf-8")
         typer.echo(f"wrote {path}")
 

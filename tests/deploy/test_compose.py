@@ -1,0 +1,168 @@
+"""The Compose file: read by Compose itself, and what it describes started as processes on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.support.containers import DATA, Container, Image, Network
+from tests.support.environments import PROJECT
+from tests.support.moto_s3 import moto_s3
+from tests.support.waiting import wait_until
+
+COMPOSE = PROJECT / "deploy" / "compose.yaml"
+BROKERS = ("broker-1", "broker-2", "broker-3")
+LIMIT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def project() -> Any:
+    """The file as Compose understands it, with all defaults and references put in."""
+    compose = Path(sys.executable).with_name("docker-compose")
+    without = {name: value for name, value in os.environ.items() if name not in ("S3_ACCESS_KEY", "S3_SECRET_KEY")}
+    done = subprocess.run(
+        [compose, "-f", COMPOSE, "config", "--format", "json"], capture_output=True, text=True, env=without
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr.lower()
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def network(project: Any) -> Network:
+    """The containers' network."""
+    published = {}
+    for name, service in project["services"].items():
+        for port in service.get("ports", []):
+            assert port["host_ip"] == "127.0.0.1", "there is no authentication yet"
+            assert int(port["published"]) not in published
+            published[int(port["published"])] = (name, port["target"])
+    return Network(published)
+
+
+@pytest.fixture(scope="module")
+def brokers(project: Any, network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Container]]:
+    """The three of them, live, over an S3 server that keeps things in memory."""
+    folder = tmp_path_factory.mktemp("compose")
+    image = Image()
+    with moto_s3() as port:
+        network.bind("s3", 7070, port)
+        secrets = project["services"]["s3"]["environment"]
+        s3 = boto3.client(
+            "s3",
+            endpoint_url=f"http://127.0.0.1:{port}",
+            aws_access_key_id=secrets["ROOT_ACCESS_KEY"],
+            aws_secret_access_key=secrets["ROOT_SECRET_KEY"],
+            region_name="us-east-1",
+        )
+        for bucket in buckets(project):
+            s3.create_bucket(Bucket=bucket)
+        containers = {}
+        for name in BROKERS:
+            properties = folder / f"{name}.properties"
+            data = str(folder / name / "data")
+            text = (PROJECT / "deploy" / "server.properties").read_text().replace(DATA, data)
+            properties.write_text(network.translate(text, name))
+            arguments = [one.replace("/etc/diskless/server.properties", str(properties)) for one in image.command]
+            environment = project["services"][name]["environment"]
+            containers[name] = Container(folder / name, name, arguments, environment, network)
+        try:
+            for container in containers.values():
+                container.start()
+            for container in containers.values():
+                container.wait_for("/health", 200)
+            yield containers
+        finally:
+            for container in containers.values():
+                container.end()
+
+
+def buckets(project: Any) -> list[str]:
+    """The buckets of the S3 server: the folders that volumes are mounted at."""
+    mounts = [volume["target"] for volume in project["services"]["s3"]["volumes"]]
+    return [target.removeprefix("/data/") for target in mounts if target.startswith("/data/")]
+
+
+def test_a_broker_cannot_write_its_image_or_gain_rights(project: Any) -> None:
+    for name in BROKERS:
+        service = project["services"][name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert [volume["target"] for volume in service["volumes"]] == [Image().one("VOLUME")]
+        assert (PROJECT / service["build"]["dockerfile"]).exists() or Path(service["build"]["dockerfile"]).exists()
+        assert Path(service["build"]["context"]).resolve() == PROJECT.resolve()
+
+
+def test_nobody_shares_a_volume(project: Any) -> None:
+    sources = [volume["source"] for service in project["services"].values() for volume in service["volumes"]]
+
+    assert len(set(sources)) == len(sources)
+    assert set(sources) == set(project["volumes"])
+
+
+def test_brokers_keep_their_objects_in_a_bucket_that_there_is(project: Any) -> None:
+    for name in BROKERS:
+        environment = project["services"][name]["environment"]
+        urls = [value for key, value in environment.items() if key.endswith("FSSPEC_URL")]
+        assert {url.removeprefix("s3://").partition("/")[0] for url in urls} == set(buckets(project))
+        assert environment["AWS_ACCESS_KEY_ID"] == project["services"]["s3"]["environment"]["ROOT_ACCESS_KEY"]
+        assert environment["AWS_SECRET_ACCESS_KEY"] == project["services"]["s3"]["environment"]["ROOT_SECRET_KEY"]
+
+
+def test_three_brokers_in_three_racks_are_one_cluster(brokers: dict[str, Container]) -> None:
+    told = brokers["broker-2"].json("/cluster")
+
+    assert {broker["node_id"]: broker["rack"] for broker in told["brokers"]} == {
+        1: "rack-1",
+        2: "rack-2",
+        3: "rack-3",
+    }
+    assert all(container.is_healthy()[0] for container in brokers.values())
+
+
+def test_clients_of_the_host_produce_and_consume(brokers: dict[str, Container], network: Network, topic: str) -> None:
+    bootstrap = {name: network.address("localhost", int(f"{number}9092")) for number, name in enumerate(BROKERS, 1)}
+    told = AdminClient({"bootstrap.servers": bootstrap["broker-1"]}).list_topics(timeout=LIMIT_S).brokers
+    assert {f"{broker.host}:{broker.port}" for broker in told.values()} == set(bootstrap.values())
+
+    failed: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": bootstrap["broker-1"], "enable.idempotence": True})
+    for number in range(100):
+        producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(LIMIT_S) == 0
+    assert failed == []
+
+    settings = {"bootstrap.servers": bootstrap["broker-3"], "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe([topic])
+        read: set[int] = set()
+
+        def all_read() -> bool:
+            for message in consumer.consume(100, 0.5):
+                assert message.error() is None, message.error()
+                read.add(int(message.value() or b""))
+            return len(read) == 100
+
+        wait_until(all_read, "all records are read")
+    finally:
+        consumer.close()
+
+
+def test_a_broker_that_is_stopped_ends_in_good_order_and_comes_back(brokers: dict[str, Container]) -> None:
+    container = brokers["broker-3"]
+
+    assert container.stop() == 0
+    container.start()
+    container.wait_for("/health", 200)
