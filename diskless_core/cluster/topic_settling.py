@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -114,6 +114,7 @@ class TopicSettling:
         self._first_attempts: set[asyncio.Task[bool]] = set()
         self._first_look: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
+        self._strays: asyncio.Task[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         cluster.on_commit(self._committed)
@@ -131,7 +132,14 @@ class TopicSettling:
 
     async def stop(self) -> None:
         """End what goes on in the background."""
-        tasks = [self._first_look, self._follower, self._noting, *self._retries.values(), *self._first_attempts]
+        tasks = [
+            self._first_look,
+            self._follower,
+            self._strays,
+            self._noting,
+            *self._retries.values(),
+            *self._first_attempts,
+        ]
         await end([task for task in tasks if task is not None])
         for topic_id in list(self._work):
             self._drop(topic_id)
@@ -179,6 +187,8 @@ class TopicSettling:
 
     async def _take_over(self) -> None:
         """Take up what is unsettled. What an earlier term of this node left behind is among it, or is settled."""
+        if self._strays is not None:
+            self._strays.cancel()
         state = self._cluster.state
         for topic_id in [one for one in self._work if not topic_steps.is_unsettled(state, one)]:
             self._drop(topic_id)
@@ -196,23 +206,53 @@ class TopicSettling:
     async def _take_up_strays(self) -> None:
         """Delete partitions of topics that are gone: a coordinator can be late to carry out what was given up long ago.
 
+        Those of which there is no copy in time are looked into later.
+
         Raises:
             CoordinatorError: this node may not lead the cluster shard any more.
         """
+        behind = await self._strays_taken_up(list(self._replicas))
+        if behind:
+            self._strays = asyncio.create_task(self._take_up_strays_later(behind), name="partitions of no topic")
+
+    async def _take_up_strays_later(self, indexes: Sequence[int]) -> None:
+        term, failures = self._cluster.term, 0
+        while indexes:
+            failures += 1
+            await asyncio.sleep(RETRY.pause_s(failures, self._clock))
+            if self._cluster.term is None or self._cluster.term != term:
+                return  # the next controller looks
+            try:
+                indexes = await self._strays_taken_up(indexes)
+            except CoordinatorError as error:
+                _log.info("partitions of topics that are gone are looked for again", reason=str(error))
+
+    async def _strays_taken_up(self, indexes: Sequence[int]) -> list[int]:
+        """Look into coordinators; returns those that have to be looked into again."""
         known: dict[bytes, tuple[str, list[int]]] = {}
-        for index, replica in self._replicas.items():
-            async with self._having([replica]):
-                for number, (topic_id, name) in enumerate(replica.topics()):
-                    if number % _SLICE == _SLICE - 1:
-                        await asyncio.sleep(0)
-                    if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
-                        known.setdefault(topic_id.bytes, (name, []))[1].append(index)
+        behind: list[int] = []
+        for index in indexes:
+            replica = self._replicas[index]
+            try:
+                async with self._having([replica]):
+                    for number, (topic_id, name) in enumerate(replica.topics()):
+                        if number % _SLICE == _SLICE - 1:
+                            await asyncio.sleep(0)
+                        if self._cluster.state.committed(TOPICS, (topic_id.bytes,)) is None:
+                            known.setdefault(topic_id.bytes, (name, []))[1].append(index)
+            except CoordinatorError as error:
+                _log.info("partitions of topics that are gone are looked for later", of=_of(index), reason=str(error))
+                behind.append(index)
         if not known:
-            return
+            return behind
         await self._cluster.barrier()  # all of these were created before: what the cluster shard lacks now, it removed
-        for key, (name, indexes) in known.items():
-            if self._cluster.state.committed(TOPICS, (key,)) is None and key not in self._work:
-                self._attempt_later(key, topic_steps.deletion(RemovedTopic(name, tuple(indexes))))
+        for key, (name, owners) in known.items():
+            work = self._work.get(key)
+            if work is not None:
+                behind += [index for index in owners if index not in work.steps.left and index not in behind]
+            elif self._cluster.state.committed(TOPICS, (key,)) is None:
+                self._attempt_later(key, topic_steps.deletion(RemovedTopic(name, tuple(owners))))
+        return behind
 
     def _take_up(self, topic_id: bytes, steps: TopicSteps) -> None:
         self._idle.clear()

@@ -442,6 +442,11 @@ class CoordinatorShard(Generic[RecordT]):
         return self._is_followed is not False
 
     @property
+    def follow_failure(self) -> str | None:
+        """Why this node cannot follow the shard, which it tries to; None where it does, or does not try."""
+        return self._follow_failure
+
+    @property
     def is_caught_up(self) -> bool:
         """Whether this node has a copy that has all that was committed when it began to follow."""
         return self._is_followed is True and self.backlog is None

@@ -5,6 +5,7 @@ The local replica answers while it leads; else the node that the log hints at, o
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -27,6 +28,7 @@ from diskless_core.diskless.commands import (
 )
 from diskless_core.diskless.commit_bundles import CommitBundles
 from diskless_core.diskless.remote import RemoteCoordinator
+from diskless_core.diskless.run_lookup import total_bytes
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import FindCoordinatorRequest
@@ -56,9 +58,9 @@ class CoordinatorClients:
         self.coordinators: Mapping[int, DisklessCoordinator] = self.clients
         self._new_transport = new_transport or (lambda: transport)
 
-    def new_calls(self) -> PeerCalls:
-        """Calls by connections of their own: nobody waits behind them."""
-        return PeerCalls(self._new_transport())
+    def new_calls(self, limit_ms: int) -> PeerCalls:
+        """Calls by connections of their own: nobody waits behind them. An answer has to come within `limit_ms`."""
+        return PeerCalls(self._new_transport(), timeout_ms=limit_ms, transfer_s=0)
 
     async def stop(self) -> None:
         """Give up what is under way with other nodes."""
@@ -106,16 +108,21 @@ class CoordinatorClient:
         return await self._ask(lambda coordinator: coordinator.find(partition, offset, max_bytes))
 
     @property
+    def leader_hint(self) -> int | None:
+        """The node that is nominated to lead it, and that may."""
+        return self._replica.leader_hint
+
+    @property
     def has_copy(self) -> bool:
         """Whether this node knows all of it."""
         return self._replica.is_readable
 
-    async def find_batches(self, asked: Sequence[AskedRuns], calls: PeerCalls, max_wait_ms: int = 0) -> list[FoundRuns]:
+    async def find_batches(self, asked: Sequence[AskedRuns], max_bytes: int, calls: PeerCalls) -> list[FoundRuns]:
         """DisklessFindBatches at the leader: an answer for each partition, in order.
 
         Args:
+            max_bytes: of the batches in all of them, about. The first partitions get theirs first.
             calls: these are used to ask another node.
-            max_wait_ms: how long it may wait while nothing is to be found in any of them.
 
         Raises:
             CoordinatorError: no answer.
@@ -123,8 +130,28 @@ class CoordinatorClient:
 
         def question(coordinator: DisklessCoordinator) -> Awaitable[list[FoundRuns]]:
             if isinstance(coordinator, RemoteCoordinator):
-                return coordinator.by(calls).find_batches(asked, max_wait_ms)
-            return _find_here(coordinator, asked)
+                return coordinator.by(calls).find_batches(asked, max_bytes)
+            return _find_here(coordinator, asked, max_bytes)
+
+        return await self._ask(question)
+
+    async def until_found(
+        self, offsets: Mapping[PartitionKey, int], calls: PeerCalls, max_wait_ms: int
+    ) -> list[PartitionKey]:
+        """The partitions in which the leader has something from these offsets on, or that cannot be read.
+
+        Args:
+            calls: these are used to ask another node.
+            max_wait_ms: how long it may wait while there is none.
+
+        Raises:
+            CoordinatorError: no answer.
+        """
+
+        async def question(coordinator: DisklessCoordinator) -> list[PartitionKey]:
+            if isinstance(coordinator, RemoteCoordinator):
+                return await coordinator.by(calls).until_found(offsets, max_wait_ms)
+            return list(offsets)  # this node leads by now: whoever waits looks here
 
         return await self._ask(question)
 
@@ -195,5 +222,11 @@ class CoordinatorClient:
         return self._replica
 
 
-async def _find_here(coordinator: DisklessCoordinator, asked: Sequence[AskedRuns]) -> list[FoundRuns]:
-    return [await coordinator.find(*one) for one in asked]
+async def _find_here(coordinator: DisklessCoordinator, asked: Sequence[AskedRuns], max_bytes: int) -> list[FoundRuns]:
+    found = []
+    for one in asked:
+        answer = await coordinator.find(one.partition, one.offset, min(one.max_bytes, max(0, max_bytes)))
+        max_bytes -= total_bytes(answer.runs)
+        found.append(answer)
+        await asyncio.sleep(0)
+    return found

@@ -25,7 +25,7 @@ class Purgatory:
         self.changes += 1
         for partition in partitions:
             for watch in self._waiters.get(partition, ()):
-                watch.notice()
+                watch.notice(partition)
 
     def close(self) -> None:
         """Let everybody go who waits, now and from now on."""
@@ -60,6 +60,10 @@ class Purgatory:
                 if not watches:
                     del self._waiters[partition]
 
+    def is_awaited(self, partition: PartitionKey) -> bool:
+        """Whether anybody waits for a partition."""
+        return partition in self._waiters
+
     @property
     def is_closed(self) -> bool:
         return self._closed
@@ -72,6 +76,7 @@ class Watch:
         self._purgatory = purgatory
         self._partitions = partitions
         self._event = asyncio.Event()
+        self._woken: dict[PartitionKey, None] = {}
 
     def __enter__(self) -> Watch:
         self._purgatory.add(self, self._partitions)
@@ -80,9 +85,16 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._purgatory.remove(self, self._partitions)
 
-    def notice(self) -> None:
-        """Something changed."""
+    def notice(self, partition: PartitionKey | None = None) -> None:
+        """Something changed, in a partition or before the watch began."""
+        if partition is not None:
+            self._woken[partition] = None
         self._event.set()
+
+    def woken(self) -> list[PartitionKey]:
+        """The partitions in which something has changed since the last call, or since the watch began."""
+        woken, self._woken = self._woken, {}
+        return list(woken)
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a change since the last call, or since the watch began; False when the time is over."""

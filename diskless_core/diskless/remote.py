@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TypedDict, TypeVar
 
-from diskless_core.coordinator.calls import PeerCalls, require_answer, require_success
+from diskless_core.coordinator.calls import PeerCalls, error_of, require_answer, require_success
 from diskless_core.coordinator.errors import OutcomeUnknownError
 from diskless_core.diskless.commands import (
     AskedRuns,
@@ -19,9 +20,9 @@ from diskless_core.diskless.commands import (
     PartitionKey,
 )
 from diskless_core.diskless.commit_bundles import CommitBundles
-from diskless_core.diskless.run_lookup import PAGE_RUNS
+from diskless_core.diskless.run_lookup import ANSWER_RUNS, PAGE_RUNS, total_bytes
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
-from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import (
     DisklessCreatePartitionsRequest,
     DisklessDeleteRecordsRequest,
@@ -35,6 +36,9 @@ from diskless_core.protocol.messages import (
     DisklessRaiseHorizonRequest,
 )
 from diskless_core.wal.runs import Run
+
+ASKED_AT_ONCE = 500
+"""Partitions that one DisklessFindBatches asks for batches of, at most."""
 
 _MAX_BYTES = 2**31 - 1
 
@@ -99,26 +103,44 @@ class RemoteCoordinator:
         return ListedOffset(error, result.timestamp, result.offset)
 
     async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
-        topic_class = DisklessFindBatchesRequest.DisklessFindBatchesTopic
-        max_bytes = min(max_bytes, _MAX_BYTES)
-        asked = topic_class.DisklessFindBatchesPartition(
-            partition_index=partition.partition, offset=offset, max_partition_fetch_bytes=max_bytes
-        )
-        topic = topic_class(topic_id=uuid.UUID(bytes=partition.topic_id), partitions=[asked])
-        request = DisklessFindBatchesRequest(
-            fetch_max_bytes=max_bytes, max_batches_per_partition=PAGE_RUNS, topics=[topic], **self._common()
-        )
-        response = await self._call(request)
-        return _found(_only(_only(response.topics).partitions))
+        return _only(await self.find_batches([AskedRuns(partition, offset, max_bytes)], max_bytes))
 
-    async def find_batches(self, asked: Sequence[AskedRuns], max_wait_ms: int) -> list[FoundRuns]:
-        """DisklessFindBatches of several partitions, in order; it waits while nothing is to be found in any of them."""
+    async def find_batches(self, asked: Sequence[AskedRuns], max_bytes: int) -> list[FoundRuns]:
+        """DisklessFindBatches of several partitions, answered in order.
+
+        The runs of all of them come to about `max_bytes`, and are about `ANSWER_RUNS`; the first partitions get theirs
+        first. There is one request for each `ASKED_AT_ONCE`. A partition that the node could not look into is
+        OFFSET_NOT_AVAILABLE.
+
+        Raises:
+            CoordinatorError: no answer.
+        """
+        found: list[FoundRuns] = []
+        bytes_left, runs_left = max_bytes, ANSWER_RUNS
+        for first in range(0, len(asked), ASKED_AT_ONCE):
+            page = asked[first : first + ASKED_AT_ONCE]
+            answered = await self._find(page, bytes_left if runs_left > 0 else 0, min(PAGE_RUNS, max(0, runs_left)))
+            if [key for key, _ in answered] != [one.partition for one in page]:
+                raise OutcomeUnknownError(f"node {self._node_id} answered for other partitions than it was asked about")
+            for _, one in answered:
+                found.append(one)
+                bytes_left -= total_bytes(one.runs)
+                runs_left -= len(one.runs)
+        return found
+
+    async def until_found(self, offsets: Mapping[PartitionKey, int], max_wait_ms: int) -> list[PartitionKey]:
+        """Partitions in which there is something from an offset on, or that cannot be read; waits while there are none.
+
+        Raises:
+            CoordinatorError: no answer.
+        """
+        asked = [AskedRuns(key, offset, 0) for key, offset in offsets.items()]
+        return [key for key, _ in await self._find(asked, 0, 0, max_wait_ms) if key in offsets]
+
+    async def _find(
+        self, asked: Sequence[AskedRuns], max_bytes: int, max_runs: int, max_wait_ms: int = 0
+    ) -> list[tuple[PartitionKey, FoundRuns]]:
         topic_class = DisklessFindBatchesRequest.DisklessFindBatchesTopic
-        by_topic: dict[bytes, list[AskedRuns]] = {}
-        order: dict[bytes, list[int]] = {}
-        for index, one in enumerate(asked):
-            by_topic.setdefault(one.partition.topic_id, []).append(one)
-            order.setdefault(one.partition.topic_id, []).append(index)
         topics = [
             topic_class(
                 topic_id=uuid.UUID(bytes=topic_id),
@@ -131,26 +153,16 @@ class RemoteCoordinator:
                     for one in some
                 ],
             )
-            for topic_id, some in by_topic.items()
+            for topic_id, some in groupby(asked, lambda one: one.partition.topic_id)
         ]
         request = DisklessFindBatchesRequest(
-            fetch_max_bytes=_MAX_BYTES,
-            max_batches_per_partition=PAGE_RUNS,
+            fetch_max_bytes=min(max(0, max_bytes), _MAX_BYTES),
+            max_batches_per_partition=max_runs,
             max_wait_ms=max_wait_ms,
             topics=topics,
             **self._common(),
         )
-        response = await self._call(request)
-        answered = [
-            (PartitionKey(topic.topic_id.bytes if topic.topic_id is not None else b"", one.partition_index), one)
-            for topic in response.topics
-            for one in topic.partitions
-        ]
-        places = [index for some in order.values() for index in some]
-        if [key for key, _ in answered] != [asked[index].partition for index in places]:
-            raise OutcomeUnknownError(f"node {self._node_id} answered for other partitions than it was asked about")
-        found = dict(zip(places, (_found(one) for _, one in answered), strict=True))
-        return [found[index] for index in range(len(asked))]
+        return _found_in(await self._call(request))
 
     async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         files = [DisklessDescribeFilesRequest.DisklessDescribeFileEntry(object_key=key) for key in object_keys]
@@ -204,13 +216,36 @@ def _only(answers: Sequence[T]) -> T:
     return answers[0]
 
 
-def _found(result: _FoundPartition) -> FoundRuns:
+def _found_in(response: DisklessFindBatchesResponse) -> list[tuple[PartitionKey, FoundRuns]]:
+    """What was found, in the order of the answer.
+
+    Raises:
+        CoordinatorError: there is no answer for any of the partitions.
+    """
+    results = [
+        (PartitionKey(topic.topic_id.bytes if topic.topic_id is not None else b"", result.partition_index), result)
+        for topic in response.topics
+        for result in topic.partitions
+    ]
+    local_starts = response.local_start_offsets or [result.log_start_offset for _, result in results]
+    if len(local_starts) != len(results):
+        raise OutcomeUnknownError(f"{len(local_starts)} offsets were given for {len(results)} partitions")
+    errors = [error_of(result.error_code) for _, result in results]
+    if errors and errors[0] is not None and None not in errors:
+        raise errors[0]
+    return [
+        (key, _found(result, local_start) if error is None else FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE))
+        for (key, result), local_start, error in zip(results, local_starts, errors, strict=True)
+    ]
+
+
+def _found(result: _FoundPartition, local_start_offset: int) -> FoundRuns:
     return FoundRuns(
-        require_answer(result.error_code),
+        code_of(result.error_code),
         result.log_start_offset,
         result.high_watermark,
         list(map(_run, result.batches)),
-        result.local_start_offset,
+        local_start_offset,
     )
 
 

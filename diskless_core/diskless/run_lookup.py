@@ -20,7 +20,10 @@ RECENT_RUNS = 20_000
 """Runs that memory keeps although the store has them. A memory bound, about 10 MB; what is not flushed yet stays."""
 
 PAGE_RUNS = 256
-"""Runs in one answer at most."""
+"""Runs of one partition in one answer at most."""
+
+ANSWER_RUNS = 5_000
+"""Runs of all partitions in one answer at most: less than a megabyte, and some tens of milliseconds to write."""
 
 FEW_RUNS = 32
 """Runs that are read first: often they are as many bytes as were asked for."""

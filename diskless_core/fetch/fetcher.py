@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
@@ -11,15 +12,15 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.diskless.commands import AskedRuns, FoundRuns, PartitionKey
-from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.purgatory import Purgatory, Watch
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch import planner
-from diskless_core.fetch.asking import AskedLeaders
+from diskless_core.fetch.asking import LEAST_S, AskedLeaders
 from diskless_core.fetch.batch_slicing import cut, sound_prefix, within
 from diskless_core.fetch.budget import choose
 from diskless_core.fetch.object_reader import ObjectReader, ReadError, ReadRun
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
-from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery, is_enough
+from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery, is_enough, is_unavailable
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.fetch.segments import FromSegment, NoSegments, SegmentPart, SegmentSource
 from diskless_core.metrics import Metrics
@@ -29,6 +30,12 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.side_by_side import side_by_side
 from diskless_core.wal.runs import Run
+
+UNAVAILABLE_S = 0.1
+"""How long a response with OFFSET_NOT_AVAILABLE and without records is held: consumers ask again without a pause."""
+
+CHECK_S = 2.0
+"""How long a Fetch waits for the leader to say that an offset is out of range."""
 
 _log = structlog.get_logger(__name__)
 
@@ -89,21 +96,51 @@ class Fetcher:
         one before the others.
         """
         order = planner.starved_first(query.keys, starved)
-        deadline = self._clock.monotonic() + query.max_wait_ms / 1000
-        seen = self._purgatory.changes
-        answers = await self._once(query, order)
-        if not is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
-            with self._waiting.track_inprogress(), self._purgatory.watch(query.keys, since=seen) as watch:
-                while not is_enough(answers, query.min_bytes):
-                    self._watch_elsewhere(query, answers)
-                    if not await watch.wait(deadline - self._clock.monotonic()):
-                        break
-                    answers = await self._once(query, order)
+        begun_s, seen = self._clock.monotonic(), self._purgatory.changes
+        with ExitStack() as stack:
+            watch: Watch | None = None
+            if query.max_wait_ms > 0 and self._asks_elsewhere(query):
+                # Others commit while this one asks: what is of these partitions is told one by one from here on.
+                watch = stack.enter_context(self._purgatory.watch(query.keys, since=seen))
+            answers = await self._once(query, order)
+            if not is_enough(answers, query.min_bytes) and query.max_wait_ms > 0:
+                stack.enter_context(self._waiting.track_inprogress())
+                watch = watch or stack.enter_context(self._purgatory.watch(query.keys, since=seen))
+                answers = await self._wait(query, order, answers, watch, begun_s)
         starved[:] = [query.partitions[index].key for index in order if answers[index].starved]
         return answers
 
+    async def _wait(
+        self,
+        query: FetchQuery,
+        order: Sequence[int],
+        answers: list[FetchedPartition],
+        watch: Watch,
+        begun_s: float,
+    ) -> list[FetchedPartition]:
+        """Look again whenever something has changed, until there is enough or the time is over."""
+        deadline = begun_s + query.max_wait_ms / 1000
+        looked_s: float | None = None
+        while not is_enough(answers, query.min_bytes):
+            self._watch_elsewhere(query, answers)
+            until_s = min(deadline, begun_s + UNAVAILABLE_S) if is_unavailable(answers) else deadline
+            if not await watch.wait(until_s - self._clock.monotonic()):
+                break
+            if looked_s is not None and self._asks_elsewhere(query):
+                await asyncio.sleep(max(0.0, min(looked_s + LEAST_S, until_s) - self._clock.monotonic()))
+            looked_s = self._clock.monotonic()
+            answers = await self._once(query, order)
+        return answers
+
+    def _asks_elsewhere(self, query: FetchQuery) -> bool:
+        """Whether there are partitions of whose shards this node has no copy."""
+        if self._elsewhere is None:
+            return False
+        shards = {self._shard_for(key) for key in query.keys}
+        return any(shard is not None and not shard.is_readable for shard in shards)
+
     async def _once(self, query: FetchQuery, order: Sequence[int]) -> list[FetchedPartition]:
-        found = await self._find(query)
+        found = await self._find(query, order)
         broken: dict[int, GivenUp] = {}
         while True:
             known = len(broken)
@@ -183,22 +220,22 @@ class Fetcher:
         if shard is not None and shard.is_readable and answer.records and offset < answer.high_watermark:
             self._read_ahead.begin(shard, wanted.key, offset, answer.size_bytes)
 
-    async def _find(self, query: FetchQuery) -> list[FoundRuns]:
-        found: list[FoundRuns | None] = []
+    async def _find(self, query: FetchQuery, order: Sequence[int]) -> list[FoundRuns]:
+        found: list[FoundRuns | None] = [None] * len(query.partitions)
         slow: list[tuple[int, Callable[[], Awaitable[FoundRuns]]]] = []
         elsewhere: dict[DisklessShard, list[int]] = {}
-        for index, wanted in enumerate(query.partitions):
+        for index in order:
+            wanted = query.partitions[index]
             shard = self._shard_for(wanted.key)
             if shard is None:
-                found.append(FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                found[index] = FoundRuns(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
             max_bytes = max(1, min(wanted.max_bytes, query.max_bytes))
             if not shard.is_readable:
-                found.append(None)
                 elsewhere.setdefault(shard, []).append(index)
                 continue
             recent = shard.find_recent(wanted.key, wanted.offset, max_bytes)
-            found.append(recent)
+            found[index] = recent
             if recent is None:
                 slow.append((index, partial(_stored, shard, wanted, max_bytes)))
             elif recent.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -216,23 +253,42 @@ class Fetcher:
     ) -> None:
         """Find what the leader of a shard knows, of which this node has no copy. What is in segments needs one."""
         answers = await self._ask_leader(query, shard, [query.partitions[index] for index in indexes])
+        doubtful = [place for place, answer in enumerate(answers) if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE]
+        if doubtful:
+            checks = await side_by_side(
+                lambda place: self._checked(query.partitions[indexes[place]], answers[place]), doubtful
+            )
+            for place, answer in zip(doubtful, checks, strict=True):
+                answers[place] = answer
         for index, answer in zip(indexes, answers, strict=True):
             wanted = query.partitions[index]
-            if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                answer = await self._offset_ranges.checked(wanted.key, wanted.offset, answer)
             if answer.error is ErrorCode.NONE and wanted.offset < answer.local_start_offset:
-                if self._elsewhere is not None:
-                    self._elsewhere.want(shard)
-                answer = answer._replace(runs=(), local_start_offset=wanted.offset)
+                answer = self._of_segments(shard, wanted, answer)
             found[index] = answer
+
+    async def _checked(self, wanted: FetchPartition, answer: FoundRuns) -> FoundRuns:
+        """See `OffsetRangeCheck.checked`: the others of a request do not wait long for it."""
+        try:
+            async with asyncio.timeout(CHECK_S):
+                return await self._offset_ranges.checked(wanted.key, wanted.offset, answer)
+        except TimeoutError:
+            return FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+    def _of_segments(self, shard: DisklessShard, wanted: FetchPartition, answer: FoundRuns) -> FoundRuns:
+        """Nothing yet: a copy is on its way that tells in which segment it is. An error where there will be none."""
+        if self._elsewhere is not None:
+            self._elsewhere.want(shard)
+        if shard.follow_failure is not None:
+            return FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return answer._replace(runs=(), local_start_offset=wanted.offset)
 
     async def _ask_leader(
         self, query: FetchQuery, shard: DisklessShard, wanted: Sequence[FetchPartition]
-    ) -> Sequence[FoundRuns]:
+    ) -> list[FoundRuns]:
         if self._elsewhere is None:
             return [FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)] * len(wanted)
         asked = [AskedRuns(one.key, one.offset, max(1, min(one.max_bytes, query.max_bytes))) for one in wanted]
-        return await self._elsewhere.leaders.find(shard.id.index, asked)
+        return await self._elsewhere.leaders.find(shard.id.index, asked, max(1, query.max_bytes))
 
     def _watch_elsewhere(self, query: FetchQuery, answers: Sequence[FetchedPartition]) -> None:
         """Be woken by what is committed to partitions from here on of whose shards this node has no copy."""
@@ -278,7 +334,7 @@ class Fetcher:
             return await _stored(shard, wanted, 1)
         if self._elsewhere is None:
             return FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)
-        [answer] = await self._elsewhere.leaders.find(shard.id.index, [AskedRuns(wanted.key, wanted.offset, 1)])
+        [answer] = await self._elsewhere.leaders.find(shard.id.index, [AskedRuns(wanted.key, wanted.offset, 1)], 1)
         return answer
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from diskless_core.diskless.commands import NO_OFFSET, FoundRuns, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
 
+_CAN_WAIT = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
@@ -56,7 +58,16 @@ class FetchedPartition:
 
 
 def is_enough(answers: Sequence[FetchedPartition], min_bytes: int) -> bool:
-    """Whether a response goes out before its time is over."""
-    if any(answer.error is not ErrorCode.NONE or answer.cannot_wait for answer in answers):
+    """Whether a response goes out before its time is over.
+
+    With OFFSET_NOT_AVAILABLE, after which consumers ask again at once, it does if there are records of others.
+    """
+    if any(answer.cannot_wait or answer.error not in _CAN_WAIT for answer in answers):
         return True
-    return sum(answer.size_bytes for answer in answers) >= min_bytes
+    size_bytes = sum(answer.size_bytes for answer in answers)
+    return size_bytes >= min_bytes or (size_bytes > 0 and is_unavailable(answers))
+
+
+def is_unavailable(answers: Sequence[FetchedPartition]) -> bool:
+    """Whether nobody could say what there is of a partition."""
+    return any(answer.error is ErrorCode.OFFSET_NOT_AVAILABLE for answer in answers)

@@ -19,7 +19,7 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import REMOVED, UNSETTLED
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, OutcomeUnknownError
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.shard import DisklessShard
@@ -76,24 +76,31 @@ class Node:
         services = ShardServices(node_id=node_id, clock=clock, log=self.log, store=MemoryCoordinatorStore())
         rules = CommitRules(assignment=Sequential())
         self.cluster: ClusterShard = ClusterShard(CLUSTER, services)
+        self.replicas = {index: DisklessShard(shards.DISKLESS.shard(index), services, rules) for index in coordinators}
+        self.behind: set[int] = set()
         self._part = Cluster(
             BrokerSettings.of(BrokerConfig()),
             ClusterNeighbours(
                 node_id=node_id,
                 shard=self.cluster,
-                replicas={
-                    index: DisklessShard(shards.DISKLESS.shard(index), services, rules) for index in coordinators
-                },
+                replicas=self.replicas,
                 coordinators=cast("Any", coordinators),
                 transport=cast("Any", None),
                 broker_epoch=lambda: None,
                 apply_quotas=lambda _: None,
                 clock=clock,
+                having=self._having,
             ),
         )
         self.topics = self._part.topics
         self.heard: list[str] = []
         self.topics.on_deletion(self._hear)
+
+    @asynccontextmanager
+    async def _having(self, wanted: Collection[DisklessShard]) -> AsyncIterator[None]:
+        if any(shard.id.index in self.behind for shard in wanted):
+            raise CoordinatorLoadingError("this broker has no copy yet that has caught up")
+        yield
 
     async def _hear(self, topic_ids: Collection[uuid.UUID], names: Collection[str]) -> None:
         self.heard.extend(names)
@@ -448,5 +455,29 @@ def test_a_defect_of_one_step_is_told_to_the_client_and_the_step_is_done_again(m
             info = world.first.topics.by_name("t")
             assert info is not None
             assert world.partitions_of(info) == [0]
+
+    run(main)
+
+
+def test_a_coordinator_whose_copy_takes_long_keeps_no_other_from_losing_partitions_of_topics_that_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with started(3) as world:
+            stray = uuid.UUID(int=7)
+            for index, replica in world.second.replicas.items():
+                held = world.coordinators[index].partitions
+                held[stray] = {index}
+                monkeypatch.setattr(replica, "topics", lambda held=held: [(one, "gone") for one in held])
+            world.second.behind = {0, 1}
+            world.move_controller()
+            await asyncio.sleep(LONG_S)
+            assert [len(coordinator.partitions) for coordinator in world.coordinators.values()] == [1, 1, 0]
+            world.second.behind = {0}
+            await asyncio.sleep(LONG_S)
+            assert [len(coordinator.partitions) for coordinator in world.coordinators.values()] == [1, 0, 0]
+            world.second.behind = set()
+            await asyncio.sleep(LONG_S)
+            assert [len(coordinator.partitions) for coordinator in world.coordinators.values()] == [0, 0, 0]
 
     run(main)

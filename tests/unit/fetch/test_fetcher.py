@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -154,8 +155,8 @@ def test_what_is_committed_while_a_fetch_looks_is_not_missed(monkeypatch: pytest
         async with ProducePath() as path:
             find = path.fetcher._find  # the moment between a search and the wait
 
-            async def slowly(query: FetchQuery) -> list[FoundRuns]:
-                found = await find(query)
+            async def slowly(query: FetchQuery, order: Sequence[int]) -> list[FoundRuns]:
+                found = await find(query, order)
                 await asyncio.sleep(1)
                 return found
 
