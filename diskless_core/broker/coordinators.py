@@ -6,8 +6,8 @@ Where other nodes can have the same log, this one may lead some of the shards, o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from diskless_core.cluster.nominated_leaders import NominatedLeaders
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.leader import Hold
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.state_machine import StateMachine
 from diskless_core.coordinator.status import ShardStatus, shard_status
@@ -229,10 +230,27 @@ class Coordinators:
         """
         await self._require_all_shards()
         later = self.followed_by_nomination()
-        await asyncio.gather(*(shard.start() for shard in self.all() if shard not in later))
+        with self._led_after_all_are_opened():
+            await asyncio.gather(*(shard.start() for shard in self.all() if shard not in later))
         if later:
             await self.cluster.until_caught_up()
             await asyncio.gather(*map(self._start, later))
+
+    @contextmanager
+    def _led_after_all_are_opened(self) -> Iterator[None]:
+        """Claim no shard before all are opened: one whose log was lost ends the start, and nothing may be changed then.
+
+        A shard that has no snapshot yet, beside one that has, would take its lost log for a new one, and its store
+        would not fit the log that is brought back. Where others share the log, they may write to it anyway.
+        """
+        if self.log.is_shared:
+            yield
+            return
+        for shard in self.all():
+            shard.stand_back(Hold.OPENING, "the broker starts")
+        yield
+        for shard in self.all():
+            shard.stand(Hold.OPENING)
 
     async def until_serving(self, shards: Sequence[CoordinatorShard[Any]]) -> None:
         """Wait until this node leads each of these shards or follows its leader.

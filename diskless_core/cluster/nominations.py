@@ -91,8 +91,7 @@ class _Planner:
         self.load = dict.fromkeys(sorted(self.brokers), 0)
         self.copies = dict(self.load)
         for nomination in self._held():
-            if nomination.leader in self.load:
-                self.load[nomination.leader] += 1
+            self._count_load(nomination, 1)
             self._count_copies(nomination, 1)
 
     def replace_leaders(self) -> Iterator[Nomination]:
@@ -264,6 +263,11 @@ class _Planner:
     def _sound(self, shard: ShardId, node_ids: Sequence[int]) -> list[int]:
         return [one for one in node_ids if self._rank(shard, one) is not _Rank.OUT]
 
+    def _count_load(self, nomination: Nomination, change: int) -> None:
+        """Who cannot lead a shard does not, whatever the nomination says that nobody can take the place of."""
+        if self._rank(nomination.shard, nomination.leader) is not _Rank.OUT:
+            self.load[nomination.leader] += change
+
     def _count_copies(self, nomination: Nomination, change: int) -> None:
         for one in (nomination.leader, *nomination.followers):
             if one in self.copies:
@@ -275,8 +279,8 @@ class _Planner:
 
     def _move(self, shard: ShardId, leader: int) -> Nomination:
         held = self.present.get(shard)
-        if held is not None and held.leader in self.load:
-            self.load[held.leader] -= 1
+        if held is not None:
+            self._count_load(held, -1)
         self.load[leader] += 1
         return self._nomination(shard, leader)
 

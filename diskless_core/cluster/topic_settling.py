@@ -25,7 +25,12 @@ from diskless_core.cluster import operations, topic_steps
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import TOPICS, RemovedTopic
 from diskless_core.cluster.topic_steps import LISTENERS, TopicSteps
-from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    OutcomeUnknownError,
+)
 from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import PartitionKey
@@ -35,6 +40,12 @@ from diskless_core.side_by_side import side_by_side
 
 RETRY = Backoff(first_ms=500, max_ms=1_000)
 """After a coordinator gave no answer, until it is asked about one topic again. If that works, the others follow."""
+
+MOVING_S = 10.0
+"""How long a client waits for a coordinator whose leader is changing, before it is told that a step failed."""
+
+WHILE_MOVING = Backoff(first_ms=50, max_ms=1_000)
+"""Until such a coordinator is asked again."""
 
 RETRIES_AT_ONCE = 32
 """Topics that one coordinator is asked about at the same time, besides those that clients wait for."""
@@ -175,7 +186,8 @@ class TopicSettling:
         for topic_id, steps in topic_steps.newly_decided(self._cluster.state, writes):
             self._take_up(topic_id, steps)
             for step in steps.left:
-                attempt = asyncio.create_task(self._attempt(step, topic_id), name="topic")
+                until_s = self._clock.monotonic() + MOVING_S
+                attempt = asyncio.create_task(self._attempt(step, topic_id, until_s), name="topic")
                 self._first_attempts.add(attempt)
                 attempt.add_done_callback(self._first_attempts.discard)
 
@@ -315,7 +327,7 @@ class TopicSettling:
             self._drop(topic_id)
         late.clear()
 
-    async def _attempt(self, step: int, topic_id: bytes) -> bool:
+    async def _attempt(self, step: int, topic_id: bytes, patient_until_s: float = 0.0) -> bool:
         """Do a step of a topic, unless it is done or being done. False when it failed; then it is tried again."""
         self._late.get(step, {}).pop(topic_id, None)
         if (topic_id, step) in self._under_way:
@@ -325,7 +337,7 @@ class TopicSettling:
             while (work := self._work.get(topic_id)) is not None and step in work.steps.left:
                 steps = work.steps
                 work.failures.pop(step, None)
-                await self._do(step, topic_id, steps)
+                await self._do_patiently(step, topic_id, steps, patient_until_s)
                 steps.left.pop(step)  # others are in their place if more was decided meanwhile
         except Exception as error:
             self._failed(step, topic_id, error)
@@ -335,6 +347,19 @@ class TopicSettling:
         if work is not None and not work.steps.left:
             self._finish(topic_id, work)
         return True
+
+    async def _do_patiently(self, step: int, topic_id: bytes, steps: TopicSteps, until_s: float) -> None:
+        """Do a step once its coordinator has a leader, if it has one by `until_s`."""
+        failures = 0
+        while True:
+            try:
+                return await self._do(step, topic_id, steps)
+            except (CoordinatorLoadingError, NotCoordinatorError):
+                failures += 1
+                pause_s = WHILE_MOVING.pause_s(failures, self._clock)
+                if not self._cluster.leading or self._clock.monotonic() + pause_s > until_s:
+                    raise
+                await asyncio.sleep(pause_s)
 
     async def _do(self, step: int, topic_id: bytes, steps: TopicSteps) -> None:
         topic = uuid.UUID(bytes=topic_id)

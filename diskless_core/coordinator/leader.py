@@ -63,6 +63,7 @@ class Hold(Enum):
     UNREACHABLE = auto()
     OBJECTS = auto()
     NO_COPY = auto()
+    OPENING = auto()
 
 
 class Standing(NamedTuple):

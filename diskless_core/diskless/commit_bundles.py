@@ -149,5 +149,7 @@ def _no_answer(results: Sequence[BatchResult]) -> CoordinatorError | None:
 
 
 def _as_of_a_shard(result: BatchResult) -> BatchResult:
-    """The answer that a shard of this node gives: the log start is left to the caller's own replica."""
-    return BatchResult.of(result.error, result.base_offset, result.append_time, result.is_duplicate)
+    """The answer that a shard of this node gives, and the log start, which this node may have no copy to look up in."""
+    return BatchResult.of(
+        result.error, result.base_offset, result.append_time, result.is_duplicate, result.log_start_offset
+    )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from diskless_core.diskless.attempts import ONLY_SHARD, Attempts
-from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile, PartitionKey
+from diskless_core.diskless.commands import NO_OFFSET, BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.diskless.commit_results import reason_of
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.protocol.commit_file import CommitFileRequest, CommitFileResponse, ShardPart
@@ -59,11 +59,9 @@ def _refused(error: ErrorCode, message: str | None) -> BatchResult:
 
 
 def _told(shard: DisklessShard, batch: CommitBatch, result: BatchResult) -> BatchResult:
-    if result.error is not ErrorCode.NONE:
-        return result._replace(message=reason_of(result.error, batch))
+    """A broker without a copy of the shard tells its client the log start of a refused batch too, as Kafka does."""
     head = shard.head(PartitionKey(batch.topic_id, batch.partition))
-    if head is None:
-        return result
-    return BatchResult.of(
-        result.error, result.base_offset, result.append_time, result.is_duplicate, head.log_start_offset
-    )
+    log_start = head.log_start_offset if head is not None else NO_OFFSET
+    if result.error is not ErrorCode.NONE:
+        return result._replace(log_start_offset=log_start, message=reason_of(result.error, batch))
+    return BatchResult.of(result.error, result.base_offset, result.append_time, result.is_duplicate, log_start)

@@ -89,5 +89,10 @@ def test_our_own_command_shows_every_coordinator_and_that_nobody_is_behind(follo
     ]
     assert status["controller"] == next(one["leader"] for one in status["shards"] if one["shard"] == "cluster-0")
     assert {"cluster-0", "diskless-0", "groups-0"} <= {one["shard"] for one in status["shards"]}
-    assert all([copy["broker"] for copy in shard["copies"]] == list(NODE_IDS) for shard in status["shards"])
+    copies = {shard["shard"]: {copy["broker"] for copy in shard["copies"]} for shard in status["shards"]}
+    without = {shard["shard"]: set(shard["without_copy"]) for shard in status["shards"]}
+    assert copies["cluster-0"] == set(NODE_IDS)
+    for shard, brokers in copies.items():
+        assert brokers >= set(NODE_IDS) - {LEADS_NOTHING}, f"those that may be nominated for {shard} follow it"
+        assert without[shard] == set(NODE_IDS) - brokers
     assert LEADS_NOTHING not in {shard["leader"] for shard in status["shards"]}

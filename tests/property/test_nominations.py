@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from diskless_core.cluster.membership.model import LiveBroker
@@ -157,6 +157,16 @@ def test_in_the_end_a_leader_has_two_followers_or_all_that_there_are_in_as_many_
             assert len({racks[one] for one in (leader, *followers)}) >= reachable
 
 
+def sound(node_id: int) -> LiveBroker:
+    return LiveBroker(node_id=node_id, rack=None, is_healthy=True, barred=frozenset())
+
+
+@example(  # nobody that is up may lead the second shard, and broker 3 does not, though it is nominated
+    shards=SHARDS[:4],
+    brokers=[sound(2), sound(3), sound(4)],
+    placement={SHARDS[1]: frozenset({1})},
+    present={SHARDS[1]: Nomination(shard=SHARDS[1], generation=1, leader=3, followers=())},
+)
 @given(shards_of, sound_brokers_of, placements, nominations_of())
 def test_in_the_end_shards_are_spread_as_evenly_as_placement_lets_them_be(shards, brokers, placement, present):
     known = electorate(shards, brokers, placement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -113,8 +113,9 @@ def connections_of_workers(bucket: Bucket) -> list[Any]:
     port = int(bucket.url.rpartition(":")[2])
     found = []
     for process in psutil.Process().children(recursive=True):
-        if "python" in process.name():
-            found += [one for one in process.net_connections() if one.raddr and one.raddr.port == port]
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):  # it has just ended, and its connections with it
+            if "python" in process.name():
+                found += [one for one in process.net_connections() if one.raddr and one.raddr.port == port]
     return found
 
 

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import structlog
 
 from diskless_core.broker.dispatch import RequestContext
-from diskless_core.broker.handlers import topic_ids
+from diskless_core.broker.handlers import log_starts, topic_ids
 from diskless_core.broker.handlers.topic_ids import RequestedTopic
-from diskless_core.diskless.commands import BatchResult, PartitionKey, TimestampType
-from diskless_core.diskless.tables import PartitionHead
+from diskless_core.diskless.commands import NO_OFFSET, BatchResult, PartitionKey, TimestampType
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.validation import InvalidBatchError, ValidBatch, validate
 from diskless_core.protocol.errors import ErrorCode
@@ -32,9 +31,15 @@ _log = structlog.get_logger(__name__)
 
 
 class _Refusal(NamedTuple):
+    """Why a batch is not submitted.
+
+    Attributes:
+        log_of: the partition whose log start is told with it, if any.
+    """
+
     code: ErrorCode
     message: str | None = None
-    log_start_offset: int = -1
+    log_of: PartitionKey | None = None
 
 
 Outcome = _Refusal | int
@@ -42,11 +47,20 @@ Outcome = _Refusal | int
 
 
 class _Plan:
-    """What becomes of each partition of a request, while its batches are on their way."""
+    """What becomes of each partition of a request, while its batches are on their way.
+
+    Attributes:
+        log_starts: of partitions with a refusal that tells it; None until it is asked for.
+    """
 
     def __init__(self) -> None:
         self.outcomes: list[tuple[RequestedTopic, TopicData, list[tuple[int, Outcome]]]] = []
         self.batches: list[tuple[PartitionKey, ValidBatch]] = []
+        self.log_starts: dict[PartitionKey, int | None] = {}
+
+    @property
+    def unknown_log_starts(self) -> list[PartitionKey]:
+        return [partition for partition, log_start in self.log_starts.items() if log_start is None]
 
 
 def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer | asyncio.Future[ProduceAnswer] | None:
@@ -67,7 +81,8 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer |
     if request.acks == 0:
         _submit_without_answer(context, plan, request.timeout_ms)
         return None
-    if not plan.batches:
+    lacking = plan.unknown_log_starts
+    if not plan.batches and not lacking:
         return _response(context, plan, [])
     answer: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
 
@@ -75,8 +90,27 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer |
         if not answer.done():
             answer.set_result(_response(context, plan, results))
 
-    _submit(context, plan, request.timeout_ms, settle)
+    settled = _with_log_starts(context, plan, lacking, settle) if lacking else settle
+    if plan.batches:
+        _submit(context, plan, request.timeout_ms, settled)
+    else:
+        settled([])
     return answer
+
+
+def _with_log_starts(
+    context: RequestContext,
+    plan: _Plan,
+    lacking: Sequence[PartitionKey],
+    settle: Callable[[Sequence[BatchResult]], None],
+) -> Callable[[Sequence[BatchResult]], None]:
+    """`settle`, called no sooner than this broker has asked for the log starts that it lacks."""
+
+    async def ask() -> None:
+        plan.log_starts.update(await log_starts.asked(context.services.topics, lacking))
+
+    asking = asyncio.create_task(ask(), name="log starts")
+    return lambda results: asking.add_done_callback(lambda _: settle(results))
 
 
 def _submit_without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> None:
@@ -133,8 +167,10 @@ def _judge(
         batch = validate(partition.records, info.rules, context.api_version, now_ms)
     except InvalidBatchError as error:
         context.services.metrics.produce_rejections.labels(error=error.code.name).inc()
-        head = _head(context, key) if error.is_from_the_log else None
-        return _Refusal(error.code, str(error), head.log_start_offset if head is not None else -1)
+        if not error.is_from_the_log:
+            return _Refusal(error.code, str(error))
+        plan.log_starts[key] = log_starts.known(context.services.topics, key)
+        return _Refusal(error.code, str(error), key)
     plan.batches.append((key, batch))
     return len(plan.batches) - 1
 
@@ -185,16 +221,20 @@ def _response(context: RequestContext, plan: _Plan, results: Sequence[BatchResul
         answers = []
         for index, outcome in partitions:
             if isinstance(outcome, _Refusal):
-                answers.append(_refused(index, outcome))
+                answers.append(_refused(plan, index, outcome))
             else:
                 answers.append(_committed(context, index, topic, plan.batches[outcome], results[outcome]))
         topics.append(TopicAnswer(data.name or "", data.topic_id.bytes if data.topic_id else _NO_TOPIC_ID, answers))
     return ProduceAnswer(topics)
 
 
-def _refused(index: int, refusal: _Refusal) -> PartitionAnswer:
+def _refused(plan: _Plan, index: int, refusal: _Refusal) -> PartitionAnswer:
+    log_start = plan.log_starts.get(refusal.log_of) if refusal.log_of is not None else None
     return PartitionAnswer(
-        index, int(refusal.code), log_start_offset=refusal.log_start_offset, error_message=refusal.message
+        index,
+        int(refusal.code),
+        log_start_offset=NO_OFFSET if log_start is None else log_start,
+        error_message=refusal.message,
     )
 
 
@@ -206,18 +246,21 @@ def _committed(
     result: BatchResult,
 ) -> PartitionAnswer:
     key, batch = submitted
-    # Kafka finds that a batch is too large where it appends, and does not tell then where its log starts.
-    head = _head(context, key) if result.error is not ErrorCode.MESSAGE_TOO_LARGE else None
     has_append_time = result.error is ErrorCode.NONE and batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     return PartitionAnswer(
         index,
         int(topic.client_error(result.error, context.services.topics)),
         result.base_offset,
         result.append_time if has_append_time else -1,
-        head.log_start_offset if head is not None else -1,
+        _log_start(context, key, result),
     )
 
 
-def _head(context: RequestContext, key: PartitionKey) -> PartitionHead | None:
-    shard = context.services.topics.replica_of(key)
-    return shard.head(key) if shard is not None else None
+def _log_start(context: RequestContext, key: PartitionKey, result: BatchResult) -> int:
+    """As a coordinator elsewhere has told it, or else by this broker's copy."""
+    if result.error is ErrorCode.MESSAGE_TOO_LARGE:  # Kafka finds it out where it appends, and does not tell it then
+        return NO_OFFSET
+    if result.log_start_offset != NO_OFFSET:
+        return result.log_start_offset
+    log_start = log_starts.known(context.services.topics, key)
+    return NO_OFFSET if log_start is None else log_start

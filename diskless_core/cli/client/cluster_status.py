@@ -64,13 +64,17 @@ class CopyStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardStatus:
-    """A shard. Where `error` says why it is not known who leads, there is nothing else."""
+    """A shard. Where `error` says why it is not known who leads, there is nothing else.
+
+    Brokers `without_copy` are registered, and not nominated for the shard: they ask its leader.
+    """
 
     shard: str
     leader: int | None
     term: int | None
     high_watermark: int | None
     copies: Sequence[CopyStatus]
+    without_copy: Sequence[int]
     error: str | None
 
 
@@ -96,8 +100,9 @@ def status(
 ) -> None:
     """Show brokers, their racks, which are fenced, the controller, and who leads and follows each coordinator.
 
-    Every broker answers for the whole cluster: it asks the others how far they are. With --watch, a broker that does
-    not answer any more is replaced by another one that it told of.
+    Every broker answers for the whole cluster: it asks the others how far they are. Brokers that neither lead nor
+    follow a coordinator have no copy of it. With --watch, a broker that does not answer any more is replaced by another
+    one that it told of.
     """
     addresses = parse_addresses(bootstrap_server or DEFAULT_BOOTSTRAP_SERVERS)
     pause = threading.Event()
@@ -163,6 +168,7 @@ def read_status(
 ) -> ClusterStatus:
     """What the answers say."""
     controller = described.controller_id if described.controller_id >= 0 else None
+    node_ids = sorted(one.broker_id for one in described.brokers)
     return ClusterStatus(
         cluster_id=described.cluster_id,
         asked=str(asked),
@@ -180,7 +186,7 @@ def read_status(
             for one in sorted(described.brokers, key=lambda one: one.broker_id)
         ],
         shards=[
-            _shard(ShardId(topic.topic_name, partition.partition_index), partition)
+            _shard(ShardId(topic.topic_name, partition.partition_index), partition, node_ids)
             for quorum in quorums
             for topic in quorum.topics
             for partition in topic.partitions
@@ -188,12 +194,21 @@ def read_status(
     )
 
 
-def _shard(shard: ShardId, told: DescribeQuorumResponse.TopicData.PartitionData) -> ShardStatus:
+def _shard(
+    shard: ShardId, told: DescribeQuorumResponse.TopicData.PartitionData, node_ids: Sequence[int]
+) -> ShardStatus:
     error = code_of(told.error_code)
     if error is not ErrorCode.NONE:
         return ShardStatus(
-            shard=short_name(shard), leader=None, term=None, high_watermark=None, copies=[], error=error.name
+            shard=short_name(shard),
+            leader=None,
+            term=None,
+            high_watermark=None,
+            copies=[],
+            without_copy=[],
+            error=error.name,
         )
+    with_copy = {one.replica_id for one in told.current_voters}
     return ShardStatus(
         shard=short_name(shard),
         leader=told.leader_id,
@@ -207,6 +222,7 @@ def _shard(shard: ShardId, told: DescribeQuorumResponse.TopicData.PartitionData)
             )
             for one in told.current_voters
         ],
+        without_copy=[node_id for node_id in node_ids if node_id not in with_copy],
         error=None,
     )
 
@@ -231,6 +247,8 @@ def _show(found: ClusterStatus, *, as_json: bool, clear: bool) -> None:
         ("coordinator", "leader", "term", "high watermark", "followers, by their lag"),
         [(one.shard, one.leader, one.term, one.high_watermark, _followers(one)) for one in found.shards],
     )
+    if any(one.without_copy for one in found.shards):
+        typer.echo("\nbrokers that neither lead nor follow a coordinator have no copy of it: they ask its leader")
 
 
 def _state(broker: BrokerStatus) -> str:

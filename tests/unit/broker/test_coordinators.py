@@ -11,8 +11,12 @@ from structlog.testing import capture_logs
 from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.broker.errors import StartError
 from diskless_core.config.placement import may_lead, parse_placement
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.log_identity import LogName
 from diskless_core.coordinator.shard import ShardServices
+from diskless_core.coordinator.snapshots import NoSnapshots, Reach, SnapshotSource
 from diskless_core.diskless.operations import CommitRules
+from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, short_name
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
@@ -20,6 +24,25 @@ from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock, run
 
 PATIENCE_S = 600
+
+
+class Unshared(FakeCoordinatorLog):
+    """A log of this broker alone."""
+
+    is_shared = False
+
+
+class SnapshotOf(NoSnapshots):
+    """One shard has a snapshot, which is found after a while. A log that lacks what it knows was lost."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def reached(self, shard: ShardId, name: LogName | None) -> Reach | None:
+        if short_name(shard) != self._name:
+            return None
+        await asyncio.sleep(60)
+        raise CoordinatorError("the log was lost")
 
 
 class Broker:
@@ -33,6 +56,7 @@ class Broker:
         placement: str = "",
         shards: int = 2,
         log: FakeCoordinatorLog | None = None,
+        snapshots: SnapshotSource | None = None,
     ) -> None:
         placements = parse_placement(placement)
         self.log = log or shared.node(node_id)
@@ -41,6 +65,7 @@ class Broker:
             clock=VirtualClock(asyncio.get_running_loop(), seed=node_id),
             log=self.log,
             store=MemoryCoordinatorStore(),
+            snapshots=snapshots or NoSnapshots(),
             may_lead=lambda shard: may_lead(placements, shard, node_id),  # type: ignore[arg-type]  # it was text
         )
         rules = CommitRules(assignment=Sequential())
@@ -157,9 +182,6 @@ def test_fewer_coordinators_than_there_are_end_the_start() -> None:
 
 
 def test_a_broker_alone_that_may_not_lead_a_coordinator_says_so() -> None:
-    class Unshared(FakeCoordinatorLog):
-        is_shared = False
-
     async def told(shared: SharedLog) -> None:
         with pytest.raises(StartError, match="does not let broker 1 lead diskless-1, and nobody else can"):
             Broker(shared, 1, placement="1:2|3", log=Unshared(shared, 1))
@@ -186,3 +208,24 @@ def test_a_placement_says_who_may_lead(placement: str, led_by_1: set[str]) -> No
     placements = parse_placement(placement)
     assert isinstance(placements, tuple)
     assert {name for name, shard in shards.items() if may_lead(placements, shard, 1)} == led_by_1
+
+
+def test_nothing_is_written_where_one_of_the_logs_was_lost() -> None:
+    async def told(shared: SharedLog) -> None:
+        broker = Broker(shared, 1, log=Unshared(shared, 1), snapshots=SnapshotOf("diskless-1"))
+        with pytest.raises(CoordinatorError, match="the log was lost"):
+            await broker.start()
+        await broker.stop()
+        assert [shared.content(shard.id) for shard in broker.coordinators.all()] == [[]] * 4
+
+    story(told)
+
+
+def test_a_broker_alone_leads_everything_once_all_is_opened() -> None:
+    async def told(shared: SharedLog) -> None:
+        broker = Broker(shared, 1, log=Unshared(shared, 1))
+        await broker.start()
+        assert broker.leads() == {"cluster-0", "diskless-0", "diskless-1", "groups-0"}
+        await broker.stop()
+
+    story(told)

@@ -49,6 +49,7 @@ def led(topic: str, index: int, offsets: dict[int, int]) -> DescribeQuorumRespon
 
 QUORUMS = [
     led("__cluster_metadata", 0, {2: 10, 3: 4, 4: -1}),
+    led("__diskless_metadata", 0, {2: 10}),
     quorum("__diskless_metadata", 1, error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER), error_message=None),
 ]
 
@@ -80,6 +81,8 @@ def test_the_tables_say_who_leads_and_who_is_behind() -> None:
     ]
     assert "broker 3 is fenced: its log fails" in lines
     assert ["cluster-0", "2", "7", "10", "3:", "6,", "4:", "no", "answer"] in [line.split() for line in lines]
+    assert ["diskless-0", "2", "7", "10", "-"] in [line.split() for line in lines]
+    assert lines[-1] == "brokers that neither lead nor follow a coordinator have no copy of it: they ask its leader"
     assert any("diskless-1" in line and "NOT_LEADER_OR_FOLLOWER" in line for line in lines)
 
 
@@ -94,7 +97,15 @@ def test_json_has_all_of_it() -> None:
         {"broker": 3, "offset": 4, "lag": 6},
         {"broker": 4, "offset": None, "lag": None},
     ]
-    assert found["shards"][1]["error"] == "NOT_LEADER_OR_FOLLOWER"
+    assert [one["without_copy"] for one in found["shards"]] == [[], [3], []]
+    assert found["shards"][2]["error"] == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_nothing_is_said_of_copies_where_every_broker_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cluster_status.read_status(ASKED, described(), QUORUMS[:1])
+    monkeypatch.setattr(cluster_status, "_ask", lambda _: found)
+
+    assert "no copy" not in CliRunner().invoke(main, ["cluster", "status", "-b", "h:1"]).output
 
 
 def test_the_next_broker_is_asked_where_one_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,12 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import REMOVED, UNSETTLED
 from diskless_core.cluster.topics import TopicInfo
 from diskless_core.config.broker import BrokerConfig
-from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError, OutcomeUnknownError
+from diskless_core.coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    OutcomeUnknownError,
+)
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.shard import DisklessShard
@@ -41,7 +46,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.partitions: dict[uuid.UUID, set[int]] = {}
         self.asked: list[tuple[str, uuid.UUID]] = []
-        self.is_away = self.refuses_at_once = False
+        self.is_away = self.is_moving = self.refuses_at_once = False
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.under_way = self.most_under_way = 0
@@ -63,6 +68,8 @@ class Coordinator:
         await asyncio.sleep(0.01)
         await self.may_answer.wait()
         self.under_way -= 1
+        if self.is_moving:
+            raise NotCoordinatorError("another node is about to lead this coordinator")
         if self.is_away:
             raise CoordinatorError("nobody leads this coordinator")
 
@@ -183,6 +190,34 @@ def test_a_topic_is_settled_soon_after_it_was_created_got_partitions_and_was_del
             await world.until_settled(node)
             calls = [asked for coordinator in world.coordinators.values() for asked, _ in coordinator.asked]
             assert sorted(calls) == ["create"] * 4 + ["delete"] * 2
+
+    run(main)
+
+
+def test_nobody_who_changes_a_topic_hears_of_a_coordinator_whose_leader_changes() -> None:
+    async def main() -> None:
+        async with started() as world:
+            [coordinator] = world.coordinators.values()
+            coordinator.is_moving = True
+            asyncio.get_running_loop().call_later(topic_settling.MOVING_S / 2, setattr, coordinator, "is_moving", False)
+            info = await world.first.created("t", 2)
+            assert world.partitions_of(info) == [0, 1]
+            assert len(coordinator.asked) < 20, "it is asked with pauses that grow"
+
+    run(main)
+
+
+def test_a_coordinator_without_a_leader_is_not_waited_for_long() -> None:
+    async def main() -> None:
+        async with started() as world:
+            [coordinator] = world.coordinators.values()
+            coordinator.is_moving = True
+            began = asyncio.get_running_loop().time()
+            info = await world.first.interrupted_creation("t", 2)
+            assert asyncio.get_running_loop().time() - began < topic_settling.MOVING_S + 1
+            coordinator.is_moving = False
+            await world.until_settled(world.first)
+            assert world.partitions_of(info) == [0, 1]
 
     run(main)
 
