@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import structlog
@@ -231,7 +231,7 @@ class BackupRun:
                 without = {RECEIVED_FILES.name: still_owned[shard.index]}
                 taken[shard] = point = await self._points.put(follower, without=without)
             async for _, rows in self._rows(point.manifest, (LIVE_FILES.name,)):
-                missing |= await objects.copy([row[0] for row in rows])
+                missing |= await objects.copy([cast("str", row[0]) for row in rows])
                 for row in rows:
                     owners = LIVE_FILES.decode(row).owner_ids
                     for owner in owners[owners.index(shard.index) + 1 :]:
@@ -250,12 +250,12 @@ class BackupRun:
                 continue
             async for table, rows in self._rows(point.manifest, (SHARD_TOPICS.name, BATCHES.name)):
                 if table == SHARD_TOPICS.name:
-                    names |= {row[0]: SHARD_TOPICS.decode(row).name for row in rows}
+                    names |= {cast("bytes", row[0]): SHARD_TOPICS.decode(row).name for row in rows}
                     continue
                 for row in rows:
                     run = BATCHES.decode(row)
                     if run.object_key in missing:
-                        offsets[row[0], row[1]].append((run.base_offset, run.last_offset))
+                        offsets[cast("bytes", row[0]), cast("int", row[1])].append((run.base_offset, run.last_offset))
         for (topic_id, partition), some in sorted(offsets.items()):
             topic = names.get(topic_id, str(UUID(bytes=topic_id)))
             lacking += [Lacking(topic=topic, partition=partition, first=a, last=b) for a, b in _joined(some)]
