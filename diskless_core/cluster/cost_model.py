@@ -15,11 +15,15 @@ BATCH_IN_ANSWER_BYTES = 90.0
 """What brokers send each other for one batch, measured: its commit and the answer, in the entries that a coordinator's
 followers get, and in the answer to the question where batches are."""
 
+COMMIT_BYTES = 150.0
+ENTRY_BYTES = 300.0
+"""What they send besides for each request that commits, and for each entry to a follower."""
+
 FOLLOWERS = 2
 """Of each coordinator, besides its leader (`cluster.nominations.FOLLOWERS`)."""
 
 READS_OF_AN_OBJECT = 2.0
-"""GETs of one object by one rack: the first range as it is wanted, then the rest of an object of 8 MiB or less."""
+"""GETs of one object by one rack, measured: the first range as it is wanted, then the rest of 8 MiB or less."""
 
 LOG_LINGER_S = 0.25
 LOG_POLL_S = 15.0
@@ -67,6 +71,8 @@ def modelled(plan: Plan, *, retention_s: float) -> Modelled:
     consumed = plan.produce * plan.fanout
     objects = max(plan.brokers / plan.commit_interval_s, plan.produce / plan.object_bytes)
     batches = plan.produce / plan.batch_bytes
+    commits = objects * plan.network_commits
+    followers = min(FOLLOWERS, plan.brokers - 1)
     followed = min(1.0, (1 + FOLLOWERS) / plan.brokers)
     read_racks = plan.racks - 1 if plan.fanout else 0  # the writer's own rack has it in memory
     log_puts = plan.coordinators / LOG_LINGER_S
@@ -78,11 +84,11 @@ def modelled(plan: Plan, *, retention_s: float) -> Modelled:
         gets=objects * READS_OF_AN_OBJECT * read_racks + log_puts + log_looks,
         clients_other_rack=0.0 if plan.clients_have_racks else (plan.produce + consumed) * elsewhere,
         brokers_other_rack={
-            "commits": batches * BATCH_IN_COMMIT_BYTES * elsewhere * (1 - 1 / plan.brokers),
-            "entries": batches * BATCH_IN_ENTRY_BYTES * min(FOLLOWERS, plan.brokers - 1) * elsewhere,
+            "commits": (batches * BATCH_IN_COMMIT_BYTES * (1 - 1 / plan.brokers) + commits * COMMIT_BYTES) * elsewhere,
+            "entries": (batches * BATCH_IN_ENTRY_BYTES + commits * ENTRY_BYTES) * followers * elsewhere,
             "questions": batches * plan.fanout * BATCH_IN_ANSWER_BYTES * (1 - followed) * elsewhere,
         },
         stored_bytes=plan.produce * retention_s,
         brokers=plan.brokers,
     )
-    return Modelled(traffic=traffic, objects=objects, commit_requests=objects * plan.network_commits)
+    return Modelled(traffic=traffic, objects=objects, commit_requests=commits)

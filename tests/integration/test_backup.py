@@ -147,8 +147,11 @@ def appended(broker: BrokerProcess, topic: str) -> int | None:
 
 
 def read_all(broker: BrokerProcess, topic: str, partition: int) -> list[bytes]:
+    values = list[bytes]()
     with broker.connect() as wire:
-        return read_values(fetch(wire, topic, 0, partition).records)
+        while some := read_values(fetch(wire, topic, len(values), partition).records):
+            values += some
+    return values
 
 
 def told(made: subprocess.CompletedProcess[str]) -> Any:
