@@ -27,6 +27,8 @@ from tests.support.environments import PROJECT
 from tests.support.moto_s3 import moto_s3
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("compose")
+
 COMPOSE = PROJECT / "deploy" / "compose.yaml"
 BROKERS = ("broker-1", "broker-2", "broker-3")
 LIMIT_S = 120.0
@@ -168,13 +170,18 @@ def test_three_brokers_in_three_racks_are_one_cluster(brokers: dict[str, Contain
         2: "rack-2",
         3: "rack-3",
     }
-    assert all(container.is_healthy()[0] for container in brokers.values())
+    for container in brokers.values():
+        container.wait_for_check(healthy=True, told="200 ")
 
 
 def test_clients_of_the_host_produce_and_consume(brokers: dict[str, Container], network: Network, topic: str) -> None:
     bootstrap = {name: network.address("localhost", int(f"{number}9092")) for number, name in enumerate(BROKERS, 1)}
-    told = AdminClient({"bootstrap.servers": bootstrap["broker-1"]}).list_topics(timeout=LIMIT_S).brokers
-    assert {f"{broker.host}:{broker.port}" for broker in told.values()} == set(bootstrap.values())
+    admin = AdminClient({"bootstrap.servers": bootstrap["broker-1"]})
+
+    def told() -> set[str]:
+        return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=LIMIT_S).brokers.values()}
+
+    wait_until(lambda: told() == set(bootstrap.values()), "clients of the host are told addresses of the host")
 
     failed: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap["broker-1"], "enable.idempotence": True})
