@@ -14,6 +14,8 @@ import yaml
 from tests.support.environments import PROJECT
 from tests.support.helm import NAMESPACE, RELEASE, Rendered, render
 
+pytestmark = pytest.mark.xdist_group("chart")
+
 CHART = PROJECT / "deploy" / "helm" / "diskless"
 OPERATORS = "monitoring.coreos.com/v1"
 KUBERNETES = ("1.28", "1.31", "1.35", "1.37")

@@ -25,6 +25,8 @@ from tests.support.requests import append, create_topic, fetch
 from tests.support.waiting import wait_until
 from tests.support.wire import WireClient
 
+pytestmark = pytest.mark.xdist_group("chart-runs")
+
 CHART = PROJECT / "deploy" / "helm" / "diskless"
 NODES = {"node-a": {"topology.kubernetes.io/zone": "zone-a"}, "node-b": {"topology.kubernetes.io/zone": "zone-b"}}
 TOKEN = "a-token"

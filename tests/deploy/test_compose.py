@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,10 +16,18 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from diskless_core.broker.contexts import configured_contexts
+from diskless_core.clock import SystemClock
+from diskless_core.config.load import load_config
+from diskless_core.plugin.context import TOOL_NODE_ID
+from diskless_core.plugin_host.manager import PluginManager
+from diskless_core.plugin_host.nouns import WAL_OBJECT_STORE
 from tests.support.containers import DATA, Container, Image, Network
 from tests.support.environments import PROJECT
 from tests.support.moto_s3 import moto_s3
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("compose")
 
 COMPOSE = PROJECT / "deploy" / "compose.yaml"
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -52,39 +61,34 @@ def network(project: Any) -> Network:
 
 @pytest.fixture(scope="module")
 def brokers(project: Any, network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Container]]:
-    """The three of them, live, over an S3 server that keeps things in memory."""
+    """The three of them, live, over a folder in the place of the bucket."""
     folder = tmp_path_factory.mktemp("compose")
     image = Image()
-    with moto_s3() as port:
-        network.bind("s3", 7070, port)
-        secrets = project["services"]["s3"]["environment"]
-        s3 = boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            aws_access_key_id=secrets["ROOT_ACCESS_KEY"],
-            aws_secret_access_key=secrets["ROOT_SECRET_KEY"],
-            region_name="us-east-1",
-        )
-        for bucket in buckets(project):
-            s3.create_bucket(Bucket=bucket)
-        containers = {}
-        for name in BROKERS:
-            properties = folder / f"{name}.properties"
-            data = str(folder / name / "data")
-            text = (PROJECT / "deploy" / "server.properties").read_text().replace(DATA, data)
-            properties.write_text(network.translate(text, name))
-            arguments = [one.replace("/etc/diskless/server.properties", str(properties)) for one in image.command]
-            environment = project["services"][name]["environment"]
-            containers[name] = Container(folder / name, name, arguments, environment, network)
-        try:
-            for container in containers.values():
-                container.start()
-            for container in containers.values():
-                container.wait_for("/health", 200)
-            yield containers
-        finally:
-            for container in containers.values():
-                container.end()
+    containers = {}
+    for name in BROKERS:
+        properties = properties_of(folder / f"{name}.properties", name, network)
+        arguments = [one.replace("/etc/diskless/server.properties", str(properties)) for one in image.command]
+        environment = {
+            key: re.sub("^s3:/", folder.as_uri(), value)
+            for key, value in project["services"][name]["environment"].items()
+        }
+        containers[name] = Container(folder / name, name, arguments, environment, network)
+    try:
+        for container in containers.values():
+            container.start()
+        for container in containers.values():
+            container.wait_for("/health", 200)
+        yield containers
+    finally:
+        for container in containers.values():
+            container.end()
+
+
+def properties_of(path: Path, name: str, network: Network) -> Path:
+    """Write what the image of a broker has for properties."""
+    text = (PROJECT / "deploy" / "server.properties").read_text()
+    path.write_text(network.translate(text.replace(DATA, str(path.with_suffix("") / "data")), name))
+    return path
 
 
 def buckets(project: Any) -> list[str]:
@@ -120,6 +124,44 @@ def test_brokers_keep_their_objects_in_a_bucket_that_there_is(project: Any) -> N
         assert environment["AWS_SECRET_ACCESS_KEY"] == project["services"]["s3"]["environment"]["ROOT_SECRET_KEY"]
 
 
+async def test_the_credentials_and_addresses_of_a_broker_write_to_the_bucket(
+    project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = project["services"]["s3"]["environment"]
+    [bucket] = buckets(project)
+    with moto_s3() as port:
+        network = Network()
+        network.bind("s3", 7070, port)
+        environment = {
+            key: value if "LISTENERS" in key else network.translate(value, "broker-1")
+            for key, value in project["services"]["broker-1"]["environment"].items()
+        }
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, environment[name])
+        s3 = boto3.client(
+            "s3",
+            endpoint_url=f"http://127.0.0.1:{port}",
+            aws_access_key_id=secrets["ROOT_ACCESS_KEY"],
+            aws_secret_access_key=secrets["ROOT_SECRET_KEY"],
+            region_name="us-east-1",
+        )
+        s3.create_bucket(Bucket=bucket)
+
+        plugins = PluginManager.discover({})
+        loaded = load_config(
+            properties_of(tmp_path / "broker-1.properties", "broker-1", network), [], environment, plugins
+        )
+        contexts = configured_contexts(loaded, plugins, SystemClock(), node_id=TOOL_NODE_ID)
+        store = plugins.create(WAL_OBJECT_STORE, loaded.plugins, contexts)
+        try:
+            await store.start()
+            await store.put("wal/an-object", b"kept")
+        finally:
+            await store.stop()
+
+        assert s3.get_object(Bucket=bucket, Key="records/wal/an-object")["Body"].read() == b"kept"
+
+
 def test_three_brokers_in_three_racks_are_one_cluster(brokers: dict[str, Container]) -> None:
     told = brokers["broker-2"].json("/cluster")
 
@@ -128,13 +170,18 @@ def test_three_brokers_in_three_racks_are_one_cluster(brokers: dict[str, Contain
         2: "rack-2",
         3: "rack-3",
     }
-    assert all(container.is_healthy()[0] for container in brokers.values())
+    for container in brokers.values():
+        container.wait_for_check(healthy=True, told="200 ")
 
 
 def test_clients_of_the_host_produce_and_consume(brokers: dict[str, Container], network: Network, topic: str) -> None:
     bootstrap = {name: network.address("localhost", int(f"{number}9092")) for number, name in enumerate(BROKERS, 1)}
-    told = AdminClient({"bootstrap.servers": bootstrap["broker-1"]}).list_topics(timeout=LIMIT_S).brokers
-    assert {f"{broker.host}:{broker.port}" for broker in told.values()} == set(bootstrap.values())
+    admin = AdminClient({"bootstrap.servers": bootstrap["broker-1"]})
+
+    def told() -> set[str]:
+        return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=LIMIT_S).brokers.values()}
+
+    wait_until(lambda: told() == set(bootstrap.values()), "clients of the host are told addresses of the host")
 
     failed: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap["broker-1"], "enable.idempotence": True})

@@ -21,6 +21,11 @@ from tests.support.waiting import PATIENCE_S, wait_until
 
 CONTAINERFILE = PROJECT / "deploy" / "Containerfile"
 DATA = "/var/lib/diskless"
+PATIENT = {
+    "DISKLESS_CONFIG_BROKER_SESSION_TIMEOUT_MS": "60000",
+    "DISKLESS_CONFIG_DISKLESS_SHUTDOWN_TIMEOUT_MS": "60000",
+}
+"""Variables that make brokers wait for each other on a machine that has much else to do."""
 _ADDRESS = re.compile(r"(?<=://)(?P<host>[\w.-]+):(?P<port>\d+)")
 
 
@@ -130,7 +135,7 @@ class Container:
         self.http = f"http://{network.address(host, http_port)}"
         self.environment = {
             name: network.translate(value.replace(DATA, str(folder / "data")), host)
-            for name, value in environment.items()
+            for name, value in (PATIENT | dict(environment)).items()
         }
         self._command = [str(python.with_name("diskless")), *arguments]
         self._process: subprocess.Popen[bytes] | None = None
@@ -162,8 +167,11 @@ class Container:
         """What it answers."""
         return httpx.get(self.http + path, timeout=PATIENCE_S).raise_for_status().json()
 
-    def is_healthy(self) -> tuple[bool, str]:
-        """What the image's health check says, and prints."""
+    def wait_for_check(self, *, healthy: bool, told: str) -> None:
+        """Wait until the image's health check says this, and prints something with `told`."""
+        wait_until(lambda: (found := self._check())[0] == healthy and told in found[1], f"the check says {told!r}")
+
+    def _check(self) -> tuple[bool, str]:
         script = Path(Image().health_check[-1]).name
         done = subprocess.run(
             [sys.executable, "-I", PROJECT / "deploy" / script],
