@@ -30,6 +30,9 @@ KEPT_SESSIONS = 6
 CATCH_UP_S = 30.0
 """How long somebody who needs a copy waits for it."""
 
+WANTED_COPIES = 8
+"""That are kept up at most only because somebody asked for what a copy has, which any client can do."""
+
 RETRY = Backoff(first_ms=1_000, max_ms=30_000)
 """While a shard cannot be followed."""
 
@@ -49,12 +52,19 @@ class FollowedShards:
         self._nominated = nominated
         self._clock = clock
         self._holders: Counter[ShardId] = Counter()
-        self._wanted_until: dict[ShardId, float] = {}
+        self._wanted_until: dict[ShardId, float] = {}  # the least recently wanted first
+        self._copies: set[ShardId] = set()
 
     def want(self, shard: CoordinatorShard[Any]) -> None:
-        """Follow a shard for a while: somebody asks for what only a copy has."""
-        self._wanted_until[shard.id] = self._clock.monotonic() + self._kept_s
-        if not shard.is_followed:
+        """Follow a shard for a while: somebody asks for what only a copy has.
+
+        There are `WANTED_COPIES` of those. Where more are wanted they take turns, and the least recently wanted one is
+        let go of first.
+        """
+        now_s = self._clock.monotonic()
+        is_new = self._wanted_until.pop(shard.id, 0.0) <= now_s
+        self._wanted_until[shard.id] = now_s + self._kept_s
+        if is_new and not shard.is_followed:
             self._nominated.wake()
 
     @asynccontextmanager
@@ -88,6 +98,7 @@ class FollowedShards:
         Errors as `CoordinatorShard.start`.
         """
         if self._is_named(shard):
+            self._copies.add(shard.id)
             await shard.start()
         else:
             shard.start_without_copy()
@@ -99,11 +110,15 @@ class FollowedShards:
             if shard.is_followed:
                 if await self._is_let_go(shard) and shard.failure is None:
                     await shard.unfollow()
+                    self._note_gone(shard)
+                    await asyncio.sleep(0)  # its place is another one's, if one waits for it
                 continue
-            await self._nominated.until(lambda: self._is_wanted(shard))
+            await self._nominated.until(lambda: self._has_place(shard))
+            self._copies.add(shard.id)
             if await self._follows(shard):
                 failures = 0
                 continue
+            self._note_gone(shard)
             failures += 1
             await asyncio.sleep(RETRY.pause_s(failures, self._clock))
             if not self._is_wanted(shard):
@@ -126,7 +141,44 @@ class FollowedShards:
 
     async def _is_let_go(self, shard: CoordinatorShard[Any]) -> bool:
         await self._nominated.until(lambda: not self._is_held(shard))
-        return await self._has_stayed_away(shard) and not shard.leading and not self._is_wanted(shard)
+        try:
+            async with asyncio.timeout(self._kept_s):
+                await self._nominated.until(lambda: self._is_held(shard) or self._is_one_too_many(shard))
+        except TimeoutError:
+            is_over = not self._is_wanted(shard) or self._gives_way(shard)
+        else:
+            is_over = not self._is_held(shard)
+        return is_over and not self._is_held(shard) and not shard.leading
+
+    def _note_gone(self, shard: CoordinatorShard[Any]) -> None:
+        self._copies.discard(shard.id)
+        self._nominated.wake()  # another one may have its place
+
+    def _has_place(self, shard: CoordinatorShard[Any]) -> bool:
+        """Whether a copy of a shard can be begun with."""
+        return self._is_held(shard) or (self._is_wanted(shard) and len(self._only_wanted()) < WANTED_COPIES)
+
+    def _only_wanted(self) -> list[ShardId]:
+        """The copies that are only there because somebody wanted them, the least recently wanted first."""
+        return [shard for shard in self._wanted() if shard in self._copies]
+
+    def _wanted(self) -> list[ShardId]:
+        now_s = self._clock.monotonic()
+        return [
+            shard
+            for shard, until_s in self._wanted_until.items()
+            if until_s > now_s and not self._holders[shard] and not self._nominated.names(shard, self._node_id)
+        ]
+
+    def _is_one_too_many(self, shard: CoordinatorShard[Any]) -> bool:
+        copies = self._only_wanted()
+        return not shard.leading and shard.id in copies[: max(0, len(copies) - WANTED_COPIES)]
+
+    def _gives_way(self, shard: CoordinatorShard[Any]) -> bool:
+        """Whether it is the turn of another one, after this one has been there for a while."""
+        wanted = self._wanted()
+        copies = [one for one in wanted if one in self._copies]
+        return len(wanted) > len(copies) >= WANTED_COPIES and copies[0] == shard.id
 
     async def _has_stayed_away(self, shard: CoordinatorShard[Any]) -> bool:
         """Whether this node is not nominated for a while to come."""

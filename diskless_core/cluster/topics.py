@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -28,8 +28,12 @@ from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
+from diskless_core.plugin.shard import ShardId
 from diskless_core.produce.validation import TopicRules
 from diskless_core.tiering.planning import TopicTiering
+
+COPIES_AT_ONCE = 4
+"""Shards that clients' requests have copies of at the same time."""
 
 _log = structlog.get_logger(__name__)
 
@@ -69,6 +73,7 @@ class Topics:
         having: Having = as_they_are,
     ) -> None:
         self._having = having
+        self._copies_for_clients = asyncio.Semaphore(COPIES_AT_ONCE)
         self._cluster = cluster
         self._replicas = replicas
         self._coordinators = coordinators
@@ -137,10 +142,23 @@ class Topics:
         shard = self.shard_of(partition)
         return self._replicas.get(shard) if shard is not None else None
 
-    def having_copies(self, partitions: Iterable[PartitionKey]) -> AbstractAsyncContextManager[None]:
-        """Have copies of these partitions' shards that have caught up, as long as it lasts; errors as `Having`."""
-        shards = {shard.id: shard for key in partitions if (shard := self.replica_of(key)) is not None}
-        return self._having(shards.values())
+    def by_shard(self, partitions: Iterable[PartitionKey]) -> list[tuple[DisklessShard, list[PartitionKey]]]:
+        """Partitions by what this node knows of them; without those that are nowhere."""
+        found: dict[ShardId, tuple[DisklessShard, list[PartitionKey]]] = {}
+        for key in partitions:
+            shard = self.replica_of(key)
+            if shard is not None:
+                found.setdefault(shard.id, (shard, []))[1].append(key)
+        return list(found.values())
+
+    @asynccontextmanager
+    async def having_copy(self, shard: DisklessShard) -> AsyncIterator[None]:
+        """Have a copy of a shard that has caught up, as long as it lasts, for a client; errors as `Having`.
+
+        There are `COPIES_AT_ONCE` of those.
+        """
+        async with self._copies_for_clients, self._having([shard]):
+            yield
 
     def is_awaited(self, partition: PartitionKey) -> bool:
         """Whether a partition is created, and its Diskless coordinator does not have it yet, as this node knows."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from contextlib import suppress
 
 from diskless_core.broker.dispatch import RequestContext
 from diskless_core.broker.handlers.topics import MAX_PARTITIONS_PER_REQUEST, refuse_in_request
 from diskless_core.cluster import operations, producers
 from diskless_core.cluster.operations import Refusal
 from diskless_core.cluster.producers import Producer
-from diskless_core.cluster.topics import Topics
+from diskless_core.cluster.topics import COPIES_AT_ONCE, Topics
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import PartitionKey
+from diskless_core.diskless.shard import DisklessShard
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     CreatePartitionsRequest,
@@ -20,6 +23,9 @@ from diskless_core.protocol.messages import (
     DescribeProducersResponse,
 )
 from diskless_core.side_by_side import side_by_side
+
+PRODUCERS_S = 30.0
+"""How long DescribeProducers waits for copies of coordinators. What it lacks then is NOT_LEADER_OR_FOLLOWER."""
 
 _NONE = -1
 
@@ -74,19 +80,29 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
             key = info.key(partition) if info is not None else None
             if key is not None:
                 keys[topic.name, partition] = key
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    try:
-        async with topics.having_copies(keys.values()):
-            found = producers.describe(keys.values(), topics)
-    except CoordinatorError:
-        found, error = {}, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    found: dict[PartitionKey, list[Producer]] = {}
+    errors = dict.fromkeys(keys.values(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    by_shard = topics.by_shard(keys.values())
+    for _, some in by_shard:
+        errors.update(dict.fromkeys(some, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    async def look(of_shard: tuple[DisklessShard, list[PartitionKey]]) -> None:
+        shard, some = of_shard
+        with suppress(CoordinatorError):
+            async with topics.having_copy(shard):
+                found.update(producers.describe(some, topics))
+                errors.update(dict.fromkeys(some, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PRODUCERS_S):
+            await side_by_side(look, by_shard, COPIES_AT_ONCE)
     return DescribeProducersResponse(
         throttle_time_ms=0,
         topics=[
             ProducersTopic(
                 name=topic.name,
                 partitions=[
-                    _partition(partition, found.get(keys[topic.name, partition]), error)
+                    _partition(partition, found.get(key := keys[topic.name, partition]), errors[key])
                     if (topic.name, partition) in keys
                     else _partition(partition, None, *_missing(topic.name, topics))
                     for partition in topic.partition_indexes
