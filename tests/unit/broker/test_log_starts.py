@@ -22,9 +22,7 @@ KEY, MISSING = PartitionKey(TOPIC, 0), PartitionKey(TOPIC, 9)
 
 def topics_of(network: Network, node_id: int) -> Any:
     node = network.nodes[node_id]
-    return SimpleNamespace(
-        replica_of=lambda _: node.shards[0], coordinator_of=lambda _: node.directory.coordinators[0]
-    )
+    return SimpleNamespace(replica_of=lambda _: node.shards[0], coordinator_of=lambda _: node.directory.coordinators[0])
 
 
 def on_two_nodes(test: Callable[[Network], Awaitable[None]]) -> None:
