@@ -22,6 +22,9 @@ NEVER_MS = 2_000_000_000
 UNANSWERED = 100
 """Records that a producer has under way at most."""
 
+BUFFER_BYTES = 16_000
+"""What Java's may have, which is about as much: on a slow machine a longer queue would take long to send in the end."""
+
 PROGRESS = 50
 """Records of each producer that are acknowledged before the next broker is disturbed."""
 
@@ -109,7 +112,8 @@ class Java(Sender):
         file.write_text(
             f"enable.idempotence=true\nmax.in.flight.requests.per.connection=5\nlinger.ms=0\nbatch.size=50\n"
             f"retries={NEVER_MS}\ndelivery.timeout.ms={NEVER_MS}\nrequest.timeout.ms=10000\nmax.block.ms=600000\n"
-            f"reconnect.backoff.max.ms=500\n" + "".join(f"{key}={value}\n" for key, value in (settings or {}).items())
+            f"reconnect.backoff.max.ms=500\nbuffer.memory={BUFFER_BYTES}\n"
+            + "".join(f"{key}={value}\n" for key, value in (settings or {}).items())
         )
         self._log = folder / "java-producer.log"
         arguments = ["--bootstrap-server", bootstrap, "--topic", TOPIC, "--throughput", "300", "--acks", "-1"]

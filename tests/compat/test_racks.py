@@ -51,6 +51,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
                 "diskless.client.racks.by.network": "127.0.0.0/8=c",
                 "unstable.api.versions.enable": "true",
                 "broker.session.timeout.ms": "60000",
+                "diskless.shutdown.timeout.ms": "240000",
             },
         )
         for node_id, rack in RACKS.items()
@@ -247,7 +248,7 @@ def test_producers_leave_a_rack_that_stops_and_come_back_and_nothing_is_lost_dou
             brokers[2].start()
             others = {node_id: brokers[node_id] for node_id in (1, 3)}
             wait_until(lambda: answered(brokers[2], "Produce") > 0, "the rack is produced to again")
-            wait_until(lambda others=others: are_quiet(others, senders), "producers are in their rack")  # type: ignore[misc]
+            wait_until(lambda others=others: are_quiet(others, senders), "producers are in their rack")
     require_each_once_and_in_order(senders, servers)
 
 

@@ -428,6 +428,18 @@ def allows(api: str, found: Difference, expected: Collection[str]) -> set[str]:
 
 IN_A_CLUSTER = (
     Allowed(
+        name="a leader for the client",
+        places=tuple(
+            (api, f"topics.*{field}*", ANY, ANY)
+            for api in ("Metadata", "DescribeTopicPartitions")
+            for field in ("leader_id", "replica_nodes", "isr_nodes")
+        ),
+        what="Leader, replicas and in-sync replicas of a partition, where brokers share the log",
+        kafka="are brokers that have copies of it, the same ones for all clients",
+        diskless="are one broker, [chosen for the client that asks](cluster.md#what-leader-means-here), in its rack",
+        why="any broker takes what is produced to any partition (KIP-1181)",
+    ),
+    Allowed(
         name="a gap may still fill",
         places=(
             ("Produce", "responses.*.partition_responses.*.error_code", 45, 19),
