@@ -261,7 +261,7 @@ class BackupRun:
             lacking += [Lacking(topic=topic, partition=partition, first=a, last=b) for a, b in _joined(some)]
         return lacking
 
-    async def _rows(self, manifest: Manifest, tables: Sequence[str]) -> AsyncIterator[tuple[str, list[Row]]]:
+    async def _rows(self, manifest: Manifest, tables: Sequence[str]) -> AsyncIterator[tuple[str, list[Any]]]:
         for part in manifest.parts:
             data = await reading.read_part(self._target.objects, part)
             for found in snapshot_format.decode_part(part, data, tables):
