@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from diskless_core.cli.cluster_demo.ledger import Ledger, Log, Stamp
 from diskless_core.clock import Clock
@@ -26,6 +27,7 @@ METADATA_REFRESH_MS = 2_000
 _PADDING = b"." * 200
 _IN_FLIGHT = 5_000
 _POLL_S = 0.005
+_RETRY_S = 0.2
 _CHUNK = 500
 _LEAVE_S = 10.0
 _OFTEN = {
@@ -40,12 +42,30 @@ class TrafficError(Exception):
 
 
 def create_topic(bootstrap: str, patience_s: float) -> None:
-    """Create the demo's topic."""
+    """Create the demo's topic; it is tried again while coordinators are loaded, as after their brokers' start.
+
+    Raises:
+        KafkaException: it is refused, or still not possible after `patience_s`.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    made = admin.create_topics(
-        [NewTopic(TOPIC, num_partitions=PARTITIONS)], operation_timeout=patience_s, request_timeout=patience_s
+    wait = Retrying(
+        stop=stop_after_delay(patience_s), wait=wait_fixed(_RETRY_S), retry=retry_if_exception(_passes), reraise=True
     )
-    made[TOPIC].result(timeout=patience_s)
+    wait(_create_once, admin, patience_s)
+
+
+def _create_once(admin: AdminClient, limit_s: float) -> None:
+    topic = NewTopic(TOPIC, num_partitions=PARTITIONS)
+    created = admin.create_topics([topic], operation_timeout=limit_s, request_timeout=limit_s)[TOPIC]
+    try:
+        created.result(timeout=limit_s)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # by an attempt that had no answer
+            raise
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and failure(error.args[0]).retriable
 
 
 class DemoProducer:
