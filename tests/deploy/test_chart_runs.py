@@ -164,11 +164,12 @@ def brokers(
     running: list[Container] = []
     [broker] = chart.one("StatefulSet")["spec"]["template"]["spec"]["containers"]
     try:
-        running.extend(started(chart, pod, account, tmp_path_factory.mktemp(pod), network) for pod in PODS)
-        for container in running:
+        for pod in PODS:
+            # one after the other: they all try out the same folder at first, under one lock
+            running.append(started(chart, pod, account, tmp_path_factory.mktemp(pod), network))
             for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
                 assert broker[probe]["httpGet"]["port"] == "http"
-                container.wait_for(broker[probe]["httpGet"]["path"], 200)
+                running[-1].wait_for(broker[probe]["httpGet"]["path"], 200)
         yield running
     finally:
         for container in running:

@@ -75,8 +75,8 @@ def brokers(project: Any, network: Network, tmp_path_factory: pytest.TempPathFac
         containers[name] = Container(folder / name, name, arguments, environment, network)
     try:
         for container in containers.values():
+            # one after the other: they all try out the same folder at first, under one lock
             container.start()
-        for container in containers.values():
             container.wait_for("/health", 200)
         yield containers
     finally:

@@ -14,10 +14,12 @@ from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[2]
 
+_LIMIT_S = 500.0
+
 
 def run(*command: object) -> str:
     """Run a command that has to succeed, and return what it printed."""
-    result = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=_LIMIT_S)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
