@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -33,6 +35,9 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.protocol.record_frames import RecordFormatError
 from diskless_core.snapshot.format import Manifest
+
+ROWS_TOLD_AT_ONCE = 1_000
+"""Rows that listeners are told of before others have their turn, when a copy begins or ends."""
 
 R = TypeVar("R")
 
@@ -186,11 +191,13 @@ class Replica(Generic[RecordT]):
         finally:
             await self.store.close()
 
-    def tell_all(self) -> None:
+    async def tell_all(self) -> None:
         """Tell listeners as by `restore` of all rows that there are: it was opened after `release`."""
         for listener in self._restore_listeners:
             listener()
-        self._tell({table: dict(self.state.rows(table)) for table in self.state.tables if table.resident})
+        await self._tell_in_slices(
+            {table: dict(self.state.rows(table)) for table in self.state.tables if table.resident}
+        )
 
     async def release(self) -> None:
         """Close it, and free what it has in memory. It can be opened again, and then begins with what the store has.
@@ -207,7 +214,7 @@ class Replica(Generic[RecordT]):
             self.flusher.forget()
             for listener in self._restore_listeners:
                 listener()
-            self._tell(writes)
+            await self._tell_in_slices(writes)
 
     @property
     def level(self) -> int:
@@ -320,6 +327,17 @@ class Replica(Generic[RecordT]):
         """Take entries that do not count: they were written under a term that is over, or out of sequence."""
         self.next_offset = next_offset
         self.tail.wake()
+
+    async def _tell_in_slices(self, writes: Writes) -> None:
+        """Tell listeners of many rows, of few at a time. Nothing may be applied meanwhile."""
+        if sum(map(len, writes.values())) <= ROWS_TOLD_AT_ONCE:
+            self._tell(writes)
+            return
+        for table, rows in writes.items():
+            items = iter(rows.items())
+            while some := dict(islice(items, ROWS_TOLD_AT_ONCE)):
+                self._tell({table: some})
+                await asyncio.sleep(0)
 
     def _tell(self, writes: Writes) -> None:
         for listener in self._commit_listeners:

@@ -101,7 +101,8 @@ class CoordinatorShard(Generic[RecordT]):
     """A coordinator: one log partition, one state machine, one store.
 
     Attributes:
-        is_readable: whether what this node knows of the shard may be told. It stays so once a copy has caught up.
+        is_readable: whether what this node knows of the shard may be told: its copy has caught up since it began. It
+            stays so then. A shard that was not started says so too: nobody asks it.
         applied_bytes: of the log, since this process follows it.
         failure: why the shard's work on this node is over, if it is.
         snapshot: the newest one that this node knows of.
@@ -171,6 +172,7 @@ class CoordinatorShard(Generic[RecordT]):
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError: a backend failed, or its content is gone.
         """
         await self._open()
+        self.is_readable = self.next_offset >= self._end_at_start
         self._run_with_copy()
 
     def start_without_copy(self) -> None:
@@ -192,7 +194,7 @@ class CoordinatorShard(Generic[RecordT]):
             raise
         await self._end_loops()
         self.is_readable = self.next_offset >= self._end_at_start
-        self._replica.tell_all()
+        await self._replica.tell_all()
         self._run_with_copy()
         self._leader.may_claim(Hold.NO_COPY)
         self._log.info("the shard is followed here from now on", offset=self.next_offset, end=self._end_at_start)
@@ -267,7 +269,8 @@ class CoordinatorShard(Generic[RecordT]):
             for task in others:
                 task.cancel()
             self._leader.hold_back(Hold.FAILURE, self.failure)
-            await asyncio.wait(others)
+            if others:  # there is one loop where there is no copy
+                await asyncio.wait(others)
             await self._follow_hints_of_others()
 
     def _told(self, error: Exception) -> str:
@@ -851,6 +854,7 @@ class CoordinatorShard(Generic[RecordT]):
                 self._log.error("the shard could not be restored; it is tried again", error=str(error))
                 await asyncio.sleep(RESTORE_RETRY.pause_s(1, self._services.clock))
         self._leader.may_claim(Hold.RESTORING)
+        self._notice_end_at_start()  # the snapshot may reach it
         self._leader.leadership.changed.set()
 
 

@@ -71,7 +71,8 @@ def _digests_of_a_process(hash_seed: str) -> str:
 def test_a_broken_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     worlds = (seed for seed in itertools.count() if mutation.can_show_in(draw(seed)))
     mutation.apply(monkeypatch)
-    assert any(simulate(seed).violation is not None for seed in itertools.islice(worlds, MUTANT_WORLDS))
+    histories = (simulate(seed, mutation.steps) for seed in itertools.islice(worlds, MUTANT_WORLDS))
+    assert any(history.violation is not None for history in histories)
 
 
 def test_a_process_stops_between_two_of_its_steps_and_goes_on_there() -> None:

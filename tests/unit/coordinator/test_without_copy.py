@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 import pytest
 
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
+from diskless_core.coordinator.replica import ROWS_TOLD_AT_ONCE
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import PARTITIONS
+from diskless_core.plugin.coordinator_log import LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.shard import ShardId
 from tests.support.followers import Following, follow
 from tests.support.shards import SHARD_ID, TOPIC, batch, commit_of
 
+OTHER = b"O" * 16
 PARTITION = PartitionKey(TOPIC, 0)
 
 
@@ -145,5 +150,86 @@ def test_a_store_that_fails_does_not_keep_a_copy_from_being_given_up() -> None:
             assert not any(node.tables().values())
         await node.shard.follow()
         await world.until_alike()
+
+    follow(story)
+
+
+def test_a_restarted_broker_tells_nothing_of_a_shard_before_it_has_caught_up() -> None:
+    async def story(world: Following) -> None:
+        await world.nodes[2].stop()
+        await world.commit(5)
+        await world.start_node(2)
+        shard = world.nodes[2].shard
+        assert not shard.is_readable
+        await shard.until_readable()
+        assert shard.next_offset >= world.nodes[1].shard.next_offset
+
+    follow(story)
+
+
+def test_a_restarted_broker_that_the_log_has_left_behind_can_be_asked_once_it_has_a_snapshot() -> None:
+    async def story(world: Following) -> None:
+        await world.nodes[2].shard.unfollow()
+        await world.commit(5)
+        rules = SnapshotRules(least_bytes=1, max_age_ms=1)
+        leader = world.nodes[1]
+        snapshotter = Snapshotter(leader.shard, leader.log, world.snapshots, rules, world.clock)
+        look, opened = world.nodes[2].log.bounds, False
+
+        async def bounds(shard: ShardId) -> LogBounds:
+            nonlocal opened
+            found = await look(shard)
+            if not opened:
+                opened = True
+                await snapshotter.take()  # between the look at the log and the first entry
+            return found
+
+        world.nodes[2].log.bounds = bounds  # type: ignore[method-assign]
+        await world.nodes[2].shard.follow()
+        async with asyncio.timeout(60):
+            await world.nodes[2].shard.until_readable()
+        assert await world.nodes[2].read_all(PARTITION) == await leader.read_all(PARTITION)
+
+    follow(story)
+
+
+def test_a_shard_without_a_copy_whose_leader_cannot_be_known_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: Following) -> None:
+        shard = world.nodes[2].shard
+        tries = 0
+
+        async def follow_hints() -> None:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise RuntimeError("a defect")
+            await asyncio.sleep(3600)
+
+        follow_hints.__name__ = "follow_hints"
+        monkeypatch.setattr(shard._leader, "follow_hints", follow_hints)
+        await shard.unfollow()
+        await asyncio.sleep(1)
+        assert shard.failure is not None
+        assert "a defect" in shard.failure
+        assert (tries, [task.done() for task in shard._tasks]) == (2, [False]), "who leads is still looked at"
+
+    follow(story)
+
+
+def test_a_copy_of_many_partitions_begins_and_ends_without_keeping_the_event_loop() -> None:
+    async def story(world: Following) -> None:
+        count = 3 * ROWS_TOLD_AT_ONCE
+        await world.nodes[1].shard.create_partitions(uuid.UUID(bytes=OTHER), "other", range(count))
+        await world.until_alike()
+        shard = world.nodes[2].shard
+        told: list[int] = []
+        moved: set[PartitionKey] = set()
+        shard.on_head_moved(lambda keys: (told.append(len(keys)), moved.update(keys))[0])
+        for change in (shard.unfollow, shard.follow):
+            told.clear()
+            moved.clear()
+            await change()
+            assert len(moved) == count + 1
+            assert max(told) <= ROWS_TOLD_AT_ONCE
 
     follow(story)
