@@ -1,4 +1,4 @@
-"""The traffic of a cluster between two looks at the metrics of its brokers."""
+"""The traffic of a cluster between two looks at the metrics of its brokers. It does no I/O itself."""
 
 from __future__ import annotations
 
