@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 LOCK_NAME = "replace.lock"
 
-LOCK_TIMEOUT_S = 10.0
+LOCK_TIMEOUT_S = 30.0
 """A process that was stopped while it replaces a file keeps the lock: after so long the others give up, retriably."""
 
 _LOCK_HELD = Backoff(first_ms=1, max_ms=20)
