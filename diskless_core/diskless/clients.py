@@ -117,11 +117,14 @@ class CoordinatorClient:
         """Whether this node knows all of it."""
         return self._replica.is_readable
 
-    async def find_batches(self, asked: Sequence[AskedRuns], max_bytes: int, calls: PeerCalls) -> list[FoundRuns]:
+    async def find_batches(
+        self, asked: Sequence[AskedRuns], max_bytes: int, max_runs: int, calls: PeerCalls
+    ) -> list[FoundRuns]:
         """DisklessFindBatches at the leader: an answer for each partition, in order.
 
         Args:
-            max_bytes: of the batches in all of them, about. The first partitions get theirs first.
+            asked: `ASKED_AT_ONCE` of them at most.
+            max_bytes, max_runs: of the batches in all of them, about. The first partitions get theirs first.
             calls: these are used to ask another node.
 
         Raises:
@@ -130,7 +133,7 @@ class CoordinatorClient:
 
         def question(coordinator: DisklessCoordinator) -> Awaitable[list[FoundRuns]]:
             if isinstance(coordinator, RemoteCoordinator):
-                return coordinator.by(calls).find_batches(asked, max_bytes)
+                return coordinator.by(calls).find_batches(asked, max_bytes, max_runs)
             return _find_here(coordinator, asked, max_bytes)
 
         return await self._ask(question)

@@ -20,7 +20,7 @@ from diskless_core.diskless.commands import (
     PartitionKey,
 )
 from diskless_core.diskless.commit_bundles import CommitBundles
-from diskless_core.diskless.run_lookup import ANSWER_RUNS, PAGE_RUNS, total_bytes
+from diskless_core.diskless.run_lookup import ANSWER_RUNS, PAGE_RUNS
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import (
@@ -105,28 +105,21 @@ class RemoteCoordinator:
     async def find(self, partition: PartitionKey, offset: int, max_bytes: int) -> FoundRuns:
         return _only(await self.find_batches([AskedRuns(partition, offset, max_bytes)], max_bytes))
 
-    async def find_batches(self, asked: Sequence[AskedRuns], max_bytes: int) -> list[FoundRuns]:
-        """DisklessFindBatches of several partitions, answered in order.
+    async def find_batches(
+        self, asked: Sequence[AskedRuns], max_bytes: int, max_runs: int = ANSWER_RUNS
+    ) -> list[FoundRuns]:
+        """DisklessFindBatches of several partitions, `ASKED_AT_ONCE` at most, answered in order.
 
-        The runs of all of them come to about `max_bytes`, and are about `ANSWER_RUNS`; the first partitions get theirs
-        first. There is one request for each `ASKED_AT_ONCE`. A partition that the node could not look into is
-        OFFSET_NOT_AVAILABLE.
+        The runs of all of them come to about `max_bytes`, and are about `max_runs`; the first partitions get theirs
+        first. A partition that the node could not look into is OFFSET_NOT_AVAILABLE.
 
         Raises:
             CoordinatorError: no answer.
         """
-        found: list[FoundRuns] = []
-        bytes_left, runs_left = max_bytes, ANSWER_RUNS
-        for first in range(0, len(asked), ASKED_AT_ONCE):
-            page = asked[first : first + ASKED_AT_ONCE]
-            answered = await self._find(page, bytes_left if runs_left > 0 else 0, min(PAGE_RUNS, max(0, runs_left)))
-            if [key for key, _ in answered] != [one.partition for one in page]:
-                raise OutcomeUnknownError(f"node {self._node_id} answered for other partitions than it was asked about")
-            for _, one in answered:
-                found.append(one)
-                bytes_left -= total_bytes(one.runs)
-                runs_left -= len(one.runs)
-        return found
+        answered = await self._find(asked, max_bytes if max_runs > 0 else 0, min(PAGE_RUNS, max(0, max_runs)))
+        if [key for key, _ in answered] != [one.partition for one in asked]:
+            raise OutcomeUnknownError(f"node {self._node_id} answered for other partitions than it was asked about")
+        return [found for _, found in answered]
 
     async def until_found(self, offsets: Mapping[PartitionKey, int], max_wait_ms: int) -> list[PartitionKey]:
         """Partitions in which there is something from an offset on, or that cannot be read; waits while there are none.

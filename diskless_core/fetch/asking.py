@@ -20,6 +20,8 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.clients import CoordinatorClient, CoordinatorClients
 from diskless_core.diskless.commands import AskedRuns, FoundRuns, PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
+from diskless_core.diskless.remote import ASKED_AT_ONCE
+from diskless_core.diskless.run_lookup import ANSWER_RUNS, total_bytes
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.protocol.errors import ErrorCode
 
@@ -27,7 +29,10 @@ WAIT_MS = 500
 """How long a request waits at a leader: as long as consumers wait for more by default."""
 
 ANSWER_MS = 1_000
-"""How long a leader has for an answer, on top of what it waits. Who fetches from others too waits no longer for it."""
+"""How long a leader has for an answer, on top of what it waits. Who fetches from others too waits little longer for it.
+
+Of very many partitions those are answered for which that suffices: the others are OFFSET_NOT_AVAILABLE.
+"""
 
 PAUSE_S = 1.0
 """A leader that did not answer in time is not asked for so long, and then by one Fetch at a time."""
@@ -49,6 +54,8 @@ RETRY = Backoff(first_ms=100, max_ms=1_000)
 
 _GRACE_S = 0.1
 """What goes on beside the answer itself, as asking others who leads, has the same limits, and so much more."""
+
+_NO_ANSWER = FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 _log = structlog.get_logger(__name__)
 
@@ -101,30 +108,37 @@ class AskedLeaders:
         shard = self._shard(index)
         unique = list(dict.fromkeys(asked))  # a client may name a partition any number of times
         found = await self._find(index, shard, unique, max_bytes)
-        if found is None:
-            return [FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)] * len(asked)
-        answers = dict(zip(unique, found, strict=True))
-        return [answers[one] for one in asked]
+        answers = dict(zip(unique, found, strict=False))
+        return [answers.get(one, _NO_ANSWER) for one in asked]
 
-    async def _find(
-        self, index: int, shard: _Shard, asked: Sequence[AskedRuns], max_bytes: int
-    ) -> list[FoundRuns] | None:
+    async def _find(self, index: int, shard: _Shard, asked: Sequence[AskedRuns], max_bytes: int) -> list[FoundRuns]:
+        """What is found of the first partitions, as many as there is time for."""
         begun_s, nominated = self._clock.monotonic(), shard.client.leader_hint
         if shard.silent_until_s is not None and nominated == shard.silent:
             if begun_s < shard.silent_until_s:
-                return None
+                return []
             shard.silent_until_s = begun_s + ANSWER_MS / 1000 + PAUSE_S  # the others do not wait for this one's try
-        try:
-            async with asyncio.timeout(ANSWER_MS / 1000 + _GRACE_S):
-                found = await shard.client.find_batches(asked, max_bytes, shard.finds)
-        except (CoordinatorError, TimeoutError) as error:
-            self._note(index, shard, str(error) or "there was no answer in time")
+            asked = asked[:ASKED_AT_ONCE]
+        found: list[FoundRuns] = []
+        runs_left, trouble = ANSWER_RUNS, None
+        while len(found) < len(asked) and self._clock.monotonic() - begun_s < ANSWER_MS / 1000:
+            page = asked[len(found) : len(found) + ASKED_AT_ONCE]
+            try:
+                async with asyncio.timeout(ANSWER_MS / 1000 + _GRACE_S):
+                    answered = await shard.client.find_batches(page, max_bytes, runs_left, shard.finds)
+            except (CoordinatorError, TimeoutError) as error:
+                trouble = str(error) or "there was no answer in time"
+                break
+            found += answered
+            max_bytes -= sum(total_bytes(one.runs) for one in answered)
+            runs_left -= sum(len(one.runs) for one in answered)
+        self._note(index, shard, trouble)
+        if trouble is None:
+            shard.silent_until_s = None
+        elif not found:
             now_s = self._clock.monotonic()
             is_late = now_s - begun_s > ANSWER_MS / 2000
             shard.silent, shard.silent_until_s = nominated, now_s + PAUSE_S if is_late else None
-            return None
-        shard.silent_until_s = None
-        self._note(index, shard, None)
         return found
 
     def watch(self, index: int, offsets: Mapping[PartitionKey, int]) -> None:

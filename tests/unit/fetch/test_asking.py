@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from diskless_core.coordinator.errors import NotCoordinatorError
 from diskless_core.coordinator.peers import PeerRequest
-from diskless_core.diskless import remote
 from diskless_core.diskless.commands import AskedRuns, PartitionKey
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.remote import ASKED_AT_ONCE, RemoteCoordinator
@@ -211,8 +211,8 @@ def test_the_budget_of_a_fetch_is_that_of_all_partitions_together() -> None:
 
 
 def test_runs_of_an_answer_are_bounded_over_all_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "ASKED_AT_ONCE", 2)
-    monkeypatch.setattr(remote, "ANSWER_RUNS", 3)
+    monkeypatch.setattr(asking, "ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(asking, "ANSWER_RUNS", 3)
 
     async def told(world: World) -> None:
         for partition in (0, 1, 2, 0, 1, 2):
@@ -278,6 +278,34 @@ def test_a_leader_that_is_silent_is_waited_for_once_and_then_holds_nobody_up() -
             assert await find() == (ErrorCode.NONE, 0)
         told_of = [line["event"] for line in lines if line["event"].startswith("a leader")]
         assert len(told_of) == 2, "once that it is silent, and once that it is not"
+
+    story(told)
+
+
+def test_a_fetch_of_more_than_there_is_time_for_gets_a_part_and_leaves_the_leader_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "ASKED_AT_ONCE", 1)
+    find_batches = RemoteCoordinator.find_batches
+
+    async def slowly(self: RemoteCoordinator, *arguments: Any) -> Any:
+        await asyncio.sleep(0.3)
+        return await find_batches(self, *arguments)
+
+    monkeypatch.setattr(RemoteCoordinator, "find_batches", slowly)
+
+    async def told(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        keys = await world.create(20)
+        for _ in range(3):
+            begun = loop.time()
+            found = await world.leaders.find(0, [AskedRuns(key, 0, EVERYTHING) for key in keys], EVERYTHING)
+            assert loop.time() - begun < 1.5
+            errors = [one.error for one in found]
+            assert errors[:4] == [ErrorCode.NONE] * 4
+            assert set(errors[4:]) == {ErrorCode.OFFSET_NOT_AVAILABLE}
+            [found_here] = await world.leaders.find(0, [AskedRuns(KEYS[0], 0, EVERYTHING)], EVERYTHING)
+            assert found_here.error is ErrorCode.NONE
 
     story(told)
 
