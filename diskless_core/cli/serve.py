@@ -33,7 +33,7 @@ from diskless_core.plugin_host.nouns import backend_errors
 if TYPE_CHECKING:
     from diskless_core.admin.http import AdminServer
 
-STOP_S = 10.0
+STOP_S = 14.0
 """How much longer than `diskless.shutdown.timeout.ms` a stop may take, until it is broken off."""
 
 PATIENCE_S = 2.0

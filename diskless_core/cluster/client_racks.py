@@ -20,6 +20,9 @@ _IN_CLIENT_ID = re.compile(r"(?:^|[ ,|])diskless_az=([^ ,|]+)")
 _REMEMBERED = 4096
 """Client ids and hosts whose racks are not looked up anew."""
 
+_REMEMBERED_CHARACTERS = 256
+"""Of a client id. A longer one is looked into each time: ids may have 32,767 bytes."""
+
 
 class ClientRacks:
     """The racks of clients. The same on all brokers whose settings are."""
@@ -57,14 +60,20 @@ class ClientRacks:
         return next((entry.rack for entry in self._networks if address in entry.network), None)
 
 
-@lru_cache(_REMEMBERED)
 def rack_in_client_id(client_id: str) -> str | None:
     """The rack in `diskless_az=<rack>`, which begins the id or follows a space, a comma or a `|`, and ends at one.
 
     Of several the first counts; one that is empty is none.
     """
+    return (_remembered if len(client_id) <= _REMEMBERED_CHARACTERS else _found)(client_id)
+
+
+def _found(client_id: str) -> str | None:
     found = _IN_CLIENT_ID.search(client_id)
     return found[1] if found is not None else None
+
+
+_remembered = lru_cache(_REMEMBERED)(_found)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

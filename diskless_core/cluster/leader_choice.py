@@ -69,9 +69,9 @@ class LeaderChoice:
 
     def leaders(self, client: ClientIdentity, rack: str | None) -> Leaders:
         """What a client of this rack is told; of no rack, or of one without brokers, gateways of any rack will do."""
-        return self._for_client(client, rack if rack in self._racks else None)
+        return self._for_client(_digest(client), rack if rack in self._racks else None)
 
-    def _choose(self, client: ClientIdentity, rack: str | None) -> Leaders:
+    def _choose(self, client: bytes, rack: str | None) -> Leaders:
         here = self._racks[rack] if rack is not None else self._everybody
         ranked = sorted(here, key=lambda node_id: (_weight(client, node_id), node_id), reverse=True)
         by_shard = {shard: _first(ranked, _in_rack(racks, rack)) for shard, racks in self._gateways.items()}
@@ -86,5 +86,10 @@ def _first(ranked: Sequence[int], candidates: frozenset[int]) -> int:
     return next(node_id for node_id in ranked if node_id in candidates)
 
 
-def _weight(client: ClientIdentity, node_id: int) -> bytes:
-    return blake2b("\0".join((*client, str(node_id))).encode(errors="surrogateescape"), digest_size=8).digest()
+def _digest(client: ClientIdentity) -> bytes:
+    """Stands for a client, however long its client id is: what is remembered of clients has a bound in bytes too."""
+    return blake2b("\0".join(client).encode(errors="surrogateescape"), digest_size=16).digest()
+
+
+def _weight(client: bytes, node_id: int) -> bytes:
+    return blake2b(b"%b%d" % (client, node_id), digest_size=8).digest()

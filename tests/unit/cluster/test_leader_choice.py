@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diskless_core.cluster.client_racks import ClientRacks
 from diskless_core.cluster.leader_choice import ClientIdentity, LeaderChoice
+from diskless_core.config.broker import BrokerConfig
 from diskless_core.plugin.gateway_placement import Coordinator, LiveBroker
 from tests.support.gateways import placement
 
@@ -113,3 +116,19 @@ def test_a_client_has_one_gateway_for_coordinators_that_share_theirs():
     leaders = LeaderChoice([LiveBroker(node_id=one, rack="a") for one in (1, 2, 3)], placed)
 
     assert all(leaders.leaders(client, "a").only is not None for client in clients(50))
+
+
+def test_what_is_remembered_of_clients_has_a_bound_in_bytes():
+    tracemalloc.start()
+    racks, chosen = ClientRacks(BrokerConfig()), choice(cluster(6))
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(500):
+            client_id = f"{number:06}" + "\N{GRINNING FACE}" * 8_000
+            chosen.leaders(
+                ClientIdentity("ANONYMOUS", client_id, "10.0.0.1"), racks.rack_of(client_id, "10.0.0.1", "A")
+            )
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 4 << 20
