@@ -20,7 +20,7 @@ from uuid import UUID
 
 import structlog
 
-from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts
+from diskless_core.broker.coordinators import SHARD_ROOMS, count_existing, shard_counts, too_few
 from diskless_core.broker.object_owner import ObjectOwner
 from diskless_core.cli.backup_places import (
     BackupError,
@@ -50,7 +50,7 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import Key, Row
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
-from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, kind_of, parse_shard, short_name
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, ShardKind, kind_of, parse_shard, short_name
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest
@@ -150,10 +150,12 @@ class BackupRun:
         await require_other_place(self._source, self._target, self._clock)
         async with self._caught_up(CLUSTER_SHARD) as cluster:
             cluster_id = cluster.state.get(CLUSTER, CLUSTER_ID)
+            await self._groups_shards(cluster)
         if cluster_id is None:
             raise BackupError("the log has no cluster: has a broker run with this configuration?")
         prefix, beside = self._config.diskless_wal_object_prefix, snapshot_prefix(self._config)
         owner = ObjectOwner(self._target.objects, prefix=prefix, beside=beside)
+        await self._diskless_shards()
         await self._require_segments_can_stay()
         await owner.require(cluster_id, has_topics=False)
         objects = ObjectCopies(self._source.objects, self._target.objects, self._clock)
@@ -230,14 +232,13 @@ class BackupRun:
         """
         for _ in range(ROUNDS):
             async with self._caught_up(CLUSTER_SHARD) as cluster:
-                rows = dict(cluster.state.rows(CLUSTER))
+                groups_shards = await self._groups_shards(cluster)
                 topics = dict(cluster.state.rows(TOPICS))
                 gone: dict[str, list[Row]] = {BROKERS.name: [], NODE_IDS.name: [], NOMINATIONS.name: []}
                 taken = {CLUSTER_SHARD: await self._points.put(cluster, instead=gone)}
-            for shard in map(GROUPS.shard, range(coordinator_counts.recorded(rows, GROUPS.topic))):
-                if await self._points.exists(shard):
-                    async with self._caught_up(shard) as follower:
-                        taken[shard] = await self._points.put(follower)
+            for shard in groups_shards:
+                async with self._caught_up(shard) as follower:
+                    taken[shard] = await self._points.put(follower)
             missing = await self._take_diskless(taken, objects)
             async with self._caught_up(CLUSTER_SHARD) as cluster:
                 if dict(cluster.state.rows(TOPICS)) == topics:
@@ -265,9 +266,31 @@ class BackupRun:
                         still_owned[owner].add((row[0],))
         return missing
 
+    async def _groups_shards(self, cluster: CoordinatorShard[Any]) -> list[ShardId]:
+        """All of them. What none of the cluster's brokers would ask is refused: it was another cluster's, or is."""
+        recorded = coordinator_counts.recorded(dict(cluster.state.rows(CLUSTER)), GROUPS.topic)
+        shards = await self._existing(GROUPS, recorded)
+        if shards and shards[-1].index >= recorded:
+            raise BackupError(
+                f"the log has {shards[-1].index + 1} Groups coordinators, but by its cluster's record there are "
+                f"{recorded}: a backup would lack groups. Is this the log that the brokers use?"
+            )
+        return shards
+
     async def _diskless_shards(self) -> list[ShardId]:
-        configured = map(DISKLESS.shard, range(shard_counts(self._config)[DISKLESS]))
-        return [shard for shard in configured if await self._points.exists(shard)]
+        """All of them. A number that is too small is refused: a backup without one of them would lack partitions."""
+        shards = await self._existing(DISKLESS, shard_counts(self._config)[DISKLESS])
+        needed = shards[-1].index + 1 if shards else 0
+        for whose, config in (("of the cluster", self._config), ("to restore with", self._target.config)):
+            configured = shard_counts(config)[DISKLESS]
+            if configured < needed:
+                raise BackupError(f"in the configuration {whose}, {too_few(DISKLESS, configured, needed)}")
+        return shards
+
+    async def _existing(self, kind: ShardKind, expected: int) -> list[ShardId]:
+        """Those that were ever written to, beyond the expected ones too."""
+        count = await count_existing(self._points.log, kind, expected)
+        return [shard for shard in map(kind.shard, range(count)) if await self._points.exists(shard)]
 
     def _caught_up(self, shard: ShardId) -> AbstractAsyncContextManager[CoordinatorShard[Any]]:
         return self._points.caught_up(shard, SHARD_ROOMS[kind_of(shard)].machine())

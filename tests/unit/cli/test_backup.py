@@ -265,3 +265,31 @@ def test_a_backup_that_left_segments_behind_is_not_restored_to_a_remote_storage_
         await world.restore(world.target)
 
     story(work)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_configuration_with_fewer_diskless_coordinators_than_there_are_is_refused(side: str) -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        config = BrokerConfig(diskless_metadata_topic_num_partitions=1)
+        setattr(world, side, replace(getattr(world, side), config=config))
+        await world.refuses_backup("num.partitions is 1, but the log has 2 Diskless coordinators.* Set it to 2 or more")
+
+    story(work)
+
+
+def test_more_diskless_coordinators_than_there_are_yet_are_no_obstacle() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        world.source = replace(world.source, config=BrokerConfig(diskless_metadata_topic_num_partitions=3))
+        assert [one.shard for one in (await world.backup()).shards][-2:] == ["diskless-0", "diskless-1"]
+
+    story(work)
+
+
+def test_groups_coordinators_that_are_not_in_the_clusters_record_are_not_left_out_silently() -> None:
+    async def work(world: World) -> None:
+        await world.begin(groups=2, unrecorded_groups=1)
+        await world.refuses_backup("has 3 Groups coordinators, but by its cluster's record there are 2")
+
+    story(work)
