@@ -383,8 +383,10 @@ async def restore(backup: Backup, place: Place, log: CoordinatorLog, snapshots: 
         await require_marked(place, backup.segments_mark)
     new_log = NewLog(log, clock)
     names = {parse_shard(one.shard): LogName(UUID(one.log_id), UUID(one.moved_from)) for one in backup.shards}
-    await _keep_only(snapshots, {shard: name.log_id for shard, name in names.items()})
     terms = {shard: await new_log.claim(shard, name.moved_from) for shard, name in names.items()}
+    # Only now is it certain that nobody uses these logs. A shard that has its name may have snapshots of its own since.
+    unnamed = {shard: name.log_id for shard, name in names.items() if terms[shard] is not None}
+    await _keep_only(snapshots, unnamed)
     for shard, name in names.items():
         await new_log.name(shard, name, terms[shard])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +29,7 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.new_log import MigrationRefusedError
 from diskless_core.coordinator.shard_points import ShardPoints
 from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.plugin.coordinator_log import LogNotFoundError
 
 _ERRORS = (BackupError, MigrationRefusedError, CoordinatorError, StartError)
 
@@ -103,11 +104,21 @@ async def _backup(config: Path | None, override: Sequence[str], target: Path) ->
             old.log() as log,
             _place(new, writes=True) as destination,
         ):
-            async with new.log() as new_log:
-                await require_unused(new_log)
+            await require_no_cluster(new)
             kept = Snapshots.of(new.config, destination.objects, new.clock)
             points = ShardPoints(log, store, Snapshots.of(old.config, source.objects, old.clock), kept, old.clock)
             return await BackupRun(source, destination, points, kept, old.clock).run()
+
+
+async def require_no_cluster(target: Backends) -> None:
+    """Refuse a target that has a log. One that is not there yet is as good as an empty one.
+
+    Raises:
+        MigrationRefusedError, CoordinatorLogError: as `require_unused`.
+    """
+    with suppress(LogNotFoundError):
+        async with target.log() as log:
+            await require_unused(log)
 
 
 async def _restore(config: Path | None, override: Sequence[str]) -> Backup:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from diskless_core.cli.backends import Backends
 from diskless_core.cli.backup import Backup, BackupRun, description_of, restore
 from diskless_core.cli.backup_places import BackupError, Place
+from diskless_core.cli.cluster_backup import require_no_cluster
 from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.state_machine import ClusterMachine
 from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.new_log import MigrationRefusedError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.shard_points import ShardPoints
 from diskless_core.coordinator.snapshots import Snapshots
@@ -25,10 +30,11 @@ from diskless_core.groups.shard import GroupsShard
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS
+from diskless_core.testing.coordinator_log_tools import batch_of
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
-from tests.support.shards import Sequential
+from tests.support.shards import Sequential, ShardNode
 from tests.support.virtual_time import VirtualClock, run
 
 BROKER, TOOL = 1, -1
@@ -83,13 +89,22 @@ class World:
                     await self.source.segments.put(SEGMENT, b"older records")
 
     async def backup(self) -> Backup:
+        async with self.points() as (points, kept):
+            return await BackupRun(self.source, self.target, points, kept, self.clock).run()
+
+    async def put_other_snapshot(self) -> None:
+        """One of the cluster shard on another log, in the target."""
+        async with self.points() as (points, _), points.caught_up(CLUSTER_SHARD, ClusterMachine()) as shard:
+            await points.put(shard)
+
+    @asynccontextmanager
+    async def points(self) -> AsyncIterator[tuple[ShardPoints, Snapshots]]:
         log = self.log.node(TOOL)
         await log.start()
         kept = Snapshots.of(self.target.config, self.target.objects, self.clock)
         snapshots = Snapshots.of(self.source.config, self.source.objects, self.clock)
-        points = ShardPoints(log, MemoryCoordinatorStore(), snapshots, kept, self.clock)
         try:
-            return await BackupRun(self.source, self.target, points, kept, self.clock).run()
+            yield ShardPoints(log, MemoryCoordinatorStore(), snapshots, kept, self.clock), kept
         finally:
             await log.stop()
 
@@ -293,3 +308,55 @@ def test_groups_coordinators_that_are_not_in_the_clusters_record_are_not_left_ou
         await world.refuses_backup("has 3 Groups coordinators, but by its cluster's record there are 2")
 
     story(work)
+
+
+def test_a_restore_that_is_refused_removes_nothing() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        await world.backup()
+        await world.put_other_snapshot()
+        other = ShardNode(world.new_log, world.clock, BROKER, shard_id=DISKLESS.shard(1))
+        await other.start()
+        await other.shard.submit(lambda command: command.name_log(world.clock.new_uuid()))
+        await other.stop()
+        before = content(world.target.objects)
+        with pytest.raises(MigrationRefusedError, match="in use"):
+            await world.restore(world.target)
+        assert content(world.target.objects) == before
+
+    story(work)
+
+
+def test_a_restore_that_is_repeated_leaves_the_snapshots_of_the_cluster_alone_that_began_meanwhile() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        await world.backup()
+        await world.restore(world.target)
+        await world.put_other_snapshot()
+        before = content(world.target.objects)
+        await world.restore(world.target)
+        assert content(world.target.objects) == before
+
+    story(work)
+
+
+def test_what_an_unfinished_backup_left_is_removed_before_a_cluster_begins() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        await world.backup()
+        before = content(world.target.objects)
+        await world.put_other_snapshot()
+        await world.restore(world.target)
+        assert content(world.target.objects) == before
+
+    story(work)
+
+
+async def test_a_local_log_that_is_not_there_yet_is_one_that_nobody_uses(tmp_path: Path) -> None:
+    target = Backends.configured(None, [f"log.dirs={tmp_path / 'none-yet'}", "coordinator_log=local"])
+    await require_no_cluster(target)
+
+    async with target.log(writes=True) as log:
+        await log.append(CLUSTER_SHARD, [batch_of(b"entry")])
+    with pytest.raises(MigrationRefusedError, match="choose another place"):
+        await require_no_cluster(target)
