@@ -206,7 +206,7 @@ class BackupRun:
         return False
 
     def _look_for_segments(self, follower: CoordinatorShard[Any]) -> None:
-        if not any(map(follower.state.row_count, (TIERED, REMOTE_SEGMENTS))):
+        if not (follower.state.row_count(TIERED) or follower.state.row_count(REMOTE_SEGMENTS)):
             return
         if self._segments_are_lost is not None:
             raise BackupError(self._segments_are_lost)

@@ -79,8 +79,10 @@ class World:
             await _led(cluster, stack)
             await cluster.cluster_id("c", _nothing, {GROUPS: groups})
             diskless = [DisklessShard(DISKLESS.shard(index), services, rules) for index in range(2)]
-            others = [GroupsShard(GROUPS.shard(index), services) for index in range(groups + unrecorded_groups)]
-            for shard in (*diskless, *others):
+            others: list[CoordinatorShard[Any]] = [
+                GroupsShard(GROUPS.shard(index), services) for index in range(groups + unrecorded_groups)
+            ]
+            for shard in [*diskless, *others]:
                 await _led(shard, stack)
             if segments:
                 await diskless[1].create_partitions(TOPIC_ID, "t", [0])
@@ -194,7 +196,8 @@ def test_a_target_with_a_part_that_is_where_the_cluster_is_is_refused_however_it
 ) -> None:
     async def work(world: World) -> None:
         await world.begin()
-        world.target = replace(world.target, **{part: same_bucket(world, getattr(world.source, other))})
+        changed: Any = {part: same_bucket(world, getattr(world.source, other))}
+        world.target = replace(world.target, **changed)
         await world.refuses_backup("is the place of the cluster's own")
 
     story(work)
