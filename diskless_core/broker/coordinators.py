@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import structlog
 
@@ -104,6 +104,27 @@ def shard_ids(counts: Mapping[ShardKind, int]) -> list[ShardId]:
         for kind in SHARD_KINDS
         for index in range(counts.get(kind, 1 if kind.count_setting is None else 0))
     ]
+
+
+async def count_existing(log: CoordinatorLog, kind: ShardKind, expected: int) -> int:
+    """How many shards of a kind a log has, or `expected` if that is more.
+
+    Raises:
+        CoordinatorLogError: it cannot be found out.
+    """
+    count = expected
+    while (await log.bounds(kind.shard(count))).end > 0:
+        count += 1
+    return count
+
+
+def too_few(kind: ShardKind, configured: int, existing: int) -> str:
+    """What to tell an operator whose settings have fewer shards of a kind than there are."""
+    setting = property_name(cast("str", kind.count_setting))
+    return (
+        f"{setting} is {configured}, but the log has {existing} {kind.name.capitalize()} coordinators, and what they "
+        f"have stays with them. Set it to {existing} or more"
+    )
 
 
 class Coordinators:
@@ -272,15 +293,10 @@ class Coordinators:
         for kind in SHARD_KINDS:
             if kind.count_setting is None or kind.count_is_recorded:
                 continue
-            configured = existing = sum(shard_id.topic == kind.topic for shard_id in self._shards)
-            while (await self.log.bounds(kind.shard(existing))).end > 0:
-                existing += 1
+            configured = sum(shard_id.topic == kind.topic for shard_id in self._shards)
+            existing = await count_existing(self.log, kind, configured)
             if existing > configured:
-                raise StartError(
-                    f"{property_name(kind.count_setting)} is {configured}, but the log has {existing} "
-                    f"{kind.name.capitalize()} coordinators, and what they have stays with them. "
-                    f"Set it to {existing} or more"
-                )
+                raise StartError(too_few(kind, configured, existing))
 
     async def stop(self) -> None:
         await asyncio.gather(*(shard.stop() for shard in self.all()))

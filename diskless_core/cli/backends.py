@@ -14,7 +14,6 @@ from diskless_core.cli.common import discover_plugins, fail, load_or_exit
 from diskless_core.clock import Clock, SystemClock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.config.load import LoadedConfig
-from diskless_core.plugin.config import PluginSettings
 from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import CoordinatorStore
@@ -26,6 +25,7 @@ from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin_host.nouns import (
     COORDINATOR_LOG,
     COORDINATOR_STORE,
+    REMOTE_LOG_METADATA,
     REMOTE_STORAGE,
     WAL_OBJECT_STORE,
     backend_errors,
@@ -90,10 +90,15 @@ class Backends:
             await log.stop()
 
     @property
-    def wal_objects(self) -> tuple[str, PluginSettings]:
-        """The name and the settings of the wal_object_store: two that are equal are one place."""
-        chosen = self._loaded.plugins[WAL_OBJECT_STORE.name]
-        return chosen.descriptor.name, chosen.settings
+    def shares_segments(self) -> bool:
+        """Whether `remote_storage` is a place that others could have too, and not a broker's own folder or memory."""
+        storage = self._plugins.create(REMOTE_STORAGE, self._loaded.plugins, self._contexts)
+        return not (storage.is_broker_local or storage.is_process_local)
+
+    @property
+    def records_segments(self) -> bool:
+        """Whether the coordinators keep `remote_log_metadata`, and so know all segments."""
+        return self._loaded.plugins[REMOTE_LOG_METADATA.name].descriptor.name == REMOTE_LOG_METADATA.default
 
     def segments_as_objects(self) -> WalObjectStore | None:
         """The place of `remote_storage` as an object store, for a command that copies all that is there.

@@ -20,8 +20,18 @@ from uuid import UUID
 
 import structlog
 
-from diskless_core.broker.coordinators import SHARD_ROOMS, shard_counts
+from diskless_core.broker.coordinators import SHARD_ROOMS, count_existing, shard_counts, too_few
 from diskless_core.broker.object_owner import ObjectOwner
+from diskless_core.cli.backup_places import (
+    BackupError,
+    Place,
+    backups_prefix,
+    mark_segments,
+    remove_other_marks,
+    require_marked,
+    require_other_place,
+    why_segments_are_lost,
+)
 from diskless_core.clock import Clock
 from diskless_core.cluster import coordinator_counts
 from diskless_core.cluster.membership.tables import BROKERS, NODE_IDS
@@ -32,14 +42,15 @@ from diskless_core.coordinator.new_log import MigrationRefusedError, NewLog
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.coordinator.shard_points import ShardPoint, ShardPoints
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
-from diskless_core.diskless.tables import BATCHES, LIVE_FILES, RECEIVED_FILES
+from diskless_core.diskless.remote_segments import REMOTE_SEGMENTS
+from diskless_core.diskless.tables import BATCHES, LIVE_FILES, RECEIVED_FILES, TIERED
 from diskless_core.diskless.tables import TOPICS as SHARD_TOPICS
 from diskless_core.files.object_copies import ObjectCopies
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import Key, Row
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
-from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, kind_of, parse_shard, short_name
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, ShardKind, kind_of, parse_shard, short_name
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest
@@ -50,18 +61,6 @@ ROUNDS = 5
 _LIMIT_BYTES = 64 << 20
 
 _log = structlog.get_logger(__name__)
-
-
-class BackupError(Exception):
-    """There is no backup, or none that can be used; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the objects of a cluster are. `segments` is the same for `remote_storage`; None leaves them alone."""
-
-    objects: WalObjectStore
-    segments: WalObjectStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +92,8 @@ class Backup:
         ended_ms: nothing that was acknowledged later is in it.
         lacking: offsets whose WAL objects were deleted while they were to be copied.
         vanished_segments: objects of remote storage that were deleted while they were to be copied.
-        has_segments: whether remote storage was copied.
+        segments_mark: tells the place where the segments were copied to from all others; None where they were not.
+        knows_segments: whether the coordinators know of segments, be they in the backup or not.
     """
 
     cluster_id: str
@@ -102,14 +102,10 @@ class Backup:
     shards: Sequence[BackedUpShard]
     copied_objects: int
     copied_bytes: int
-    has_segments: bool
+    segments_mark: str | None
+    knows_segments: bool
     vanished_segments: int = 0
     lacking: Sequence[Lacking] = field(default=())
-
-
-def backups_prefix(config: BrokerConfig) -> str:
-    """What the key of a backup's description begins with, without the '/' after it."""
-    return f"{config.diskless_wal_object_prefix}-backup"
 
 
 # --- backup ------------------------------------------------------------------------------------------------------
@@ -119,46 +115,51 @@ class BackupRun:
     """One backup of a cluster.
 
     Args:
-        config: a broker's of the cluster.
         points: takes the points of its coordinators, into the target.
         snapshots: those in the target.
     """
 
     def __init__(
         self,
-        config: BrokerConfig,
         source: Place,
         target: Place,
         points: ShardPoints,
         snapshots: Snapshots,
         clock: Clock,
     ) -> None:
-        self._config = config
+        self._config = source.config
         self._source = source
         self._target = target
         self._points = points
         self._snapshots = snapshots
         self._clock = clock
+        self._segments_are_lost = why_segments_are_lost(source, target)
+        self._knows_segments = False
 
     async def run(self) -> Backup:
         """Copy everything, and describe it in the target. What was there of an earlier backup is used or removed.
 
         Raises:
-            BackupError: topics came or went at each try, or there is no cluster.
+            BackupError: the target is where the source is; segments would be left behind, and be in danger; topics came
+                or went at each try; or there is no cluster.
             StartError: the target has objects of another cluster, or of none.
             CoordinatorError, CoordinatorLogError, CoordinatorStoreError, WalObjectStoreError, SnapshotError: a backend
                 failed.
         """
         began_ms = self._clock.now_ms()
+        await require_other_place(self._source, self._target, self._clock)
         async with self._caught_up(CLUSTER_SHARD) as cluster:
             cluster_id = cluster.state.get(CLUSTER, CLUSTER_ID)
+            await self._groups_shards(cluster)
         if cluster_id is None:
             raise BackupError("the log has no cluster: has a broker run with this configuration?")
         prefix, beside = self._config.diskless_wal_object_prefix, snapshot_prefix(self._config)
         owner = ObjectOwner(self._target.objects, prefix=prefix, beside=beside)
+        await self._diskless_shards()
+        await self._require_segments_can_stay()
         await owner.require(cluster_id, has_topics=False)
         objects = ObjectCopies(self._source.objects, self._target.objects, self._clock)
-        segments = self._segment_copies()
+        segments, mark = self._segment_copies(), str(self._clock.new_uuid())
         await objects.copy_listed(f"{prefix}/")
         if segments is not None:
             await segments.copy_listed("")
@@ -166,6 +167,7 @@ class BackupRun:
         taken, missing = await self._taken_with_objects(objects)
         if segments is not None:
             await segments.copy_listed("")
+            await mark_segments(self._target, mark)
         made = Backup(
             cluster_id=cluster_id,
             began_ms=began_ms,
@@ -173,14 +175,42 @@ class BackupRun:
             shards=[_described(shard, point) for shard, point in taken.items()],
             copied_objects=objects.copied + (segments.copied if segments is not None else 0),
             copied_bytes=objects.copied_bytes + (segments.copied_bytes if segments is not None else 0),
-            has_segments=segments is not None,
+            segments_mark=mark if segments is not None else None,
+            knows_segments=self._knows_segments,
             vanished_segments=len(segments.vanished) if segments is not None else 0,
             lacking=await self._lacking(taken, missing),
         )
         text = json.dumps(asdict(made), indent=2)
         await self._target.objects.put(f"{backups_prefix(self._config)}/description", text.encode())
         await _keep_only(self._snapshots, {shard: point.name.log_id for shard, point in taken.items()})
+        await remove_other_marks(self._target, mark)
         return made
+
+    async def _require_segments_can_stay(self) -> None:
+        """Refuse what the points would be refused for, before anything is copied."""
+        if self._segments_are_lost is None:
+            return
+        if not self._source.records_segments and await self._may_have_segments():
+            raise BackupError(self._segments_are_lost)
+        for shard in await self._diskless_shards():
+            async with self._caught_up(shard) as follower:
+                self._look_for_segments(follower)
+
+    async def _may_have_segments(self) -> bool:
+        """Whether remote storage has anything, or cannot be looked at."""
+        if self._source.segments is None:
+            return True
+        async for page in self._source.segments.list(""):
+            if page:
+                return True
+        return False
+
+    def _look_for_segments(self, follower: CoordinatorShard[Any]) -> None:
+        if not (follower.state.row_count(TIERED) or follower.state.row_count(REMOTE_SEGMENTS)):
+            return
+        if self._segments_are_lost is not None:
+            raise BackupError(self._segments_are_lost)
+        self._knows_segments = True
 
     def _segment_copies(self) -> ObjectCopies | None:
         if self._source.segments is None or self._target.segments is None:
@@ -202,14 +232,13 @@ class BackupRun:
         """
         for _ in range(ROUNDS):
             async with self._caught_up(CLUSTER_SHARD) as cluster:
-                rows = dict(cluster.state.rows(CLUSTER))
+                groups_shards = await self._groups_shards(cluster)
                 topics = dict(cluster.state.rows(TOPICS))
                 gone: dict[str, list[Row]] = {BROKERS.name: [], NODE_IDS.name: [], NOMINATIONS.name: []}
                 taken = {CLUSTER_SHARD: await self._points.put(cluster, instead=gone)}
-            for shard in map(GROUPS.shard, range(coordinator_counts.recorded(rows, GROUPS.topic))):
-                if await self._points.exists(shard):
-                    async with self._caught_up(shard) as follower:
-                        taken[shard] = await self._points.put(follower)
+            for shard in groups_shards:
+                async with self._caught_up(shard) as follower:
+                    taken[shard] = await self._points.put(follower)
             missing = await self._take_diskless(taken, objects)
             async with self._caught_up(CLUSTER_SHARD) as cluster:
                 if dict(cluster.state.rows(TOPICS)) == topics:
@@ -224,10 +253,9 @@ class BackupRun:
         """
         missing = set[str]()
         still_owned: dict[int, set[Key]] = defaultdict(set)
-        for shard in map(DISKLESS.shard, range(shard_counts(self._config)[DISKLESS])):
-            if not await self._points.exists(shard):
-                continue
+        for shard in await self._diskless_shards():
             async with self._caught_up(shard) as follower:
+                self._look_for_segments(follower)
                 without = {RECEIVED_FILES.name: still_owned[shard.index]}
                 taken[shard] = point = await self._points.put(follower, without=without)
             async for _, rows in self._rows(point.manifest, (LIVE_FILES.name,)):
@@ -237,6 +265,32 @@ class BackupRun:
                     for owner in owners[owners.index(shard.index) + 1 :]:
                         still_owned[owner].add((row[0],))
         return missing
+
+    async def _groups_shards(self, cluster: CoordinatorShard[Any]) -> list[ShardId]:
+        """All of them. What none of the cluster's brokers would ask is refused: it was another cluster's, or is."""
+        recorded = coordinator_counts.recorded(dict(cluster.state.rows(CLUSTER)), GROUPS.topic)
+        shards = await self._existing(GROUPS, recorded)
+        if shards and shards[-1].index >= recorded:
+            raise BackupError(
+                f"the log has {shards[-1].index + 1} Groups coordinators, but by its cluster's record there are "
+                f"{recorded}: a backup would lack groups. Is this the log that the brokers use?"
+            )
+        return shards
+
+    async def _diskless_shards(self) -> list[ShardId]:
+        """All of them. A number that is too small is refused: a backup without one of them would lack partitions."""
+        shards = await self._existing(DISKLESS, shard_counts(self._config)[DISKLESS])
+        needed = shards[-1].index + 1 if shards else 0
+        for whose, config in (("of the cluster", self._config), ("to restore with", self._target.config)):
+            configured = shard_counts(config)[DISKLESS]
+            if configured < needed:
+                raise BackupError(f"in the configuration {whose}, {too_few(DISKLESS, configured, needed)}")
+        return shards
+
+    async def _existing(self, kind: ShardKind, expected: int) -> list[ShardId]:
+        """Those that were ever written to, beyond the expected ones too."""
+        count = await count_existing(self._points.log, kind, expected)
+        return [shard for shard in map(kind.shard, range(count)) if await self._points.exists(shard)]
 
     def _caught_up(self, shard: ShardId) -> AbstractAsyncContextManager[CoordinatorShard[Any]]:
         return self._points.caught_up(shard, SHARD_ROOMS[kind_of(shard)].machine())
@@ -317,17 +371,22 @@ async def description_of(config: BrokerConfig, objects: WalObjectStore) -> Backu
         raise BackupError(f"{key} is not what this version of Diskless writes: {error}") from error
 
 
-async def restore(backup: Backup, log: CoordinatorLog, snapshots: Snapshots, clock: Clock) -> None:
+async def restore(backup: Backup, place: Place, log: CoordinatorLog, snapshots: Snapshots, clock: Clock) -> None:
     """Begin the log of a cluster with a backup. When it was interrupted, it can be done again.
 
     Raises:
+        BackupError: the segments that the backup knows of are not where it has them.
         MigrationRefusedError: the log is in use.
         CoordinatorLogError, WalObjectStoreError: a backend failed.
     """
+    if backup.knows_segments:
+        await require_marked(place, backup.segments_mark)
     new_log = NewLog(log, clock)
     names = {parse_shard(one.shard): LogName(UUID(one.log_id), UUID(one.moved_from)) for one in backup.shards}
-    await _keep_only(snapshots, {shard: name.log_id for shard, name in names.items()})
     terms = {shard: await new_log.claim(shard, name.moved_from) for shard, name in names.items()}
+    # Only now is it certain that nobody uses these logs. A shard that has its name may have snapshots of its own since.
+    unnamed = {shard: name.log_id for shard, name in names.items() if terms[shard] is not None}
+    await _keep_only(snapshots, unnamed)
     for shard, name in names.items():
         await new_log.name(shard, name, terms[shard])
 

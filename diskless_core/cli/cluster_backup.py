@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -18,19 +18,18 @@ from diskless_core.cli import common
 from diskless_core.cli.backends import Backends, run
 from diskless_core.cli.backup import (
     Backup,
-    BackupError,
     BackupRun,
-    Place,
     description_of,
     require_unused,
 )
 from diskless_core.cli.backup import restore as restore_backup
+from diskless_core.cli.backup_places import BackupError, Place
 from diskless_core.cli.text import iso_time
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.new_log import MigrationRefusedError
 from diskless_core.coordinator.shard_points import ShardPoints
 from diskless_core.coordinator.snapshots import Snapshots
-from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin.coordinator_log import LogNotFoundError
 
 _ERRORS = (BackupError, MigrationRefusedError, CoordinatorError, StartError)
 
@@ -98,51 +97,53 @@ async def _backup(config: Path | None, override: Sequence[str], target: Path) ->
     old, new = Backends.configured(config, override), Backends.configured(target, ())
     if old.config.diskless_wal_object_prefix != new.config.diskless_wal_object_prefix:
         raise BackupError("both configurations need the same diskless.wal.object.prefix: the log names objects by it")
-    if old.wal_objects == new.wal_objects:
-        raise BackupError("both configurations have the same wal_object_store: a backup goes to another place")
     with tempfile.TemporaryDirectory(prefix="diskless-backup-") as folder:
         store = Backends.configured(config, [*override, f"log.dirs={folder}"]).store()
         async with (
-            old.objects() as source,
+            _place(old) as source,
             old.log() as log,
-            new.objects(writes=True) as objects,
-            _segments(old) as source_segments,
-            _segments(new) as target_segments,
+            _place(new, writes=True) as destination,
         ):
-            async with new.log() as new_log:
-                await require_unused(new_log)
-            kept = Snapshots.of(new.config, objects, new.clock)
-            points = ShardPoints(log, store, Snapshots.of(old.config, source, old.clock), kept, old.clock)
-            return await BackupRun(
-                old.config,
-                Place(objects=source, segments=source_segments),
-                Place(objects=objects, segments=target_segments),
-                points,
-                kept,
-                old.clock,
-            ).run()
+            await require_no_cluster(new)
+            kept = Snapshots.of(new.config, destination.objects, new.clock)
+            points = ShardPoints(log, store, Snapshots.of(old.config, source.objects, old.clock), kept, old.clock)
+            return await BackupRun(source, destination, points, kept, old.clock).run()
+
+
+async def require_no_cluster(target: Backends) -> None:
+    """Refuse a target that has a log. One that is not there yet is as good as an empty one.
+
+    Raises:
+        MigrationRefusedError, CoordinatorLogError: as `require_unused`.
+    """
+    with suppress(LogNotFoundError):
+        async with target.log() as log:
+            await require_unused(log)
 
 
 async def _restore(config: Path | None, override: Sequence[str]) -> Backup:
     backends = Backends.configured(config, override)
-    async with backends.objects(writes=True) as objects, backends.log(writes=True) as log:
-        made = await description_of(backends.config, objects)
-        snapshots = Snapshots.of(backends.config, objects, backends.clock)
-        await restore_backup(made, log, snapshots, backends.clock)
+    async with _place(backends, writes=True) as place, backends.log(writes=True) as log:
+        made = await description_of(backends.config, place.objects)
+        snapshots = Snapshots.of(backends.config, place.objects, backends.clock)
+        await restore_backup(made, place, log, snapshots, backends.clock)
         return made
 
 
 @asynccontextmanager
-async def _segments(backends: Backends) -> AsyncIterator[WalObjectStore | None]:
-    store = backends.segments_as_objects()
-    if store is None:
-        yield None
-        return
-    try:
-        await store.start()
-        yield store
-    finally:
-        await store.stop()
+async def _place(backends: Backends, *, writes: bool = False) -> AsyncIterator[Place]:
+    async with AsyncExitStack() as stack:
+        segments = backends.segments_as_objects()
+        if segments is not None:
+            stack.push_async_callback(segments.stop)
+            await (segments.start() if writes else segments.start_reading())
+        yield Place(
+            config=backends.config,
+            objects=await stack.enter_async_context(backends.objects(writes=writes)),
+            segments=segments,
+            shares_segments=backends.shares_segments,
+            records_segments=backends.records_segments,
+        )
 
 
 def _lines(made: Backup) -> list[str]:
@@ -158,7 +159,7 @@ def _lines(made: Backup) -> list[str]:
     ]
     if made.vanished_segments:
         lines.append(f"It lacks {made.vanished_segments} objects of remote storage: deleted while they were copied.")
-    if not made.has_segments:
+    if made.segments_mark is None:
         lines.append(
             "Segments of tiered storage are not in it: remote_storage.fsspec.url is not set in both configurations."
         )

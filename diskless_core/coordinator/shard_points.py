@@ -51,8 +51,11 @@ class _Nobody:
 class ShardPoints:
     """Takes points of the shards of one cluster.
 
+    Attributes:
+        log: the cluster's.
+
     Args:
-        log: the cluster's, open for reading.
+        log: open for reading.
         store: of the caller alone. It keeps what was read, so that a later point of a shard is quick.
         snapshots: the cluster's, for shards whose logs no longer begin at the beginning.
         target: where points are put.
@@ -61,7 +64,7 @@ class ShardPoints:
     def __init__(
         self, log: CoordinatorLog, store: CoordinatorStore, snapshots: Snapshots, target: Snapshots, clock: Clock
     ) -> None:
-        self._log = log
+        self.log = log
         self._target = target
         self._clock = clock
         self._services = ShardServices(
@@ -76,7 +79,7 @@ class ShardPoints:
 
     async def exists(self, shard: ShardId) -> bool:
         """Whether the log of a shard was ever written to."""
-        return (await self._log.bounds(shard)).end > 0
+        return (await self.log.bounds(shard)).end > 0
 
     @asynccontextmanager
     async def caught_up(self, shard_id: ShardId, machine: StateMachine[Any]) -> AsyncIterator[CoordinatorShard[Any]]:

@@ -21,6 +21,10 @@ class CoordinatorLogError(Exception):
     """The log could not do what was asked. The caller steps down, reloads and tries again."""
 
 
+class LogNotFoundError(CoordinatorLogError):
+    """There is no log yet: nobody has ever written there. Only `start_reading` raises it."""
+
+
 class LogOffsetPrunedError(CoordinatorLogError):
     """The offset asked for lies below the log's start: a snapshot has to take over."""
 
@@ -123,6 +127,7 @@ class CoordinatorLog(ABC):
         Optional: a log that has no such way refuses.
 
         Raises:
+            LogNotFoundError: there is none, and this log does not take that for an empty one.
             CoordinatorLogError: it can't be opened; the message says what to do.
         """
         raise CoordinatorLogError(f"a {type(self).__name__} can't be read beside the broker that uses it")

@@ -21,6 +21,7 @@ from diskless_core.plugin.coordinator_log import (
     LeadershipHint,
     LogBatch,
     LogBounds,
+    LogNotFoundError,
     LogOffsetPrunedError,
 )
 from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_folder
@@ -74,7 +75,7 @@ class LocalCoordinatorLog(CoordinatorLog):
         try:
             found = await asyncio.to_thread(lambda: list(look_at_shards(self._data_dir)))
         except FileNotFoundError as error:
-            raise CoordinatorLogError(
+            raise LogNotFoundError(
                 f"there is no coordinator log in {self._data_dir}: has a broker run with this log.dirs?"
             ) from error
         except OSError as error:

@@ -11,7 +11,13 @@ import pytest
 from diskless_core.clock import SystemClock
 from diskless_core.log.segment import file_name
 from diskless_core.plugin.context import PluginContext
-from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogBounds, LogOffsetPrunedError
+from diskless_core.plugin.coordinator_log import (
+    CoordinatorLog,
+    CoordinatorLogError,
+    LogBounds,
+    LogNotFoundError,
+    LogOffsetPrunedError,
+)
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
@@ -132,6 +138,6 @@ async def test_what_the_broker_prunes_meanwhile_is_told(make_log: MakeLog) -> No
 
 
 async def test_a_log_that_never_was_is_not_made(make_log: MakeLog, data_dir: Path) -> None:
-    with pytest.raises(CoordinatorLogError, match=f"there is no coordinator log in {data_dir}"):
+    with pytest.raises(LogNotFoundError, match=f"there is no coordinator log in {data_dir}"):
         await make_log().start_reading()
     assert list(folders(data_dir.parent)) == []

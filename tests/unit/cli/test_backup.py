@@ -1,0 +1,365 @@
+"""What a backup refuses, and what it leaves alone then: places, segments, and coordinators that it would lack."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskless_core.cli.backends import Backends
+from diskless_core.cli.backup import Backup, BackupRun, description_of, restore
+from diskless_core.cli.backup_places import BackupError, Place
+from diskless_core.cli.cluster_backup import require_no_cluster
+from diskless_core.cluster.shard import ClusterShard
+from diskless_core.cluster.state_machine import ClusterMachine
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.coordinator.new_log import MigrationRefusedError
+from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
+from diskless_core.coordinator.shard_points import ShardPoints
+from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.diskless import remote_segments
+from diskless_core.diskless.operations import CommitRules
+from diskless_core.diskless.shard import DisklessShard
+from diskless_core.groups.shard import GroupsShard
+from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS
+from diskless_core.testing.coordinator_log_tools import batch_of
+from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
+from diskless_core.testing.fakes.store import MemoryCoordinatorStore
+from tests.support.shards import Sequential, ShardNode
+from tests.support.virtual_time import VirtualClock, run
+
+BROKER, TOOL = 1, -1
+TOPIC_ID = uuid.UUID(int=7)
+SEGMENT = "topic/segment.log"
+CONFIG = BrokerConfig(diskless_metadata_topic_num_partitions=2)
+WAL_OBJECT = f"{CONFIG.diskless_wal_object_prefix}/object"
+
+
+class World:
+    """A cluster with two Diskless coordinators, an object and a segment, and an empty place for a copy.
+
+    Attributes:
+        source: what a test configures of the cluster.
+        target: of the one that is to be.
+    """
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.log, self.new_log = SharedLog(), SharedLog()
+        self.source = Place(config=CONFIG, objects=self.store(), segments=self.store(), shares_segments=True)
+        self.target = Place(config=CONFIG, objects=self.store(), segments=self.store(), shares_segments=True)
+
+    def store(self) -> MemoryWalObjectStore:
+        return MemoryWalObjectStore(self.clock)
+
+    async def begin(self, *, segments: bool = True, groups: int = 1, unrecorded_groups: int = 0) -> None:
+        await self.source.objects.put(WAL_OBJECT, b"records")
+        log = self.log.node(BROKER)
+        services = ShardServices(
+            node_id=BROKER,
+            clock=self.clock,
+            log=log,
+            store=MemoryCoordinatorStore(),
+            snapshots=Snapshots.of(CONFIG, self.source.objects, self.clock),
+        )
+        rules = CommitRules(assignment=Sequential())
+        async with AsyncExitStack() as stack:
+            await log.start()
+            stack.push_async_callback(log.stop)
+            cluster = ClusterShard(CLUSTER_SHARD, services)
+            await _led(cluster, stack)
+            await cluster.cluster_id("c", _nothing, {GROUPS: groups})
+            diskless = [DisklessShard(DISKLESS.shard(index), services, rules) for index in range(2)]
+            others: list[CoordinatorShard[Any]] = [
+                GroupsShard(GROUPS.shard(index), services) for index in range(groups + unrecorded_groups)
+            ]
+            for shard in [*diskless, *others]:
+                await _led(shard, stack)
+            if segments:
+                await diskless[1].create_partitions(TOPIC_ID, "t", [0])
+                await diskless[1].submit(lambda command: remote_segments.append(command, _a_segment()))
+                if self.source.segments is not None:
+                    await self.source.segments.put(SEGMENT, b"older records")
+
+    async def backup(self) -> Backup:
+        async with self.points() as (points, kept):
+            return await BackupRun(self.source, self.target, points, kept, self.clock).run()
+
+    async def put_other_snapshot(self) -> None:
+        """One of the cluster shard on another log, in the target."""
+        async with self.points() as (points, _), points.caught_up(CLUSTER_SHARD, ClusterMachine()) as shard:
+            await points.put(shard)
+
+    @asynccontextmanager
+    async def points(self) -> AsyncIterator[tuple[ShardPoints, Snapshots]]:
+        log = self.log.node(TOOL)
+        await log.start()
+        kept = Snapshots.of(self.target.config, self.target.objects, self.clock)
+        snapshots = Snapshots.of(self.source.config, self.source.objects, self.clock)
+        try:
+            yield ShardPoints(log, MemoryCoordinatorStore(), snapshots, kept, self.clock), kept
+        finally:
+            await log.stop()
+
+    async def restore(self, place: Place) -> None:
+        log = self.new_log.node(TOOL)
+        await log.start()
+        try:
+            made = await description_of(place.config, place.objects)
+            await restore(made, place, log, Snapshots.of(place.config, place.objects, self.clock), self.clock)
+        finally:
+            await log.stop()
+
+    async def refuses_backup(self, why: str) -> None:
+        """With nothing changed in any of the places."""
+        places = [*self.source.stores().values(), *self.target.stores().values()]
+        before = [content(store) for store in places]
+        with pytest.raises(BackupError, match=why):
+            await self.backup()
+        assert [content(store) for store in places] == before
+
+
+def content(store: WalObjectStore | None) -> dict[str, bytes]:
+    assert isinstance(store, MemoryWalObjectStore)
+    return dict(store.objects)
+
+
+def same_bucket(world: World, store: WalObjectStore | None) -> MemoryWalObjectStore:
+    """Another configuration of it."""
+    assert isinstance(store, MemoryWalObjectStore)
+    other = world.store()
+    other.objects = store.objects
+    return other
+
+
+async def _led(shard: CoordinatorShard[Any], stack: AsyncExitStack) -> None:
+    stack.push_async_callback(shard.stop)
+    await shard.start()
+    await shard.until_leading()
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _a_segment() -> RemoteLogSegmentMetadata:
+    partition = TopicIdPartition(TOPIC_ID, "t", 0)
+    return RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(partition, uuid.UUID(int=8)),
+        start_offset=0,
+        end_offset=9,
+        max_timestamp_ms=5,
+        broker_id=BROKER,
+        event_timestamp_ms=7,
+        segment_size_bytes=400,
+        segment_leader_epochs={0: 0},
+    )
+
+
+def story(work: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await work(World())
+
+    run(main)
+
+
+def test_a_copy_has_all_coordinators_objects_and_segments_and_is_restored_where_they_are() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        before = content(world.source.objects)
+        await world.backup()
+        made = await world.backup()
+        assert [one.shard for one in made.shards] == ["cluster-0", "groups-0", "diskless-0", "diskless-1"]
+        assert content(world.source.objects) == before
+        assert content(world.target.objects)[WAL_OBJECT] == b"records"
+        mark = f"{CONFIG.diskless_wal_object_prefix}-backup/segments-{made.segments_mark}"
+        assert set(content(world.target.segments)) == {mark, SEGMENT}
+        await world.restore(world.target)
+        await world.restore(world.target)
+
+    story(work)
+
+
+@pytest.mark.parametrize("part", ["objects", "segments"])
+@pytest.mark.parametrize("other", ["objects", "segments"])
+def test_a_target_with_a_part_that_is_where_the_cluster_is_is_refused_however_it_is_configured(
+    part: str, other: str
+) -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        changed: Any = {part: same_bucket(world, getattr(world.source, other))}
+        world.target = replace(world.target, **changed)
+        await world.refuses_backup("is the place of the cluster's own")
+
+    story(work)
+
+
+def test_what_is_put_to_compare_places_is_removed_even_if_the_other_one_cannot_be_read() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        assert isinstance(world.source.objects, MemoryWalObjectStore)
+        world.source.objects.fail_next(Operation.GET)
+        with pytest.raises(WalObjectStoreError):
+            await world.backup()
+        assert not content(world.target.objects)
+
+    story(work)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_segments_that_are_not_copied_are_not_left_to_a_remote_storage_that_others_use(side: str) -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        setattr(world, side, replace(getattr(world, side), segments=None))
+        await world.refuses_backup("segments that cannot be copied")
+
+    story(work)
+
+
+def test_without_segments_every_remote_storage_is_taken() -> None:
+    async def work(world: World) -> None:
+        await world.begin(segments=False)
+        world.target = replace(world.target, segments=None, records_segments=False)
+        await world.backup()
+        await world.restore(world.target)
+
+    story(work)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_segments_of_which_the_coordinators_do_not_know_are_refused(side: str) -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        setattr(world, side, replace(getattr(world, side), records_segments=False))
+        await world.refuses_backup("remote_log_metadata=coordinator")
+
+    story(work)
+
+
+@pytest.mark.parametrize("is_visible", [False, True])
+def test_segments_that_only_another_remote_log_metadata_knows_are_refused(is_visible: bool) -> None:
+    async def work(world: World) -> None:
+        await world.begin(segments=False)
+        assert world.source.segments is not None
+        await world.source.segments.put(SEGMENT, b"older records")
+        segments = world.source.segments if is_visible else None
+        world.source = replace(world.source, segments=segments, records_segments=False)
+        await world.refuses_backup("remote_log_metadata=coordinator")
+
+    story(work)
+
+
+def test_a_backup_with_segments_is_restored_only_where_these_are() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        await world.backup()
+        for segments in (world.source.segments, None):
+            with pytest.raises(BackupError, match="remote_storage is not where the backup has its segments"):
+                await world.restore(replace(world.target, segments=segments))
+        with pytest.raises(BackupError, match="remote_log_metadata=coordinator"):
+            await world.restore(replace(world.target, records_segments=False))
+        await world.restore(world.target)
+
+    story(work)
+
+
+def test_a_backup_that_left_segments_behind_is_not_restored_to_a_remote_storage_that_others_use() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        target = world.target
+        world.target = replace(target, segments=None, shares_segments=False)
+        assert (await world.backup()).knows_segments
+        with pytest.raises(BackupError, match="Leave remote_storage out"):
+            await world.restore(target)
+        await world.restore(world.target)
+
+    story(work)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_configuration_with_fewer_diskless_coordinators_than_there_are_is_refused(side: str) -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        config = BrokerConfig(diskless_metadata_topic_num_partitions=1)
+        setattr(world, side, replace(getattr(world, side), config=config))
+        await world.refuses_backup("num.partitions is 1, but the log has 2 Diskless coordinators.* Set it to 2 or more")
+
+    story(work)
+
+
+def test_more_diskless_coordinators_than_there_are_yet_are_no_obstacle() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        world.source = replace(world.source, config=BrokerConfig(diskless_metadata_topic_num_partitions=3))
+        assert [one.shard for one in (await world.backup()).shards][-2:] == ["diskless-0", "diskless-1"]
+
+    story(work)
+
+
+def test_groups_coordinators_that_are_not_in_the_clusters_record_are_not_left_out_silently() -> None:
+    async def work(world: World) -> None:
+        await world.begin(groups=2, unrecorded_groups=1)
+        await world.refuses_backup("has 3 Groups coordinators, but by its cluster's record there are 2")
+
+    story(work)
+
+
+def test_a_restore_that_is_refused_removes_nothing() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        await world.backup()
+        await world.put_other_snapshot()
+        other = ShardNode(world.new_log, world.clock, BROKER, shard_id=DISKLESS.shard(1))
+        await other.start()
+        await other.shard.submit(lambda command: command.name_log(world.clock.new_uuid()))
+        await other.stop()
+        before = content(world.target.objects)
+        with pytest.raises(MigrationRefusedError, match="in use"):
+            await world.restore(world.target)
+        assert content(world.target.objects) == before
+
+    story(work)
+
+
+def test_a_restore_that_is_repeated_leaves_the_snapshots_of_the_cluster_alone_that_began_meanwhile() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        await world.backup()
+        await world.restore(world.target)
+        await world.put_other_snapshot()
+        before = content(world.target.objects)
+        await world.restore(world.target)
+        assert content(world.target.objects) == before
+
+    story(work)
+
+
+def test_what_an_unfinished_backup_left_is_removed_before_a_cluster_begins() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        await world.backup()
+        before = content(world.target.objects)
+        await world.put_other_snapshot()
+        await world.restore(world.target)
+        assert content(world.target.objects) == before
+
+    story(work)
+
+
+async def test_a_local_log_that_is_not_there_yet_is_one_that_nobody_uses(tmp_path: Path) -> None:
+    target = Backends.configured(None, [f"log.dirs={tmp_path / 'none-yet'}", "coordinator_log=local"])
+    await require_no_cluster(target)
+
+    async with target.log(writes=True) as log:
+        await log.append(CLUSTER_SHARD, [batch_of(b"entry")])
+    with pytest.raises(MigrationRefusedError, match="choose another place"):
+        await require_no_cluster(target)
