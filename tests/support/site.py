@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 WIDE, NARROW = 1280, 390
 HEIGHT = 900
 TABS = 3
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 240_000
 
 _FLAGS = (
     "--no-sandbox",
