@@ -82,7 +82,7 @@ class WalWriter:
         self._waiting: set[CommitTicket] = set()
         self._under_way: Counter[int | None] = Counter()
         self._timers: list[asyncio.TimerHandle] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # given up in their order
         self.backlog = Backlog(settings.inflight_max_bytes, metrics, self._stalled_bytes)
         committer.on_stalled = self.backlog.look_again
         self._stalled = AwaitedPartitions(
@@ -150,8 +150,8 @@ class WalWriter:
         sealed = self._active.seal(self._buffers.take)
         self._active = Accumulator()
         task = asyncio.create_task(self._deliver(sealed, self._committer.take_tickets(sealed)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def drain(self) -> None:
         """Rotate, and wait until everything is settled."""
