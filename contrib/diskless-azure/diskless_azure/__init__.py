@@ -1,0 +1,1 @@
+"""Backends of Diskless in Azure Blob Storage."""

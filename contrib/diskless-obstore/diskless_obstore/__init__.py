@@ -1,0 +1,1 @@
+"""WAL objects of Diskless in S3, through obstore."""

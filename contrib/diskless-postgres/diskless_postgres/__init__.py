@@ -1,0 +1,1 @@
+"""`coordinator_log=postgres`: the coordinator log of Diskless brokers in PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Coordinator store in RocksDB: one database for each shard."""
