@@ -22,12 +22,12 @@ from diskless_core.plugin.coordinator_log import (
 )
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import DISKLESS, SHARD_KINDS
+from diskless_core.testing.coordinator_log_failures import LogFailureContract
 from diskless_core.testing.coordinator_log_life import LogLifeContract
 from diskless_core.testing.coordinator_log_sharing import LogSharingContract
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
-    TIMEOUT_S,
     HangBackend,
     MakeLog,
     batch_of,
@@ -41,17 +41,18 @@ from diskless_core.testing.coordinator_log_tools import (
     settled_bytes,
     started,
 )
+from diskless_core.testing.patience import within
 
 APPEND_LIMIT_S = 60.0
 """How long an append may take when nothing answers: the 30 seconds of the contract, and what a slow machine needs."""
 
 
 @pytest.mark.asyncio
-class CoordinatorLogContract(LogLifeContract, LogSharingContract):
+class CoordinatorLogContract(LogLifeContract, LogSharingContract, LogFailureContract):
     """Every sentence of `diskless_core.plugin.coordinator_log.CoordinatorLog`, as tests.
 
     Fixtures and attributes are those of `LogLifeContract` too: `make_log` has to be given, `killable_log` and
-    `hang_backend` may be, and `outlives_instance` and `prunes` may be set to False.
+    `hang_backend` may be, as those of `LogFailureContract`, and `outlives_instance` and `prunes` may be set to False.
 
     Attributes:
         largest_tried_entry_bytes: the tests of `max_entry_bytes` are skipped for a log that takes larger ones.
@@ -125,17 +126,28 @@ class CoordinatorLogContract(LogLifeContract, LogSharingContract):
             await log.append(SHARD, [batch_of(b"behind")])
             assert same_content(await read_all(log, SHARD), [batch_of(b"before"), batch_of(b"behind")])
 
-    async def test_a_cancelled_append_takes_place_wholly_or_not_at_all(self, make_log: MakeLog) -> None:
+    async def test_a_cancelled_append_takes_place_wholly_or_not_at_all_and_before_the_next(
+        self, make_log: MakeLog
+    ) -> None:
+        surely = []
         async with started(make_log()) as log:
-            append = asyncio.create_task(log.append(SHARD, [batch_of(b"perhaps")]))
-            await asyncio.sleep(0)
-            append.cancel()
-            await asyncio.wait([append])
-            await log.append(SHARD, [batch_of(b"surely")])
+            for turns in range(1, 5):
+                append = asyncio.create_task(log.append(SHARD, [batch_of(b"perhaps %d" % turns)]))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                append.cancel()
+                async with within("an append that is cancelled ends"):
+                    await asyncio.wait([append])
+                for number in range(3):
+                    surely.append(batch_of(b"surely %d, %d" % (turns, number)))
+                    await log.append(SHARD, [surely[-1]])
             entries = await read_all(log, SHARD)
-        assert same_content(entries, [batch_of(b"surely")]) or same_content(
-            entries, [batch_of(b"perhaps"), batch_of(b"surely")]
-        )
+        expected = [settled_bytes(batch) for batch in surely]
+        for turns in range(1, 5):
+            perhaps = settled_bytes(batch_of(b"perhaps %d" % turns))
+            if perhaps in [settled_bytes(entry.data) for entry in entries]:
+                expected.insert(expected.index(settled_bytes(surely[3 * turns - 3])), perhaps)
+        assert [settled_bytes(entry.data) for entry in entries] == expected, "a cancelled append came later, or in part"
 
     # -- refusals and silence -------------------------------------------------------------------------------------
 
@@ -176,7 +188,7 @@ class CoordinatorLogContract(LogLifeContract, LogSharingContract):
             await log.append(SHARD, [first])
             async with hang_backend():
                 with pytest.raises(CoordinatorLogError) as failed:
-                    async with asyncio.timeout(APPEND_LIMIT_S):
+                    async with within("an append ends whatever the backend does", APPEND_LIMIT_S):
                         await log.append(SHARD, [perhaps])
                 assert not isinstance(failed.value, EntryRefusedError)
             recovered = await _append_until_taken(log)
@@ -204,7 +216,7 @@ class CoordinatorLogContract(LogLifeContract, LogSharingContract):
                 await log.append(shard, [batch_of(b"%s: %d" % (str(shard).encode(), number))])
 
         async with started(make_log()) as log:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with within("appends to many shards at once end"):
                 await asyncio.gather(*(append_in_turn(shard) for shard in shards))
             for shard in shards:
                 expected = [batch_of(b"%s: %d" % (str(shard).encode(), number)) for number in range(10)]
@@ -247,6 +259,12 @@ class CoordinatorLogContract(LogLifeContract, LogSharingContract):
                 assert not waiting.done()
                 await log.append(SHARD, [batch_of(b"new")])
                 assert same_content(await waiting, [batch_of(b"new")])
+                for number in range(5):
+                    waiting = asyncio.create_task(next_batches(reader))
+                    for _ in range(5):
+                        await asyncio.sleep(0)  # it has come to the end, and waits there again
+                    await log.append(SHARD, [batch_of(b"newer %d" % number)])
+                    assert same_content(await waiting, [batch_of(b"newer %d" % number)])
 
     async def test_a_reader_may_be_there_before_the_first_append(self, make_log: MakeLog) -> None:
         async with started(make_log()) as log, reading(log, SHARD, 0) as reader:
@@ -275,6 +293,8 @@ class CoordinatorLogContract(LogLifeContract, LogSharingContract):
             readers = [asyncio.create_task(read_from_the_start()) for _ in range(2)]
             for number, batch in enumerate(batches):
                 await log.append(SHARD, [batch])
+                if number % 3 == 0:
+                    await asyncio.sleep(0)  # a log in memory may have answered without a pause
                 if number % 20 == 19:
                     readers.append(asyncio.create_task(read_from_the_start()))
             for reader in readers:
@@ -286,8 +306,9 @@ class CoordinatorLogContract(LogLifeContract, LogSharingContract):
             await log.append(SHARD, batches[:1])
             async with reading(log, SHARD, 0) as slow:
                 entries = list(await next_batches(slow))
-                for batch in batches[1:]:
-                    await log.append(SHARD, [batch])
+                async with within("appends go on beside a reader that takes nothing"):
+                    for batch in batches[1:]:
+                        await log.append(SHARD, [batch])
                 assert same_content(await read_all(log, SHARD), batches)
                 while len(entries) < len(batches):
                     entries.extend(await next_batches(slow))
@@ -305,7 +326,7 @@ class CoordinatorLogContract(LogLifeContract, LogSharingContract):
 
 async def _append_until_taken(log: CoordinatorLog) -> bytes:
     """Append something new until the log, which may need a moment after trouble, acknowledges it. What that was."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with within("an append is taken once the backend answers again"):
         for number in itertools.count():
             batch = batch_of(b"recovered %d" % number)
             try:

@@ -20,7 +20,6 @@ from diskless_core.testing.coordinator_log_appender import Acknowledged, Killabl
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
-    TIMEOUT_S,
     HangBackend,
     MakeLog,
     batch_of,
@@ -33,6 +32,7 @@ from diskless_core.testing.coordinator_log_tools import (
     settled_bytes,
     started,
 )
+from diskless_core.testing.patience import within
 
 
 @pytest.mark.asyncio
@@ -146,20 +146,22 @@ class LogLifeContract:
     # -- start, stop and leadership -------------------------------------------------------------------------------
 
     async def test_a_hint_of_who_leads_comes_at_once_and_to_everybody_who_asks(self, make_log: MakeLog) -> None:
-        async with started(make_log()) as log, asyncio.timeout(TIMEOUT_S):
+        async with started(make_log()) as log, within("a hint of who leads comes at once"):
             for shard in (SHARD, SHARD, OTHER_SHARD):
                 assert isinstance(await anext(log.leadership(shard)), LeadershipHint)
 
     async def test_a_node_that_is_no_candidate_is_not_nominated(self, make_log: MakeLog) -> None:
-        async with started(make_log()) as log, asyncio.timeout(TIMEOUT_S):
+        async with started(make_log()) as log, within("a node that is no candidate gets a hint too"):
             for shard in (SHARD, OTHER_SHARD):
                 hint = await anext(log.leadership(shard, candidate=False))
                 assert hint.node_id is None, "there is no other node"
 
     async def test_stopping_ends_readers_and_hints_and_may_be_repeated(self, make_log: MakeLog) -> None:
+        seen = asyncio.Semaphore(0)
+
         async def exhaust(iterator: AsyncIterator[object]) -> None:
             async for _ in iterator:
-                pass
+                seen.release()
 
         log = make_log()
         async with started(log):
@@ -167,7 +169,12 @@ class LogLifeContract:
             tasks = [asyncio.create_task(exhaust(log.read(shard, 0))) for shard in (SHARD, OTHER_SHARD)]
             tasks.append(asyncio.create_task(exhaust(log.leadership(SHARD))))
             await log.append(SHARD, [batch_of(b"b")])
-        async with asyncio.timeout(TIMEOUT_S):
+            async with within("a reader and a listener get what there is"):
+                for _ in range(2):
+                    await seen.acquire()
+            for _ in range(5):
+                await asyncio.sleep(0)  # now they wait for more
+        async with within("a stop ends readers and hints"):
             await asyncio.gather(*tasks)
             await log.stop()
 
@@ -189,7 +196,7 @@ class LogLifeContract:
         async with started(log):
             appends = [asyncio.create_task(log.append(shard, [batch_of(b"a")])) for shard in shards]
             await asyncio.sleep(0)
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("appends under way when the log stops end"):
             outcomes = await asyncio.gather(*appends, return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         assert all(isinstance(error, CoordinatorLogError) for error in failed)

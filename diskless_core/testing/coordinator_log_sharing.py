@@ -18,7 +18,6 @@ from diskless_core.shards import CLUSTER_SHARD
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
-    TIMEOUT_S,
     HintStream,
     MakeLog,
     batch_of,
@@ -31,8 +30,12 @@ from diskless_core.testing.coordinator_log_tools import (
     settled_bytes,
     started,
 )
+from diskless_core.testing.patience import within
 
 ONE, TWO, THREE = 1, 2, 3
+
+_SUSPICION_S = 0.2
+"""So long a log has to be misled by a suspicion. What is true after it must be true later, too."""
 
 
 @pytest.mark.asyncio
@@ -66,10 +69,12 @@ class LogSharingContract:
         async def append_in_turn(log: CoordinatorLog, node_id: int) -> None:
             for number in range(12):
                 batches = [batch_of(b"node %d: %d, %d" % (node_id, number, part)) for part in range(1 + number % 3)]
-                appended.update(zip(await log.append(SHARD, batches), map(settled_bytes, batches), strict=True))
+                for offset, batch in zip(await log.append(SHARD, batches), batches, strict=True):
+                    assert offset not in appended, "two nodes were given one offset"
+                    appended[offset] = settled_bytes(batch)
 
         async with _nodes(make_shared_log, ONE, TWO, THREE) as logs:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with within("appends of several nodes at once end"):
                 await asyncio.gather(*(append_in_turn(log, number) for number, log in enumerate(logs)))
             histories = [_history(await read_batches(log, SHARD, 0, len(appended))) for log in logs]
         assert histories[0] == histories[1] == histories[2]
@@ -83,6 +88,8 @@ class LogSharingContract:
             end = (await read_batches(two, SHARD, 0, 1))[-1].next_offset
             async with reading(two, SHARD, end) as reader:
                 waiting = asyncio.create_task(next_batches(reader))
+                for _ in range(5):
+                    await asyncio.sleep(0)  # it waits
                 await one.append(OTHER_SHARD, [batch_of(b"of another shard")])
                 await one.append(SHARD, [batch_of(b"new")])
                 assert same_content(await waiting, [batch_of(b"new")])
@@ -114,6 +121,7 @@ class LogSharingContract:
             finally:
                 await appending
             assert same_content(await read_batches(two, SHARD, 0, len(batches)), batches)
+            assert same_content(await read_all(two, SHARD), batches)
 
     async def test_ones_own_append_is_below_the_end_that_the_same_node_names(self, make_shared_log: MakeLog) -> None:
         async with _nodes(make_shared_log, ONE, TWO) as (one, two):
@@ -170,11 +178,14 @@ class LogSharingContract:
             await _until_agreed(first, second, among={ONE})
 
     async def test_a_node_that_leaves_gives_way_to_another_one(self, make_shared_log: MakeLog) -> None:
-        async with started(make_shared_log(TWO)) as two:
-            async with started(make_shared_log(ONE)) as one, _hints(one, two) as hints:
+        async with AsyncExitStack() as staying, AsyncExitStack() as leaving:
+            one = await leaving.enter_async_context(started(make_shared_log(ONE)))
+            two = await staying.enter_async_context(started(make_shared_log(TWO)))
+            async with _hints(one, two) as hints:
                 await hints[1].ask_again(candidate=False)
                 before = await _until_agreed(*hints, among={ONE})
                 await hints[1].ask_again(candidate=True)
+            await leaving.aclose()
             async with _hints(two) as (remaining,):
                 after = await _until_agreed(remaining, among={TWO})
             assert after.generation > before.generation
@@ -197,6 +208,7 @@ class LogSharingContract:
             for log in logs:
                 log.suspect(CLUSTER_SHARD, THREE)  # no broker at all
                 log.suspect(CLUSTER_SHARD, before.node_id)
+            await asyncio.sleep(_SUSPICION_S)
             after = await _until_agreed(first, second, among={ONE, TWO})
             assert after.generation >= before.generation
         for log in logs:
@@ -223,7 +235,7 @@ async def _until_agreed(*streams: HintStream, among: Collection[int | None]) -> 
         found = hints.pop()
         return found if not hints and found is not None and found.node_id in among else None
 
-    async with asyncio.timeout(TIMEOUT_S):
+    async with within(f"all nodes come to be told of one leader among {sorted(among, key=str)}"):
         while (agreed := newest()) is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return agreed

@@ -12,6 +12,7 @@ from diskless_core.plugin.coordinator_log import CoordinatorLog, LeadershipHint,
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import RecordData, build
 from diskless_core.shards import DISKLESS
+from diskless_core.testing.patience import within
 
 LogT = TypeVar("LogT", bound=CoordinatorLog)
 
@@ -82,7 +83,7 @@ async def reading(log: CoordinatorLog, shard: ShardId, offset: int) -> AsyncIter
 async def read_batches(log: CoordinatorLog, shard: ShardId, offset: int, count: int) -> list[LogBatch]:
     """Read `count` entries, or a few more where they come together, with a reader of its own."""
     found: list[LogBatch] = []
-    async with asyncio.timeout(TIMEOUT_S), reading(log, shard, offset) as reader:
+    async with within("a reader gets what is committed"), reading(log, shard, offset) as reader:
         while len(found) < count:
             found.extend(await anext(reader))
     return found
@@ -92,7 +93,8 @@ async def read_all(log: CoordinatorLog, shard: ShardId) -> list[LogBatch]:
     """Every committed entry, from the start of the log to its high watermark."""
     bounds = await log.bounds(shard)
     found: list[LogBatch] = []
-    async with asyncio.timeout(TIMEOUT_S), reading(log, shard, bounds.start) as reader:
+    promise = "a reader gets to the end that bounds names"
+    async with within(promise), reading(log, shard, bounds.start) as reader:
         while bounds.end > (found[-1].next_offset if found else bounds.start):
             found.extend(await anext(reader))
     return found
@@ -101,18 +103,18 @@ async def read_all(log: CoordinatorLog, shard: ShardId) -> list[LogBatch]:
 @asynccontextmanager
 async def started(log: LogT) -> AsyncIterator[LogT]:
     """Start a log, and stop it at the end."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with within("a start ends"):
         await log.start()
     try:
         yield log
     finally:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("a stop ends"):
             await log.stop()
 
 
 async def next_batches(reader: AsyncIterator[Sequence[LogBatch]]) -> Sequence[LogBatch]:
     """What the reader yields next; fails when that takes too long."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with within("a reader wakes when there is more"):
         return await anext(reader)
 
 

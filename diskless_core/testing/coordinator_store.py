@@ -28,6 +28,7 @@ from diskless_core.plugin.coordinator_store import (
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import DISKLESS, SHARD_KINDS
 from diskless_core.testing.coordinator_store_crashes import MakeStore, StoreCrashContract
+from diskless_core.testing.coordinator_store_failures import StoreFailureContract
 from diskless_core.testing.coordinator_store_model import store_machine
 
 SHARD = DISKLESS.shard(0)
@@ -48,7 +49,7 @@ KEYS_ONLY = TableSpec(
 )
 TABLES = (PAIRS, NAMES, KEYS_ONLY)
 
-INTEGERS = (-(2**63), -(2**40), -1, 0, 1, 255, 256, 2**31, 2**63 - 1)
+INTEGERS = (-(2**63), -(2**63) + 1, -(2**40), -1, 0, 1, 255, 256, 2**31, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1)
 TEXTS = ("", "A", "Z", "a", "a\x00", "a\x00b", "ab", "z", "é", "你", "\ufffd", "\U0001f600")
 BLOBS = (b"", b"\x00", b"\x00\x00", b"\x00\x01", b"\x01", b"a", b"a\x00", b"ab", b"\x7f", b"\x80", b"\xff", b"\xff\xff")
 
@@ -67,8 +68,11 @@ def pair(topic: bytes, offset: int, *, text: str | None = "t", data: bytes | Non
     return (topic, offset, text, data, count)
 
 
-class CoordinatorStoreContract(StoreCrashContract):
-    """A store plugin passes if a subclass with `make_store` and `StoreCrashContract`'s attributes overridden does."""
+class CoordinatorStoreContract(StoreCrashContract, StoreFailureContract):
+    """A store plugin passes if a subclass with `make_store` and `StoreCrashContract`'s attributes overridden does.
+
+    `make_unopenable_store` of `StoreFailureContract` may be given.
+    """
 
     @pytest.fixture
     def store(self, make_store: MakeStore) -> Iterator[ShardStore]:
@@ -99,6 +103,12 @@ class CoordinatorStoreContract(StoreCrashContract):
         rows = [pair(b"n", 0, text=None, data=None, count=None), pair(b"n", 1, text="", data=b"", count=0)]
         store.write({"pairs": puts(*rows)}, 1)
         assert store.scan("pairs") == rows
+
+    def test_integers_keep_all_of_their_64_bits(self, store: ShardStore) -> None:
+        rows = [pair(b"i", number, count=number) for number in INTEGERS]
+        store.write({"pairs": puts(*rows)}, 2**63 - 1)
+        assert store.scan("pairs") == rows
+        assert store.applied_offset() == 2**63 - 1
 
     def test_large_values_are_kept_whole(self, store: ShardStore) -> None:
         row = pair(b"large", 0, data=bytes(range(256)) * 4096, text="grüße\x00" * 100_000)
@@ -304,9 +314,10 @@ class CoordinatorStoreContract(StoreCrashContract):
             assert [store.scan("names") for store in stores] == [[("number", n)] for n in range(len(stores))]
 
     def test_different_shards_are_written_from_different_threads_at_once(self, make_store: MakeStore) -> None:
-        backend = make_store()
+        backend, all_there = make_store(), threading.Barrier(4, timeout=30)
 
         def fill(index: int) -> list[Row]:
+            all_there.wait()
             with closing(backend.open(DISKLESS.shard(index), TABLES)) as store:
                 for offset in range(1, 30):
                     store.write({"names": puts((f"{offset:02}", index))}, offset)

@@ -19,16 +19,16 @@ from diskless_core.plugin.remote_log_metadata import (
     RemoteLogMetadataServices,
 )
 from diskless_core.remote_log.metadata import RemoteLogSegmentState, RemotePartitionDeleteState, TopicIdPartition
+from diskless_core.testing.patience import within
+from diskless_core.testing.remote_log_metadata_life import MetadataLifeContract
 from diskless_core.testing.remote_log_metadata_lookups import (
     DELETED,
     DELETING,
     FINISHED,
     STARTED,
     MakeMetadata,
-    SegmentLookupContract,
 )
 from diskless_core.testing.remote_log_metadata_tools import (
-    TIMEOUT_S,
     brought_to,
     copies_found,
     copies_listed,
@@ -50,8 +50,10 @@ _POLL_S = 0.01
 
 
 @pytest.mark.asyncio
-class RemoteLogMetadataContract(SegmentLookupContract):
+class RemoteLogMetadataContract(MetadataLifeContract):
     """A plugin passes if a subclass with `make_metadata`, and `services` where it needs others, overridden does.
+
+    Fixtures and attributes of `MetadataLifeContract` may be given too.
 
     Attributes:
         outlives_instance: whether a new instance knows what an earlier one noted.
@@ -188,7 +190,7 @@ class RemoteLogMetadataContract(SegmentLookupContract):
         self, metadata: RemoteLogMetadata, partition: TopicIdPartition
     ) -> None:
         places = [partition._replace(partition=number) for number in range(4)]
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("segments are noted that come at once"):
             await asyncio.gather(
                 *(
                     finished(metadata, segment(copy, copy * 10, copy * 10 + 9), place)
@@ -204,7 +206,7 @@ class RemoteLogMetadataContract(SegmentLookupContract):
         self, metadata: RemoteLogMetadata, partition: TopicIdPartition
     ) -> None:
         rivals = [segment(1, 0, end, partition=partition) for end in range(10, 15)]
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("of several that claim one id at once one gets it"):
             results = await asyncio.gather(*(metadata.add(rival) for rival in rivals), return_exceptions=True)
         assert sorted(map(type, results), key=str) == sorted([type(None), *[IllegalTransitionError] * 4], key=str)
         winner = rivals[results.index(None)]
@@ -214,7 +216,7 @@ class RemoteLogMetadataContract(SegmentLookupContract):
         self, metadata: RemoteLogMetadata, partition: TopicIdPartition
     ) -> None:
         begun = segment(1, 0, 9, partition=partition)
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("an event that comes from several at once is noted once"):
             await asyncio.gather(*(metadata.add(begun) for _ in range(5)))
             await asyncio.gather(*(metadata.update(update(begun, FINISHED)) for _ in range(5)))
         assert [listed.state for listed in await metadata.list(partition)] == [FINISHED]
@@ -226,7 +228,7 @@ class RemoteLogMetadataContract(SegmentLookupContract):
             place = partition._replace(partition=number)
             begun = segment(1, 0, 9, partition=place)
             await metadata.add(begun)
-            async with asyncio.timeout(TIMEOUT_S):
+            async with within("a segment is deleted whoever is first"):
                 results = await asyncio.gather(
                     *(metadata.update(update(begun, state)) for state in states), return_exceptions=True
                 )
@@ -303,7 +305,7 @@ class RemoteLogMetadataContract(SegmentLookupContract):
         try:
             await finished(metadata, segment(1, 0, 9), partition)
             await finished(other, segment(2, 10, 19), partition)
-            async with asyncio.timeout(TIMEOUT_S):
+            async with within("another node sees what is noted"):
                 for node in (metadata, other):
                     while await copies_found(node, partition, 0, [5, 15]) != [1, 2]:  # noqa: ASYNC110
                         await asyncio.sleep(_POLL_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from diskless_core.testing.coordinator_log import CoordinatorLogContract
 from diskless_core.testing.coordinator_log_appender import KillableLog
 from diskless_core.testing.coordinator_log_tools import OTHER_SHARD, SHARD, HangBackend, MakeLog
 from diskless_core.testing.fakes.log import APPEND_TIMEOUT_S, SharedLog
+from diskless_core.testing.power_cut import SyncedFiles
+from diskless_local_log import writer
 from diskless_local_log.config import LocalLogSettings
 from diskless_local_log.local_log import LocalCoordinatorLog
 
@@ -31,6 +34,17 @@ class TestLocalLog(CoordinatorLogContract):
         return lambda node_id=7: LocalCoordinatorLog(context, LocalLogSettings.model_validate(settings))
 
     @pytest.fixture
+    def synced_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SyncedFiles:
+        monkeypatch.setattr(writer, "sync_file", lambda fd: os.fdatasync(fd))  # as it is when it is called
+        return SyncedFiles(tmp_path / "log")
+
+    @pytest.fixture
+    def make_unopenable_log(self, tmp_path: Path) -> MakeLog:
+        (tmp_path / "file").touch()
+        context = PluginContext(node_id=7, data_dir=tmp_path / "file", log_dir=tmp_path, clock=SystemClock())
+        return lambda node_id=7: LocalCoordinatorLog(context, LocalLogSettings())
+
+    @pytest.fixture
     def killable_log(self, tmp_path: Path, settings: dict[str, object]) -> KillableLog:
         return KillableLog(
             module="diskless_local_log.plugin", name="local", data_dir=tmp_path / "log", settings=settings
@@ -43,6 +57,10 @@ class TestLocalLogWithoutMemory(TestLocalLog):
     @pytest.fixture
     def settings(self) -> dict[str, object]:
         return {"segment.bytes": 16384, "tail.bytes": 0, "fsync": False}
+
+    @pytest.fixture
+    def synced_files(self) -> None:  # type: ignore[override]
+        """It does not sync."""
 
 
 class TestFakeLog(CoordinatorLogContract):

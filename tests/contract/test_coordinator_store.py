@@ -20,6 +20,11 @@ class TestSqlite(CoordinatorStoreContract):
     def make_store(self, tmp_path: Path) -> MakeStore:
         return partial(SqliteCoordinatorStore, tmp_path)
 
+    @pytest.fixture
+    def make_unopenable_store(self, tmp_path: Path) -> MakeStore:
+        (tmp_path / "file").touch()
+        return partial(SqliteCoordinatorStore, tmp_path / "file")
+
 
 class TestMemory(CoordinatorStoreContract):
     @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from diskless_core.testing.fakes.remote_log_metadata import MemoryLedger
 from diskless_core.testing.remote_log_metadata import RemoteLogMetadataContract
 from diskless_core.testing.remote_log_metadata_lookups import MakeMetadata
 from diskless_core.testing.remote_log_metadata_tools import CLUSTER_ID, TIMEOUT_S
-from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka import ApacheKafka, free_ports
 from tests.support.metadata_topic import node, topic_settings
 
 
@@ -67,6 +69,25 @@ def shared_node(make_node: MakeMetadata) -> Iterator[OnAnotherLoop]:
 
 
 class TestKafka(RemoteLogMetadataContract):
+    secrets = ("correct-horse",)
+
+    @pytest.fixture
+    def make_unreachable_metadata(self, tmp_path: Path) -> MakeMetadata:
+        settings = topic_settings(
+            f"127.0.0.1:{free_ports(1)[0]}",
+            "remote-segments-of-nobody",
+            initialization_attempt_timeout_ms=1000,
+            common_client_options=json.dumps(
+                {
+                    "security.protocol": "SASL_PLAINTEXT",
+                    "sasl.mechanism": "PLAIN",
+                    "sasl.username": "diskless",
+                    "sasl.password": "correct-horse",
+                }
+            ),
+        )
+        return lambda: node(settings, tmp_path)
+
     @pytest.fixture
     def make_metadata(self, make_node: MakeMetadata) -> MakeMetadata:
         return make_node

@@ -18,13 +18,22 @@ from diskless_core.testing.remote_storage import RemoteStorageContract
 from diskless_core.testing.remote_storage_tools import BrokenLogError, copied, make_segment
 from diskless_fsspec.config import FsspecRemoteStorageSettings
 from diskless_fsspec.factory import make_remote_storage
+from tests.support import versitygw
 from tests.support.s3_storage import make_s3_storage
+from tests.support.versitygw import VersityGateway
 
 MakeStorage = Callable[[], RemoteStorage]
 
 
 def context_in(folder: Path) -> PluginContext:
     return PluginContext(node_id=1, data_dir=folder / "plugin", log_dir=folder / "log", clock=SystemClock())
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
+    gateway = VersityGateway(tmp_path_factory.mktemp("versitygw"), "segments").start()
+    yield gateway
+    gateway.end()
 
 
 class TestFolder(RemoteStorageContract):
@@ -84,6 +93,21 @@ class TestS3(RemoteStorageContract):
         await storage.delete(other.metadata)
         assert s3_client.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
         assert s3_client.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+
+
+class TestAnotherS3(RemoteStorageContract):
+    """versitygw, which unlike moto completes no upload whose parts have checksums that it was not told of before."""
+
+    @pytest.fixture
+    def make_storage(self, gateway: VersityGateway, tmp_path: Path) -> MakeStorage:
+        settings = FsspecRemoteStorageSettings(
+            url=f"s3://{gateway.bucket}/{uuid.uuid4().hex}",
+            endpoint_url=gateway.url,
+            region=versitygw.REGION,
+            key=versitygw.ACCESS_KEY,
+            secret=versitygw.SECRET_KEY,
+        )
+        return lambda: make_remote_storage(context_in(tmp_path), settings)
 
 
 class TestFake(RemoteStorageContract):
