@@ -3,6 +3,7 @@ PIP_VERSION := 26.3
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
+CONTRIB := $(sort $(wildcard contrib/*/pyproject.toml))
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?= -n 4 --dist loadgroup
 SEEDS ?= 0..2048
@@ -32,8 +33,9 @@ help:
 setup: system-packages $(INSTALLED)
 
 # command:package of what some tests use: kcat is librdkafka's command line, Chromium opens the site, Java and Maven
-# bring Apache Kafka and its tools, npm the clients for Node.js.
-SYSTEM_PACKAGES := kcat:kcat chromium:chromium javac:default-jdk-headless mvn:maven npm:npm
+# bring Apache Kafka and its tools, npm the clients for Node.js, PostgreSQL and a pooler before it are for the log in it.
+SYSTEM_PACKAGES := kcat:kcat chromium:chromium javac:default-jdk-headless mvn:maven npm:npm \
+  pg_ctlcluster:postgresql /usr/sbin/pgbouncer:pgbouncer
 
 system-packages:
 	@missing=; for entry in $(SYSTEM_PACKAGES); do \
@@ -55,8 +57,8 @@ $(RUNTIME): pyproject.toml constraints.txt
 	@touch $@
 
 # And what tests, Spark and the documentation need.
-$(INSTALLED): $(RUNTIME) spark/pyproject.toml
-	$(PIP_INSTALL) --group dev -e . -e './spark[examples]'
+$(INSTALLED): $(RUNTIME) spark/pyproject.toml $(CONTRIB)
+	$(PIP_INSTALL) --group dev -e . -e './spark[examples]' $(patsubst %/pyproject.toml,-e ./%,$(CONTRIB))
 	$(BIN)/python -m tests.support.promtool
 	@touch $@
 
@@ -90,11 +92,13 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 	$(BIN)/python -m diskless_core.cli.docs --check
 	$(BIN)/python -m tests.support.guarantees --check
+	$(BIN)/python -m tests.kit.page --check
 	$(BIN)/python -m docs_site --check
 	$(BIN)/python -m mkdocs build --quiet --strict
 
 docs: $(INSTALLED)
 	$(BIN)/python -m diskless_core.cli.docs
 	$(BIN)/python -m tests.support.guarantees
+	$(BIN)/python -m tests.kit.page
 	$(BIN)/python -m docs_site
 	$(BIN)/python -m mkdocs build --quiet --strict

@@ -13,6 +13,9 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from diskless_core.plugin_host.health import HealthBook
+from diskless_core.plugin_host.health_metrics import DECLARATIONS, HealthCollector
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 _LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -80,6 +83,7 @@ class Metrics:
             ("Compaction and segments", self._declare_segment_copies),
             ("Brokers of the cluster", self._declare_brokers),
             ("Coordinators", self._declare_coordinator),
+            ("Plugins", self._declare_plugins),
         ):
             self._area = area
             declare()
@@ -446,6 +450,17 @@ class Metrics:
             "When the last known snapshot was taken, in seconds since the epoch; 0 for none.",
             "shard",
         )
+
+    def _declare_plugins(self) -> None:
+        self._plugins = HealthCollector()
+        self.registry.register(self._plugins)
+        for declared in DECLARATIONS:
+            name = f"{declared.name}_total" if declared.kind == "counter" else declared.name
+            self._describe(declared.kind, name, declared.text, declared.labels)
+
+    def watch_plugins(self, book: HealthBook) -> None:
+        """Export the health of all backends in a book, read afresh by each scrape."""
+        self._plugins.book = book
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         self._describe("counter", f"{name}_total", text, labels)

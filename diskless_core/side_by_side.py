@@ -7,9 +7,9 @@ others cost no task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 AT_ONCE = 256
 """How many parts of a request are under way at the same time, unless their caller says otherwise."""
@@ -41,14 +41,38 @@ async def side_by_side(work: Callable[[T], Awaitable[R]], parts: Collection[T], 
             results[number] = await work(part)
             await asyncio.sleep(0)  # work that does not wait for anything would keep the event loop for all parts
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            workers = [group.create_task(take_parts()) for _ in range(min(at_once, len(parts)))]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    if any(worker.cancelled() for worker in workers):  # a task group says nothing of these
-        raise asyncio.CancelledError
+    await together(take_parts() for _ in range(min(at_once, len(parts))))
     return [results[number] for number in range(len(parts))]
+
+
+async def together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of these until they end. An exception of one of them is raised, and ends the others.
+
+    A cancellation stays one, of the caller or of one of these. (A task group forgets the caller's when its work answers
+    it with an error, and says nothing of work that is cancelled by itself.)
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    if not tasks:
+        return
+    failed: list[BaseException] = []
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        failed = _errors(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        _errors(tasks)  # those of the others are nobody's
+    for error in failed:
+        raise error
+    if any(task.cancelled() for task in tasks):
+        raise asyncio.CancelledError
+
+
+def _errors(tasks: Iterable[asyncio.Task[None]]) -> list[BaseException]:
+    """Of those that have ended."""
+    ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
+    return [error for error in ended if error is not None]
 
 
 async def side_by_side_in_groups(

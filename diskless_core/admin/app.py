@@ -22,7 +22,6 @@ from diskless_core.admin.remote_log import add_remote_log
 from diskless_core.admin.request_checks import check_request
 from diskless_core.admin.sources import (
     OrphanScan,
-    PluginSource,
     ShardSource,
     Sources,
 )
@@ -91,7 +90,7 @@ def build_app(sources: Sources) -> FastAPI:
     app.add_middleware(SpeakerHeaders, speaker=sources.speaker)
     _add_observation(app, sources)
     add_cluster(app, sources.cluster)
-    _add_plugins(app, sources.plugins)
+    _add_plugins(app, sources)
     _add_coordinators(app, sources.shards, sources.orphans)
     add_remote_log(app, sources.remote_log)
     add_layout(app, sources.layouts)
@@ -123,12 +122,19 @@ def _add_observation(app: FastAPI, sources: Sources) -> None:
         )
 
 
-def _add_plugins(app: FastAPI, plugins: PluginSource) -> None:
+def _add_plugins(app: FastAPI, sources: Sources) -> None:
+    plugins = sources.plugins
+
     @app.get("/plugins")
     def list_plugins() -> list[models.PluginAnswer]:
         """All installed plugins, first those that can be used."""
         catalogue = plugins.catalogue()
         return [*map(_usable, catalogue.loaded), *map(_quarantined, catalogue.quarantined)]
+
+    @app.get("/plugins/selected")
+    def selected() -> models.SelectedAnswer:
+        """The backends that this broker uses: where they come from, their settings, and how they are doing."""
+        return models.SelectedAnswer.model_validate(sources.selected())
 
     @app.get("/plugins/{noun}/{name}/config", responses={404: {"model": models.ErrorAnswer}})
     def describe(noun: str, name: str) -> list[models.SettingAnswer]:

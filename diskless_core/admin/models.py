@@ -71,6 +71,72 @@ class PluginAnswer(BaseModel):
     traceback: str | None = None
 
 
+class SelectedSetting(BaseModel):
+    """A setting of a selected backend. `source` is `default`, a line of the file, a variable or `--override`."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+class LastErrorAnswer(BaseModel):
+    """The last error of a backend; `kind` is `error` for one of the noun's own, `foreign` for any other."""
+
+    at_ms: int
+    method: str
+    kind: str
+    message: str
+
+
+class HealthAnswer(BaseModel):
+    """What a backend did since `since_ms`, in seconds where it is time. The quantiles are ends of buckets."""
+
+    since_ms: int | None
+    calls: int
+    under_way: int
+    results: dict[str, int]
+    stream_errors: dict[str, int]
+    slow: int
+    seconds_sum: float
+    seconds_max: float
+    seconds_p50: float | None
+    seconds_p99: float | None
+    loop_stalls: int
+    loop_stall_seconds: float
+    last_error: LastErrorAnswer | None
+
+
+class SelectedBackend(BaseModel):
+    """A backend that this broker uses. `state` is made, starting, started, failed or stopped."""
+
+    noun: str
+    name: str
+    distribution: str
+    version: str
+    location: str
+    api_version: str
+    source: str
+    state: str
+    settings: list[SelectedSetting]
+    health: HealthAnswer
+
+
+class ProcessAnswer(BaseModel):
+    """The process that all backends share. `threads` counts all, `python_threads` those that Python knows."""
+
+    pid: int
+    resident_bytes: int
+    threads: int
+    python_threads: int
+
+
+class SelectedAnswer(BaseModel):
+    """The selected backends of a broker."""
+
+    process: ProcessAnswer
+    selected: list[SelectedBackend]
+
+
 class SettingAnswer(BaseModel):
     """One property that a plugin can be told. Passwords have no default to show."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from diskless_core.cluster.view import ClusterView, Speaker
 from diskless_core.coordinator.status import ShardStatus
@@ -91,6 +91,7 @@ class Sources:
     """All that is shown or done over HTTP. `readiness` is called on the event loop and must not block.
 
     Attributes:
+        selected: the selected backends and their process, as `models.SelectedAnswer`.
         compactor, remote_log, layouts: raise CoordinatorError while there is none.
     """
 
@@ -99,6 +100,7 @@ class Sources:
     readiness: ReadinessCheck
     cluster: ClusterSource
     plugins: PluginSource
+    selected: Callable[[], Mapping[str, Any]]
     shards: ShardSource
     orphans: OrphanScan
     compactor: Callable[[], Compactor]

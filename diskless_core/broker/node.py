@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -26,6 +27,7 @@ from diskless_core.broker.node_identity import IdentityFile, NodeIdentity
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.rack_traffic import ClientTraffic, PeerTraffic
+from diskless_core.broker.selected import plugin_packages, selected_plugins
 from diskless_core.broker.services import Services
 from diskless_core.broker.starting import EarlyAnswers, StartingDispatcher
 from diskless_core.broker.tiering_backends import tiering_backends
@@ -49,6 +51,7 @@ from diskless_core.plugin_host.nouns import (
     ORPHAN_DETECTION,
     WAL_OBJECT_STORE,
 )
+from diskless_core.plugin_host.stalls import LoopWatch
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
 from diskless_core.tiering.part import Tiering
 
@@ -87,6 +90,10 @@ class Node:
         self.endpoints: Mapping[str, Endpoint] = self._listening.endpoints
         self.peers = RegisteredPeers(loaded.broker.node_id, loaded.broker.inter_broker_listener_name)
 
+    def selected_plugins(self) -> Mapping[str, Any]:
+        """The backends of this broker and how they are doing, see `selected_plugins`."""
+        return selected_plugins(self._loaded, self._plugins)
+
     async def start(self) -> None:
         """Start everything, the listeners of clients last. A broker that has no node id asks the cluster for one first.
 
@@ -97,6 +104,7 @@ class Node:
         """
         try:
             self._lock_folder()
+            self._watch_loop()
             await self._identify()
             self._stack.push_async_callback(self._listening.stop)
             await self._listening.bind()
@@ -189,6 +197,13 @@ class Node:
         except OSError as error:
             raise StartError(f"cannot use {folder}: {error}. Set log.dirs to a folder that can be written") from error
         self._stack.callback(lock.release)
+
+    def _watch_loop(self) -> None:
+        self.metrics.watch_plugins(self._plugins.health)
+        packages = plugin_packages(self._loaded, self._plugins)
+        watch = LoopWatch(self._plugins.health, self._clock, lambda: packages)
+        watch.start()
+        self._stack.callback(watch.stop)
 
     async def _identify(self) -> None:
         """Find out this broker's node id, where that is not configured."""

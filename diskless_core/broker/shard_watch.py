@@ -19,6 +19,7 @@ from diskless_core.files.stage_counts import StageCounter
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.shard import ShardId
+from diskless_core.side_by_side import together
 
 LOOK_S = 5.0
 """Between questions to the log where it begins and ends."""
@@ -45,9 +46,7 @@ class ShardWatch:
 
     async def run(self) -> None:
         """Ask for ever."""
-        async with asyncio.TaskGroup() as loops:
-            for loop in (self._look_at_logs, *(counter.run for counter in self._stage_counters)):
-                loops.create_task(loop())
+        await together(loop() for loop in (self._look_at_logs, *(counter.run for counter in self._stage_counters)))
 
     async def _look_at_logs(self) -> None:
         while True:

@@ -20,6 +20,8 @@ _CLUSTER = "cluster, namespace, job"
 """Labels that tell clusters apart where one Prometheus watches several. Those that are not there do no harm."""
 
 _OPERATIONS = "operations.md#what-to-watch"
+_PLUGINS = "operate-plugins.md#when-one-misbehaves"
+_PLUGIN = "{{ $labels.noun }}.{{ $labels.name }}"
 _COORDINATOR = "coordinator.md#what-to-watch"
 _BROKERS = "cluster.md#what-to-watch"
 _SLOW_S = 2.5
@@ -234,6 +236,32 @@ _OF_STORES = (
         summary=f"Scans for objects that nobody committed fail at {_BROKER}; its log says what keeps them from their "
         "end.",
         page="operations.md#retention-and-disk-space",
+    ),
+    Alert(
+        name="PluginRaisesForeign",
+        expr='increase(diskless_plugin_calls_total{result="foreign"}[15m]) > 0',
+        wait="5m",
+        severity=Severity.WARNING,
+        summary=f"The plugin {_PLUGIN} at {_BROKER} raises exceptions that its interface does not know: a defect of "
+        "the plugin. GET /plugins/selected has the last one.",
+        page=_PLUGINS,
+    ),
+    Alert(
+        name="PluginBlocksLoop",
+        expr="rate(diskless_plugin_loop_stall_seconds_total[10m]) > 0.01",
+        wait="5m",
+        severity=Severity.WARNING,
+        summary=f"The plugin {_PLUGIN} blocks the event loop of {_BROKER} for {{{{ $value | humanizePercentage }}}} of "
+        "the time: no client is answered meanwhile.",
+        page=_PLUGINS,
+    ),
+    Alert(
+        name="PluginSlow",
+        expr="increase(diskless_plugin_slow_calls_total[15m]) > 0",
+        wait="10m",
+        severity=Severity.INFO,
+        summary=f"Calls of the plugin {_PLUGIN} at {_BROKER} take longer than is expected of it.",
+        page=_PLUGINS,
     ),
     Alert(
         name="ClockOff",

@@ -235,6 +235,7 @@ DASHBOARDS: Sequence[Dashboard] = (
     ),
     Dashboard(name="coordinators", title="Diskless / Coordinators", prefixes=("coordinator",), panels=_LAGS),
     Dashboard(name="tiering", title="Diskless / Compaction and segments", prefixes=("remote", "compaction")),
+    Dashboard(name="plugins", title="Diskless / Plugins", prefixes=("plugin",)),
     Dashboard(name="memory", title="Diskless / Memory and CPU", panels=_PROCESS),
 )
 """All of them. The first one also has the metrics that no prefix of another one fits."""

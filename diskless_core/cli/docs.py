@@ -20,12 +20,14 @@ from diskless_core.cli import (
     dashboards,
     decisions,
     message_stubs,
+    plugin_reference,
     record_reference,
     setting_reference,
 )
 from diskless_core.cli.common import fail
 from diskless_core.cluster.broker_configs import ALTERABLE
 from diskless_core.config import reference
+from diskless_core.plugin_host.nouns import NOUNS
 
 app = typer.Typer(add_completion=False)
 
@@ -59,6 +61,12 @@ SECTIONS: Mapping[tuple[str, str], Callable[[Path], str]] = {
     ("mkdocs.yml", "nouns"): lambda _: reference.render_navigation(),
     ("mkdocs.yml", "decisions"): lambda folder: decisions.render_navigation(folder / "adr"),
     ("docs/adr/README.md", "decisions"): lambda folder: decisions.render_list(folder / "adr"),
+    ("docs/catalogue.md", "catalogue"): plugin_reference.render_catalogue,
+    **{
+        (f"docs/plugins/{name}.md", "reference"): lambda _, noun=noun: plugin_reference.render(noun)  # type: ignore[misc]
+        for name, noun in NOUNS.items()
+        if Path("docs", "plugins", f"{name}.md").exists()  # a test tells of a noun without a page
+    },
 }
 """Generated sections by their files in the project's folder and their names, from the folder docs/. Each stands between
 the lines `begin <name>` and `end <name>`."""

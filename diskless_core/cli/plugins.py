@@ -14,7 +14,8 @@ import typer
 
 from diskless_core.broker.contexts import configured_contexts
 from diskless_core.broker.shared_log import LISTENER_PROPERTY, missing_listener
-from diskless_core.cli import common
+from diskless_core.cli import common, plugin_bench, plugin_trials
+from diskless_core.cli.scaffold.command import new
 from diskless_core.clock import SystemClock
 from diskless_core.config.describe import SettingDescription, describe_settings
 from diskless_core.config.errors import ConfigError, ConfigProblem
@@ -25,7 +26,10 @@ from diskless_core.plugin_host.loading import LoadedCommands, LoadedPlugin, Quar
 from diskless_core.plugin_host.manager import PluginManager
 from diskless_core.plugin_host.nouns import NOUNS
 
-app = typer.Typer(help="List, describe and check plugins.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="List, describe and check plugins, and begin a new one.", no_args_is_help=True, add_completion=False
+)
+app.command()(new)
 
 
 @app.command("list")
@@ -100,6 +104,10 @@ def validate(
     if problems:
         common.fail(*map(str, problems))
     typer.echo(f"{config} is valid: " + ", ".join(f"{noun}={name}" for noun, name in plugins.items()))
+
+
+app.command("test")(plugin_trials.try_plugin)
+app.command()(plugin_bench.bench)
 
 
 async def _problems_of_factories(loaded: LoadedConfig, manager: PluginManager) -> Sequence[ConfigProblem]:

@@ -203,6 +203,7 @@ def _bound_admin(node: Node, plugins: PluginManager) -> AdminServer | None:
         readiness=node.not_ready,
         cluster=node.cluster_view,
         plugins=plugins,
+        selected=node.selected_plugins,
         shards=node.shard_status,
         orphans=node.scan_for_orphans,
         compactor=lambda: node.tiered_storage().compactor,

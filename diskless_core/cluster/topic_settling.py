@@ -349,12 +349,15 @@ class TopicSettling:
         return True
 
     async def _do_patiently(self, step: int, topic_id: bytes, steps: TopicSteps, until_s: float) -> None:
-        """Do a step once its coordinator has a leader, if it has one by `until_s`."""
+        """Do a step once its coordinator has a leader, if it has one by `until_s`.
+
+        A leader that was replaced in the middle may have done it: done again, it changes nothing.
+        """
         failures = 0
         while True:
             try:
                 return await self._do(step, topic_id, steps)
-            except (CoordinatorLoadingError, NotCoordinatorError):
+            except (CoordinatorLoadingError, NotCoordinatorError, OutcomeUnknownError):
                 failures += 1
                 pause_s = WHILE_MOVING.pause_s(failures, self._clock)
                 if not self._cluster.leading or self._clock.monotonic() + pause_s > until_s:

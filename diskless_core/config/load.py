@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,15 @@ from diskless_core.plugin_host.nouns import NOUNS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedConfig:
-    """A configuration that can be used: the broker's settings, and for each noun the backend with its settings."""
+    """A configuration that can be used: the broker's settings, and for each noun the backend with its settings.
+
+    Attributes:
+        origins: where each property that is set was set: a line of the file, a variable, or `--override`.
+    """
 
     broker: BrokerConfig
     plugins: Mapping[str, SelectedPlugin]
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     def with_node_id(self, node_id: int) -> LoadedConfig:
         """The same for a broker that the cluster has given this id."""
@@ -66,7 +71,8 @@ def load_config(
             plugins[noun] = SelectedPlugin(descriptor, validated)
     if problems or broker is None:
         raise ConfigError(_without_secrets(problems, keys, settings))
-    return LoadedConfig(broker=broker, plugins=plugins)
+    origins = {key: setting.source for key, setting in settings.items()}
+    return LoadedConfig(broker=broker, plugins=plugins, origins=origins)
 
 
 def _choose(

@@ -267,6 +267,9 @@ class Leader:
                 self._logger.warning(
                     "the log does not say who should lead; it is asked again", error=str(errors.exceptions[0])
                 )
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # the log has answered it with an error
+                raise asyncio.CancelledError
             await self.back_off()
 
     async def _follow_hints(self, campaigns: asyncio.TaskGroup) -> None:

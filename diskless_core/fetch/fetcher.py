@@ -291,13 +291,20 @@ class Fetcher:
         return await self._elsewhere.leaders.find(shard.id.index, asked, max(1, query.max_bytes))
 
     def _watch_elsewhere(self, query: FetchQuery, answers: Sequence[FetchedPartition]) -> None:
-        """Be woken by what is committed to partitions from here on of whose shards this node has no copy."""
+        """Be woken by what is committed to partitions from here on of whose shards this node has no copy.
+
+        Of one whose topic was deleted while its leader was asked nobody tells any more: it is looked at again at once.
+        """
         if self._elsewhere is None:
             return
         offsets: dict[int, dict[PartitionKey, int]] = {}
         for wanted, answer in zip(query.partitions, answers, strict=True):
+            if answer.error is not ErrorCode.NONE:
+                continue
             shard = self._shard_for(wanted.key)
-            if shard is not None and not shard.is_readable and answer.error is ErrorCode.NONE:
+            if shard is None:
+                self._purgatory.wake([wanted.key])
+            elif not shard.is_readable:
                 offsets.setdefault(shard.id.index, {})[wanted.key] = max(wanted.offset, answer.high_watermark)
         for index, some in offsets.items():
             self._elsewhere.leaders.watch(index, some)

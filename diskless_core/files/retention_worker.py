@@ -16,6 +16,7 @@ from diskless_core.diskless.tables import PartitionHead
 from diskless_core.files.retention import Piece, RetentionRules, expired, piece_of_run, piece_of_segment
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.side_by_side import together
 
 RulesOf = Callable[[PartitionKey], RetentionRules | None]
 """The rules of a partition's topic; None when there is no such topic any more."""
@@ -74,11 +75,9 @@ class RetentionWorker:
                     shortened.append(partition)
 
         try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(PARALLEL_PARTITIONS):
-                    workers.create_task(work())
-        except* (CoordinatorError, CoordinatorStoreError) as errors:
-            _log.warning("retention is put off", shard=str(shard.id), error=str(errors.exceptions[0]))
+            await together(work() for _ in range(PARALLEL_PARTITIONS))
+        except (CoordinatorError, CoordinatorStoreError) as error:
+            _log.warning("retention is put off", shard=str(shard.id), error=str(error))
         if shortened:
             _log.info("retention removed records", shard=str(shard.id), partitions=len(shortened))
 

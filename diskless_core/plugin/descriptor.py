@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from diskless_core.plugin.config import PluginSettings
 from diskless_core.plugin.context import PluginContext
+from diskless_core.plugin.place_apart import PlaceApart
 
 InterfaceT = TypeVar("InterfaceT")
 
@@ -23,6 +24,10 @@ class Descriptor(Generic[InterfaceT]):
         api_version: the version of the author API that it was written for, see `diskless_core.plugin.version`.
         help: one sentence for `diskless plugins list`.
         capabilities: optional abilities that the contract suite should check.
+        place_apart: makes, of validated settings and a name, a place of that name beside the configured one, for
+            `diskless plugins test` and `bench`. Optional: a backend that keeps everything in its `PluginContext`, and
+            every object store, can do without, for they are given folders and keys of their own. A backend that writes
+            anywhere else should have it, so that a trial can remove what it wrote.
     """
 
     noun: ClassVar[str]
@@ -33,3 +38,4 @@ class Descriptor(Generic[InterfaceT]):
     api_version: str
     help: str
     capabilities: frozenset[str] = field(default_factory=frozenset)
+    place_apart: Callable[[Any, str], PlaceApart] | None = None

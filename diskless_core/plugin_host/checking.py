@@ -42,7 +42,10 @@ def incompatibility(wanted: str, offered: str = API_VERSION) -> str | None:
     wanted_major, wanted_minor = map(int, wanted_match.groups())
     offered_major, offered_minor = map(int, offered_match.groups())
     if wanted_major != offered_major:
-        return f"it was written for plugin API {wanted}, this broker offers {offered}: the major versions differ"
+        return (
+            f"it was written for plugin API {wanted}, this broker offers {offered}: the major versions differ, "
+            f"install a version of the plugin for plugin API {offered_major}, or a Diskless that offers {wanted_major}"
+        )
     if wanted_minor > offered_minor:
         return f"it needs plugin API {wanted} or newer, this broker offers {offered}: upgrade the broker"
     return None

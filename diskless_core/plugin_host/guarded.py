@@ -1,4 +1,4 @@
-"""Backends of those nouns whose errors the core handles, each behind a guard. They forward, and do nothing else.
+"""Backends behind their guards. They forward, and do nothing else.
 
 What is forwarded follows from an interface. One that takes or returns objects whose methods can raise needs a class of
 its own here.
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
+from diskless_core.clock import Clock
 from diskless_core.plugin.coordinator_store import (
     CoordinatorStore,
     Key,
@@ -25,6 +26,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.plugin_host.checking import MethodKind, declared_methods
 from diskless_core.plugin_host.guarding import Guard, WatchedIterator
+from diskless_core.plugin_host.health import Health, State
 from diskless_core.plugin_host.nouns import NOUNS
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 
@@ -33,16 +35,30 @@ T = TypeVar("T")
 _STARTS = ("start", "start_reading")
 
 
-def guarded(noun: str, name: str, backend: Any, secrets: Collection[str]) -> Any:
-    """A backend that raises nothing but its noun's own errors; the same one where the noun has none.
+def guarded(
+    noun: str,
+    name: str,
+    backend: Any,
+    secrets: Collection[str],
+    *,
+    health: Health | None = None,
+    clock: Clock | None = None,
+) -> Any:
+    """A backend that raises nothing but its noun's own errors, where the noun has some, and whose calls are counted.
 
     It implements an extension of the noun's interface where the backend does.
+
+    Args:
+        health: the record that has the figures; a new one by default.
+        clock: measures the calls; the machine's by default.
     """
     known = NOUNS[noun]
-    if known.error is None:
-        return backend
-    behind_guard = _OWN_CLASSES.get(known.interface) or guarded_class(known.interface_of(type(backend)))
-    return behind_guard(backend, Guard(f"{noun}.{name}", known.error, secrets))
+    interface = known.interface_of(type(backend))
+    behind_guard = _OWN_CLASSES.get(known.interface) or guarded_class(interface)
+    record = health or Health(noun, name)
+    if not hasattr(interface, "start"):
+        record.state = State.STARTED
+    return behind_guard(backend, Guard(record, known.error, secrets, clock=clock, expected_s=known.expected_s))
 
 
 def guarded_class(interface: type[Any]) -> Callable[[Any, Guard], Any]:
@@ -62,20 +78,20 @@ def guarded_class(interface: type[Any]) -> Callable[[Any, Guard], Any]:
 
 def _forwarding(interface: type[Any], name: str, kind: MethodKind) -> Callable[..., Any]:
     async def start(self: Any, *args: Any, **kwargs: Any) -> None:
-        with self._guard.starting:
+        with self._guard.call(name):
             await getattr(self._backend, name)(*args, **kwargs)
         take_abilities(interface, self._backend, self)
 
     async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._guard:
+        with self._guard.call(name):
             return await getattr(self._backend, name)(*args, **kwargs)
 
     def iterated(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        with self._guard:
-            return WatchedIterator(getattr(self._backend, name)(*args, **kwargs), self._guard.check)
+        with self._guard.call(name):
+            return WatchedIterator(getattr(self._backend, name)(*args, **kwargs), self._guard.in_stream(name))
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._guard:
+        with self._guard.call(name):
             return getattr(self._backend, name)(*args, **kwargs)
 
     if name in _STARTS:
@@ -91,26 +107,22 @@ class GuardedRemoteStorage(ForwardingRemoteStorage):
         self._guard = guard
 
     async def start(self) -> None:
-        with self._guard.starting:
+        with self._guard.call("start"):
             await self._storage.start()
         take_abilities(RemoteStorage, self._storage, self)
 
     async def stop(self) -> None:
-        with self._guard:
+        with self._guard.call("stop"):
             await self._storage.stop()
 
     async def _ask(self, step: Callable[[RemoteStorage], Awaitable[T]]) -> T:
-        with self._guard:
+        with self._guard.call("request"):
             return await step(self._storage)
 
     async def copy(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         source = _Source(data)
-        try:
+        with self._guard.call("copy", unless=lambda error: error is source.failure):
             return await self._storage.copy(metadata, LogSegmentData(log=source.log, indexes=source.indexes))
-        except Exception as error:
-            if error is not source.failure:
-                self._guard.check(error)
-            raise
 
 
 class _Source:
@@ -146,7 +158,7 @@ class GuardedCoordinatorStore(CoordinatorStore):
         self._guard = guard
 
     def open(self, shard: ShardId, tables: Sequence[TableSpec]) -> ShardStore:
-        with self._guard:
+        with self._guard.call("open"):
             return _GuardedShardStore(self._store.open(shard, tables), self._guard)
 
 
@@ -156,11 +168,11 @@ class _GuardedView(StoreView):
         self._guard = guard
 
     def applied_offset(self) -> int:
-        with self._guard:
+        with self._guard.call("applied_offset"):
             return self._view.applied_offset()
 
     def get(self, table: str, key: Key) -> Row | None:
-        with self._guard:
+        with self._guard.call("get"):
             return self._view.get(table, key)
 
     def scan(
@@ -172,7 +184,7 @@ class _GuardedView(StoreView):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
-        with self._guard:
+        with self._guard.call("get"):
             return self._view.scan(table, start, end, limit=limit, reverse=reverse)
 
 
@@ -182,30 +194,30 @@ class _GuardedShardStore(_GuardedView, ShardStore):
         self._store = store
 
     def write(self, changes: Mapping[str, TableChanges], applied_offset: int) -> None:
-        with self._guard:
+        with self._guard.call("write"):
             self._store.write(changes, applied_offset)
 
     def snapshot(self) -> AbstractContextManager[StoreView]:
-        with self._guard:
+        with self._guard.call("snapshot"):
             return _guarded_snapshot(self._store.snapshot(), self._guard)
 
     def clear(self) -> None:
-        with self._guard:
+        with self._guard.call("clear"):
             self._store.clear()
 
     def close(self) -> None:
-        with self._guard:
+        with self._guard.call("close"):
             self._store.close()
 
 
 @contextmanager
 def _guarded_snapshot(snapshot: AbstractContextManager[StoreView], guard: Guard) -> Iterator[StoreView]:
-    with guard:
+    with guard.call("snapshot"):
         view = snapshot.__enter__()
     try:
         yield _GuardedView(view, guard)
     finally:
-        with guard:
+        with guard.call("snapshot"):
             snapshot.__exit__(None, None, None)
 
 

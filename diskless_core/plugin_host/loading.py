@@ -18,6 +18,7 @@ from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.errors import PluginLoadError, nearest
 from diskless_core.plugin.hookspecs import PROJECT
 from diskless_core.plugin_host import checking
+from diskless_core.plugin_host.deprecations import deprecations_told
 from diskless_core.plugin_host.discovery import PluginEntryPoint
 from diskless_core.plugin_host.nouns import NOUNS, Noun
 
@@ -82,8 +83,10 @@ def load_plugin(entry_point: PluginEntryPoint) -> LoadedPlugin | QuarantinedPlug
     """Import the plugin's module, call its hook and check the descriptor of the announced name."""
     try:
         noun = _noun_of(entry_point)
-        module = _import(entry_point)
-        descriptor = _announced(entry_point, _call_hook(noun.hook, noun.descriptor, module))
+        with deprecations_told(entry_point):
+            module = _import(entry_point)
+            descriptors = _call_hook(noun.hook, noun.descriptor, module)
+        descriptor = _announced(entry_point, descriptors)
         _check_descriptor(noun, descriptor)
     except _RefusedError as error:
         return _quarantined(entry_point, error)
@@ -94,8 +97,10 @@ def load_commands(entry_point: PluginEntryPoint) -> LoadedCommands | Quarantined
     """Import the module with the hook, not yet the commands, and check what it declares."""
     try:
         _check_name(entry_point)
-        module = _import(entry_point)
-        group = _announced(entry_point, _call_hook(diskless_command_groups.__name__, CommandGroup, module))
+        with deprecations_told(entry_point):
+            module = _import(entry_point)
+            groups = _call_hook(diskless_command_groups.__name__, CommandGroup, module)
+        group = _announced(entry_point, groups)
         _check_commands(group)
     except _RefusedError as error:
         return _quarantined(entry_point, error)

@@ -30,6 +30,7 @@ from diskless_core.plugin_host.discovery import (
     installed_entry_points,
 )
 from diskless_core.plugin_host.guarded import guarded
+from diskless_core.plugin_host.health import Health, HealthBook
 from diskless_core.plugin_host.loading import (
     LoadedCommands,
     LoadedPlugin,
@@ -63,13 +64,18 @@ _LoadedT = TypeVar("_LoadedT", LoadedPlugin, LoadedCommands)
 
 
 class PluginManager:
-    """The plugins of this process. Each is loaded when it is first asked for, at most once."""
+    """The plugins of this process. Each is loaded when it is first asked for, at most once.
+
+    Attributes:
+        health: what is known of the calls of all backends that were made.
+    """
 
     def __init__(self, entry_points: Iterable[PluginEntryPoint]) -> None:
         self._announced: dict[tuple[str, str], list[PluginEntryPoint]] = defaultdict(list)
         for entry_point in entry_points:
             self._announced[entry_point.noun, entry_point.name].append(entry_point)
         self._results: dict[tuple[str, str], _Outcome] = {}
+        self.health = HealthBook()
 
     @classmethod
     def discover(cls, environ: Mapping[str, str], source: EntryPointSource = installed_entry_points) -> PluginManager:
@@ -146,7 +152,8 @@ class PluginManager:
         """
         descriptor, settings = selected[noun.name]
         context = context_factory(noun.name, descriptor.name)
-        return partial(_make, noun, descriptor.name, descriptor.factory, context, settings)
+        health = self.health.of(noun.name, descriptor.name)
+        return partial(_make, noun, descriptor.name, descriptor.factory, context, settings, health)
 
     def _usable(self, kind: type[_LoadedT], noun: str, name: str) -> _LoadedT:
         announced = self._announced[noun, name]
@@ -192,6 +199,7 @@ def _make(
     factory: Callable[[PluginContext, Any], InterfaceT],
     context: PluginContext,
     settings: PluginSettings,
+    health: Health,
 ) -> InterfaceT:
     label = f"plugin {noun.name}.{name}"
     secrets = secret_values(settings)
@@ -209,7 +217,7 @@ def _make(
         )
     if mistakes := checking.mistakes(noun.interface_of(type(backend)), backend):
         raise PluginFactoryError(f"{label} can't be used: {'; '.join(mistakes)}")
-    made: InterfaceT = guarded(noun.name, name, backend, secrets)
+    made: InterfaceT = guarded(noun.name, name, backend, secrets, health=health, clock=context.clock)
     return made
 
 

@@ -37,6 +37,8 @@ class Noun(Generic[InterfaceT]):
         spec: specification of the hook that a plugin implements.
         error: what the interface's methods raise, where the core handles that: a guard lets nothing else out. None
             where the core takes whatever is raised.
+        expected_s: a call that takes longer counts as slow and is logged, in seconds; None where there is no such
+            limit. It ends no call.
         help: one line for lists and generated documentation.
         default: name of the backend that is used when none is configured.
     """
@@ -46,6 +48,7 @@ class Noun(Generic[InterfaceT]):
     extensions: Sequence[type[Any]] = ()
     spec: Callable[[], list[Any]]
     error: type[Exception] | None = None
+    expected_s: float | None = None
     help: str
     default: str
 
@@ -81,6 +84,7 @@ COORDINATOR_LOG = _enter(
         interface=coordinator_log.CoordinatorLog,
         spec=coordinator_log.diskless_coordinator_logs,
         error=coordinator_log.CoordinatorLogError,
+        expected_s=10.0,
         help="The replicated metadata log, source of truth of every coordinator shard.",
         default="local",
     )
@@ -91,6 +95,7 @@ COORDINATOR_STORE = _enter(
         interface=coordinator_store.CoordinatorStore,
         spec=coordinator_store.diskless_coordinator_stores,
         error=coordinator_store.CoordinatorStoreError,
+        expected_s=5.0,
         help="The local state that a shard materialises from its log; can be dropped at any time.",
         default="sqlite",
     )
@@ -102,6 +107,7 @@ WAL_OBJECT_STORE = _enter(
         extensions=(wal_object_store.ConditionalObjectStore,),
         spec=wal_object_store.diskless_wal_object_stores,
         error=wal_object_store.WalObjectStoreError,
+        expected_s=30.0,
         help="Where WAL objects live: put, ranged get, list and delete.",
         default="fsspec",
     )
@@ -111,6 +117,7 @@ OFFSET_ASSIGNMENT = _enter(
         descriptor=offset_assignment.OffsetAssignmentPlugin,
         interface=offset_assignment.OffsetAssignment,
         spec=offset_assignment.diskless_offset_assignments,
+        expected_s=0.1,
         help="Which offsets the batches of a commit get.",
         default="sequential",
     )
@@ -120,6 +127,7 @@ GATEWAY_PLACEMENT = _enter(
         descriptor=gateway_placement.GatewayPlacementPlugin,
         interface=gateway_placement.GatewayPlacement,
         spec=gateway_placement.diskless_gateway_placements,
+        expected_s=0.1,
         help="Which brokers are the produce gateways of a coordinator in each rack, to which clients are led.",
         default="kip1164",
     )
@@ -139,6 +147,7 @@ REMOTE_STORAGE = _enter(
         interface=remote_storage.RemoteStorage,
         spec=remote_storage.diskless_remote_storages,
         error=remote_storage.RemoteStorageError,
+        expected_s=300.0,
         help="Where segments are kept: copy, fetch, delete (KIP-405).",
         default="fsspec",
     )
@@ -149,6 +158,7 @@ REMOTE_LOG_METADATA = _enter(
         interface=remote_log_metadata.RemoteLogMetadata,
         spec=remote_log_metadata.diskless_remote_log_metadatas,
         error=remote_log_metadata.RemoteLogMetadataError,
+        expected_s=30.0,
         help="Which segments there are, and in what state (KIP-405).",
         default="coordinator",
     )

@@ -17,6 +17,7 @@ from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import TOPICS, Topic
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataError
 from diskless_core.remote_log.metadata import TopicIdPartition
+from diskless_core.side_by_side import together
 from diskless_core.tiering.retrying import Retries
 
 SLICE_PARTITIONS = 1_000
@@ -34,10 +35,9 @@ class LeadershipNews:
 
     async def run(self) -> None:
         """Tell what there is, and then what changes."""
-        async with asyncio.TaskGroup() as tasks:
-            for follower in self._followers:
-                tasks.create_task(follower.watch_terms())
-                tasks.create_task(self._tell_all(follower))
+        await together(
+            work for follower in self._followers for work in (follower.watch_terms(), self._tell_all(follower))
+        )
 
     async def _tell_all(self, follower: _Follower) -> None:
         failures = 0

@@ -34,6 +34,7 @@ from diskless_core.remote_log.metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from diskless_core.side_by_side import together
 from diskless_core.tiering.copies import Copies, SegmentServices
 from diskless_core.tiering.removal_rules import Removable, below_log_start, of_deleted_partition
 from diskless_core.tiering.topics import topic_id_partition
@@ -250,9 +251,7 @@ class SegmentRemover:
                     self._failed(segment.segment_id.topic_id_partition, error)
                     left.append(segment)
 
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(PARALLEL_DELETIONS):
-                workers.create_task(work())
+        await together(work() for _ in range(PARALLEL_DELETIONS))
         return left
 
     async def _remove(self, segment: RemoteLogSegmentMetadata) -> None:
@@ -293,9 +292,8 @@ class DeletionMarks:
             return
         remaining = iter(topic.partitions)
         failures: list[CoordinatorError] = []
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(PARALLEL_MARKS, len(topic.partitions))):
-                workers.create_task(self._mark_each(shard, topic_id, remaining, failures))
+        workers = range(min(PARALLEL_MARKS, len(topic.partitions)))
+        await together(self._mark_each(shard, topic_id, remaining, failures) for _ in workers)
         if failures:
             raise failures[0]
 

@@ -7,6 +7,7 @@ from diskless_core.plugin.remote_storage import RemoteStoragePlugin
 from diskless_core.plugin.wal_object_store import WalObjectStorePlugin
 from diskless_fsspec.config import FsspecRemoteStorageSettings, FsspecSettings
 from diskless_fsspec.factory import make_remote_storage, make_store
+from diskless_fsspec.place_apart import below_url
 
 
 @hookimpl
@@ -19,6 +20,7 @@ def diskless_wal_object_stores() -> list[WalObjectStorePlugin]:
             settings=FsspecSettings,
             api_version="1.0",
             help="WAL objects in a folder, in S3, in Google Cloud Storage, or wherever else fsspec reaches.",
+            place_apart=below_url,
         )
     ]
 
@@ -33,5 +35,6 @@ def diskless_remote_storages() -> list[RemoteStoragePlugin]:
             settings=FsspecRemoteStorageSettings,
             api_version="1.0",
             help="Segments in a folder, in S3, in Google Cloud Storage, or wherever else fsspec reaches.",
+            place_apart=below_url,
         )
     ]

@@ -8,6 +8,7 @@ from diskless_core.plugin.hookspecs import hookimpl
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadata, RemoteLogMetadataPlugin
 from diskless_kafka.config import RemoteLogMetadataSettings
 from diskless_kafka.log_config import KafkaLogSettings
+from diskless_kafka.place_apart import log_apart, metadata_apart
 
 
 @hookimpl
@@ -20,6 +21,7 @@ def diskless_coordinator_logs() -> list[CoordinatorLogPlugin]:
             settings=KafkaLogSettings,
             api_version="1.0",
             help="In the topic __diskless_metadata and its siblings of an Apache Kafka, for several brokers.",
+            place_apart=log_apart,
         )
     ]
 
@@ -34,6 +36,7 @@ def diskless_remote_log_metadatas() -> list[RemoteLogMetadataPlugin]:
             settings=RemoteLogMetadataSettings,
             api_version="1.0",
             help="In the topic __remote_log_metadata of an Apache Kafka, whose brokers can read them.",
+            place_apart=metadata_apart,
         )
     ]
 

@@ -19,7 +19,7 @@ from tests.architecture.source_files import ROOT, project_files, read
 PAGE = Path("docs/extending.md")
 BLOCK = re.compile(r"^`([^`]+)`:\n\n```(\w+)\n(.*?)^```$", re.M | re.S)
 PATH = re.compile(r"`((?:diskless_core|docs|plugins|tests)/[\w./-]*|pyproject\.toml)`")
-COPIED = ("diskless_core", "docs", "docs_site", "plugins", "spark", "tests")
+COPIED = ("contrib", "diskless_core", "docs", "docs_site", "plugins", "spark", "tests")
 OUTSIDE = ("tests/architecture/test_extending.py",)
 """What would copy the copy."""
 

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 from diskless_core.metrics import Metrics
+from diskless_core.plugin_host.health_metrics import DECLARATIONS
 from tests.architecture.source_files import project_files, python_files, read
 
-MODULES = python_files("diskless_core", "docs_site", "plugins", "tests")
-SHIPPED = python_files("diskless_core", "plugins")
+MODULES = python_files("contrib", "diskless_core", "docs_site", "plugins", "tests")
+SHIPPED = python_files("contrib", "diskless_core", "plugins")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/[\w.]")
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 
@@ -40,10 +41,13 @@ def test_no_file_names_a_registry_or_an_index():
 def test_every_metric_is_moved_by_some_code():
     code = "\n".join(read(path) for path in SHIPPED if path.name != "metrics.py")
     metrics = Metrics()
-    watched = set(re.findall(r"self\.(\w+)(?:\.labels\(name\))?\.set_function", read(Path("diskless_core/metrics.py"))))
+    watched = {declared.name for declared in DECLARATIONS} | set(
+        re.findall(r"self\.(\w+)(?:\.labels\(name\))?\.set_function", read(Path("diskless_core/metrics.py")))
+    )
     names = {description.name.removeprefix("diskless_").removesuffix("_total") for description in metrics.descriptions}
 
     assert {name for name in names - watched if f"metrics.{name}" not in code} == set()
     assert "watch_shard" in code
     assert "watch_producers" in code
     assert "watch_brokers" in code
+    assert "watch_plugins" in code

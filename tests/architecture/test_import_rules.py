@@ -75,7 +75,7 @@ HOSTS = (Path("spark/diskless_spark/source/connection.py"),)
 
 def pure_modules() -> list[Path]:
     """All modules that say that they are pure, or whose package says so."""
-    modules = python_files("diskless_core", "plugins", "spark")
+    modules = python_files("contrib", "diskless_core", "plugins", "spark")
     saying = {path for path in modules if PURE.search(ast.get_docstring(ast.parse(read(path))) or "")}
     packages = {path.parent for path in saying if path.name == "__init__.py"}
     return [path for path in modules if path in saying or packages.intersection(path.parents)]
@@ -101,6 +101,7 @@ def test_the_import_contracts_cover_every_package():
     off_limits = [contracts["plugins-on-the-author-api"], contracts["plugins-know-no-kinds-of-shards"]]
     core = {path.parts[1].removesuffix(".py") for path in python_files("diskless_core")} - {"__init__"}
     plugins = {path.parts[1] for path in python_files("plugins", "spark") if path.parts[1].startswith("diskless_")}
+    plugins |= {path.parts[2] for path in python_files("contrib") if path.parts[2].startswith("diskless_")}
 
     assert {name.split(".")[1] for one in off_limits for name in one["forbidden_modules"]} == core - set(AUTHOR_API)
     assert [set(one["source_modules"]) for one in off_limits] == [plugins, plugins]

@@ -35,6 +35,7 @@ from tests.benchmarks import (
     scaling,
     spark,
     start,
+    stores,
     tiering,
 )
 from tests.benchmarks.apart import apart
@@ -64,6 +65,7 @@ class Section(NamedTuple):
 SECTIONS = {
     "start": Section("## The start", start.ABOUT, lambda add, _: start.measure(add)),
     "coordinator": Section("## The coordinator", coordinator.ABOUT, lambda add, _: coordinator.measure(add)),
+    "stores": Section("## Coordinator stores", stores.ABOUT, lambda add, _: stores.measure(add)),
     "cluster": Section("## A cluster", cluster.ABOUT, lambda add, _: cluster.measure(add)),
     "scaling": Section("## Brokers that come and go", scaling.ABOUT, lambda add, _: scaling.measure(add)),
     "copies": Section("## Copies in a large cluster", copies.ABOUT, lambda add, _: apart(add, copies.measure)),

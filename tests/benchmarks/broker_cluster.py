@@ -86,15 +86,15 @@ class BrokerCluster:
 
     @property
     def controller(self) -> int:
-        """The broker that leads the cluster's own shard; known once `settle` has returned."""
-        return self.leaders()[_CLUSTER]
+        """The broker that leads the cluster's own shard."""
+        return self._led()[_CLUSTER]
 
     @property
     def worker(self) -> int:
         """A broker that leads a Diskless coordinator and is not the controller."""
-        controller = self.controller
-        coordinators = (shard for shard in self.leaders().items() if shard[0].startswith(_COORDINATORS))
-        return next(node_id for _, node_id in coordinators if node_id != controller)
+        leaders = self._led()
+        coordinators = (shard for shard in leaders.items() if shard[0].startswith(_COORDINATORS))
+        return next(node_id for _, node_id in coordinators if node_id != leaders[_CLUSTER])
 
     def settle(self) -> None:
         """Wait until every shard has a leader and the shards are spread evenly over the brokers.
@@ -112,6 +112,15 @@ class BrokerCluster:
             for shard in _shards(broker)
             if shard["leading"]
         }
+
+    def _led(self) -> dict[str, int]:
+        """`leaders`, once all shards have one."""
+
+        def of_all() -> dict[str, int] | None:
+            leaders = self.leaders()
+            return leaders if len(leaders) == _ALL_SHARDS else None
+
+        return wait_until(of_all, "all shards are led")
 
     def _is_settled(self) -> bool:
         leaders = self.leaders()

@@ -10,7 +10,6 @@ import random
 import sqlite3
 import tempfile
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -36,12 +35,12 @@ from tests.benchmarks.coordinator_load import (
     Filler,
     RecordingStore,
     as_in_a_broker,
+    create_partitions,
     filled_partitions,
     in_flight,
     requests,
     running_shard,
     serve,
-    topic_id,
 )
 from tests.benchmarks.machine import MIB
 
@@ -124,7 +123,7 @@ async def _commit(folder: Path, batches: int, *, adjacent: bool, idempotent: boo
     frames = requests(BATCHES_COMMITTED // batches, batches, adjacent=adjacent, producers=producers)
     latencies: list[float] = []
     async with running_shard(folder, store=store) as shard:
-        await _create_partitions(shard)
+        await create_partitions(shard)
 
         async def commit(frame: bytes) -> None:
             began = time.perf_counter()
@@ -152,14 +151,6 @@ async def _commit(folder: Path, batches: int, *, adjacent: bool, idempotent: boo
         rows=sum(len(change.put) for write in store.writes for change in write.values()),
         writes=store.writes,
     )
-
-
-async def _create_partitions(shard: DisklessShard) -> None:
-    topics = PARTITIONS_WRITTEN // 64
-    for number in range(topics):
-        await shard.create_partitions(
-            uuid.UUID(bytes=topic_id(number)), f"topic-{number}", range(PARTITIONS_WRITTEN // topics)
-        )
 
 
 def _raw_sqlite_s(path: Path, writes: Sequence[Mapping[str, TableChanges]]) -> float:

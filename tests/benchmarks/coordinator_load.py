@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import random
+import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
@@ -182,6 +183,15 @@ def requests(files: int, batches: int, *, adjacent: bool, producers: int) -> lis
     return made
 
 
+async def create_partitions(shard: DisklessShard) -> None:
+    """Create what `requests` writes to."""
+    topics = PARTITIONS_WRITTEN // 64
+    for number in range(topics):
+        await shard.create_partitions(
+            uuid.UUID(bytes=topic_id(number)), f"topic-{number}", range(PARTITIONS_WRITTEN // topics)
+        )
+
+
 async def serve(shard: DisklessShard, frame: bytes) -> bytes:
     """Decode a CommitFile, commit it, encode the answer."""
     request = unpack_request(frame)
@@ -220,8 +230,8 @@ def filled_partitions() -> list[PartitionKey]:
 class Filler:
     """Fills a store with runs of one batch each, as the machine would, without a log. It can go on later."""
 
-    def __init__(self, folder: Path) -> None:
-        self._backend = SqliteCoordinatorStore(folder / "store")
+    def __init__(self, folder: Path, backend: CoordinatorStore | None = None) -> None:
+        self._backend = backend or SqliteCoordinatorStore(folder / "store")
         self._tables = DisklessMachine().tables
         self.heads = dict.fromkeys(filled_partitions(), PartitionHead())
         self.batches = 0

@@ -104,10 +104,12 @@ def assert_once(cluster: BrokerCluster, asked: BrokerProcess, topic: str, produc
     assert_nothing_is_lost(asked.bootstrap, topic, [producer])
 
     def only_complete_ones() -> list[Any] | None:
-        """The segments, once the copies of a broker that died are given up and their files removed."""
+        """The segments. Copies that a broker had begun when it died are kept for a day, in case that it comes back."""
         known = segments(asked, topic)
-        is_complete = {one["state"] for one in known} == {"COPY_SEGMENT_FINISHED"}
-        return known if is_complete and {one["segment_id"] for one in known} == files(cluster, topic) else None
+        complete = [one for one in known if one["state"] == "COPY_SEGMENT_FINISHED"]
+        begun = {one["segment_id"] for one in known if one["state"] == "COPY_SEGMENT_STARTED"}
+        is_all = len(complete) + len(begun) == len(known)
+        return complete if is_all and {one["segment_id"] for one in complete} == files(cluster, topic) - begun else None
 
     known = wait_until(only_complete_ones, "the same complete segments in files and metadata")
     ends = [0] * PARTITIONS

@@ -307,6 +307,10 @@ class Broker:
         coordinators = self.parts.coordinators
         return self.shard(shard_id).is_followed or coordinators.is_to_follow(shard_id, self.node_id)
 
+    def want(self, shard_id: ShardId) -> None:
+        """Have a copy of a shard for a while, as for somebody who asks for what only a copy has."""
+        self.parts.coordinators.want(self.shard(shard_id))
+
     def shard(self, shard_id: ShardId) -> CoordinatorShard[Any]:
         """Any shard."""
         return next(shard for shard in self.parts.coordinators.all() if shard.id == shard_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from diskless_core.coordinator.errors import CoordinatorError
@@ -198,7 +198,7 @@ class Troubles:
     async def _depose(self, shard: ShardId) -> None:
         controller = self._leader(CLUSTER_SHARD)
         if controller is not None:
-            await self._maintain(controller, f"another leader of {short_name(shard)}", controller.depose(shard))
+            await self._maintain(controller, f"another leader of {short_name(shard)}", lambda: controller.depose(shard))
 
     def _nominated_by_the_log(self) -> Sequence[ShardId]:
         return self._world.shard_ids if self._world.log.nominates_all_shards else [CLUSTER_SHARD]
@@ -286,18 +286,18 @@ class Troubles:
         broker = self._leader(shard)
         if broker is not None:
             self._world.disks[broker.node_id].keep()
-            await self._maintain(broker, f"snapshot of {short_name(shard)}", broker.take_snapshot(shard))
+            await self._maintain(broker, f"snapshot of {short_name(shard)}", lambda: broker.take_snapshot(shard))
 
     async def _scan(self) -> None:
         """Look for orphans where the broker does, which is where the topics are."""
         broker = self._leader(CLUSTER_SHARD)
         if broker is not None:
-            await self._maintain(broker, "scan for orphans", broker.scan_for_orphans())
+            await self._maintain(broker, "scan for orphans", broker.scan_for_orphans)
 
     async def _compact(self) -> None:
         broker = self._any_running()
         if broker is not None and broker.started:
-            await self._maintain(broker, "compaction", broker.compact())
+            await self._maintain(broker, "compaction", broker.compact)
 
     def _leader(self, shard: ShardId) -> Broker | None:
         """One that runs and believes to lead a shard."""
@@ -306,10 +306,10 @@ class Troubles:
                 return broker
         return None
 
-    async def _maintain(self, broker: Broker, what: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _maintain(self, broker: Broker, what: str, work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
             try:
-                await work
+                await work()
             except _BACKEND_ERRORS as error:
                 self._note(f"{what} on {broker.node_id} failed: {error}")
             else:

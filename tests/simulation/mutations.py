@@ -412,11 +412,14 @@ class Mutation:
 
     Attributes:
         steps: how many times as long the worlds are active, for what takes long to come about.
+        showed_in: a seed in whose world it has shown, where many others had to be looked at before. It is looked at
+            first.
     """
 
     apply: Callable[[pytest.MonkeyPatch], None]
     can_show_in: Callable[[Scenario], object] = lambda _: True
     steps: float = 1.0
+    showed_in: int | None = None
 
     @property
     def name(self) -> str:
@@ -457,18 +460,20 @@ def _members_take_turns(scenario: Scenario) -> object:
 MUTATIONS: Sequence[Mutation] = (
     Mutation(old_terms_count, _leaders_change),
     Mutation(answers_before_read_back),
-    Mutation(deposed_leaders_stay, _leaders_change),
+    Mutation(deposed_leaders_stay, _leaders_change, showed_in=11),
     Mutation(followers_check_no_digests, lambda scenario: scenario.garble_rate),
     Mutation(believes_other_caches, lambda scenario: scenario.garble_rate),
     Mutation(leaders_send_too_soon, lambda scenario: scenario.log_error_rate or _leaders_change(scenario)),
     Mutation(no_turns, lambda scenario: scenario.linger_ms == 0 and scenario.bucket_slow_rate),
     Mutation(forgets_answers, lambda scenario: scenario.log_error_rate or scenario.loss_rate),
     Mutation(no_idempotence, lambda scenario: scenario.loss_rate or scenario.bucket_slow_rate),
-    Mutation(gaps_are_final, lambda scenario: scenario.loss_rate),
+    Mutation(gaps_are_final, lambda scenario: scenario.loss_rate, showed_in=103),
     Mutation(forgets_producers_too_soon, lambda scenario: scenario.producers_expire),
     Mutation(never_forgets_producers, lambda scenario: scenario.producers_expire),
     Mutation(replicas_keep_producers, lambda scenario: scenario.producers_expire),
-    Mutation(no_horizon, lambda scenario: scenario.scan_every_s and scenario.orphan_grace_ms < WEAK_GRACE_MS),
+    Mutation(
+        no_horizon, lambda scenario: scenario.scan_every_s and scenario.orphan_grace_ms < WEAK_GRACE_MS, showed_in=103
+    ),
     Mutation(orphans_by_age, lambda scenario: scenario.scan_every_s),
     Mutation(no_grace),
     Mutation(no_hand_over, lambda scenario: scenario.shards > 1),
@@ -476,8 +481,8 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(never_trims, lambda scenario: scenario.deletes_records),
     Mutation(prunes_too_much, lambda scenario: scenario.snapshot_every_s and scenario.kill_every_s),
     Mutation(store_claims_too_much, lambda scenario: scenario.kill_every_s),
-    Mutation(trusts_its_replica, lambda scenario: scenario.lag_every_s),
-    Mutation(reads_without_proof, lambda scenario: scenario.lag_every_s),
+    Mutation(trusts_its_replica, lambda scenario: scenario.lag_every_s, showed_in=22),
+    Mutation(reads_without_proof, lambda scenario: scenario.lag_every_s, showed_in=142),
     Mutation(commits_offsets_in_hope, lambda scenario: scenario.members),
     Mutation(anybody_commits_offsets, _members_take_turns),
     Mutation(forgets_batches_before_the_copy, _is_compacted),
@@ -487,8 +492,8 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(nothing_there_is_the_end, lambda scenario: _is_bucket_log(scenario) and scenario.snapshot_every_s),
     Mutation(deletes_before_the_start_moves, lambda scenario: _is_bucket_log(scenario) and scenario.snapshot_every_s),
     Mutation(puts_a_copy_at_the_next_number, lambda scenario: _is_bucket_log(scenario) and scenario.log_error_rate),
-    Mutation(control_batches_are_forgotten, _is_kafka_log),
+    Mutation(control_batches_are_forgotten, _is_kafka_log, showed_in=17),
     Mutation(entries_have_other_offsets, _is_kafka_log),
-    Mutation(generations_begin_anew, lambda scenario: _is_kafka_log(scenario) and scenario.processes_end),
-    Mutation(nobody_is_fenced, _guests_die, steps=3.0),
+    Mutation(generations_begin_anew, lambda scenario: _is_kafka_log(scenario) and scenario.processes_end, showed_in=20),
+    Mutation(nobody_is_fenced, _guests_die, steps=3.0, showed_in=507),
 )

@@ -193,7 +193,7 @@ class Settlement:
         reader = self._world.brokers[READER]
         for shard in self._world.shard_ids:
             if not reader.follows(shard):
-                reader.process.start(reader.shard(shard).follow())
+                reader.process.call_soon(reader.want, shard)
                 await self._world.until(
                     lambda shard=shard: reader.shard(shard).is_followed, lambda: "nobody can follow anew"
                 )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from diskless_core.side_by_side import AT_ONCE, side_by_side, side_by_side_in_groups
+from diskless_core.side_by_side import AT_ONCE, side_by_side, side_by_side_in_groups, together
 from tests.support.virtual_time import run
 
 MANY = 20_000
@@ -99,5 +99,26 @@ def test_an_exception_of_one_part_is_raised_as_it_is_and_ends_the_others() -> No
             await side_by_side(work, range(10))
         await asyncio.sleep(20)
         assert done == [0, 1, 2]
+
+    run(main)
+
+
+def test_a_cancellation_that_work_answers_with_an_error_stays_one() -> None:
+    async def main() -> None:
+        async def stubborn() -> None:
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                raise OSError("the connection is closed") from None
+
+        task = asyncio.create_task(together([stubborn(), stubborn()]))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await side_by_side(lambda _: stubborn(), range(3))
 
     run(main)

@@ -50,7 +50,7 @@ class _Plan:
     """What becomes of each partition of a request, while its batches are on their way.
 
     Attributes:
-        log_starts: of partitions with a refusal that tells it; None until it is asked for.
+        log_starts: of partitions with a refusal that tells it; None while this broker's copy does not say.
     """
 
     def __init__(self) -> None:
@@ -81,8 +81,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer |
     if request.acks == 0:
         _submit_without_answer(context, plan, request.timeout_ms)
         return None
-    lacking = plan.unknown_log_starts
-    if not plan.batches and not lacking:
+    if not plan.batches and not plan.unknown_log_starts:
         return _response(context, plan, [])
     answer: asyncio.Future[ProduceAnswer] = asyncio.get_running_loop().create_future()
 
@@ -90,27 +89,42 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer |
         if not answer.done():
             answer.set_result(_response(context, plan, results))
 
-    settled = _with_log_starts(context, plan, lacking, settle) if lacking else settle
+    settle_all = _settle_with_log_starts(context, plan, settle)
     if plan.batches:
-        _submit(context, plan, request.timeout_ms, settled)
+        _submit(context, plan, request.timeout_ms, settle_all)
     else:
-        settled([])
+        settle_all([])
     return answer
 
 
-def _with_log_starts(
-    context: RequestContext,
-    plan: _Plan,
-    lacking: Sequence[PartitionKey],
-    settle: Callable[[Sequence[BatchResult]], None],
+def _settle_with_log_starts(
+    context: RequestContext, plan: _Plan, settle: Callable[[Sequence[BatchResult]], None]
 ) -> Callable[[Sequence[BatchResult]], None]:
-    """`settle`, called no sooner than this broker has asked for the log starts that it lacks."""
+    """`settle`, called no sooner than this broker has asked leaders for the log starts that it lacks.
 
-    async def ask() -> None:
+    Those of batches that are refused at once are asked for while the others are on their way. A batch whose records
+    turn out to be damaged when they are unpacked is refused by this broker too, but later.
+    """
+
+    async def ask(lacking: Sequence[PartitionKey]) -> None:
         plan.log_starts.update(await log_starts.asked(context.services.topics, lacking))
 
-    asking = asyncio.create_task(ask(), name="log starts")
-    return lambda results: asking.add_done_callback(lambda _: settle(results))
+    first = plan.unknown_log_starts
+    asking = [asyncio.create_task(ask(first), name="log starts")] if first else []
+
+    def settle_all(results: Sequence[BatchResult]) -> None:
+        for (key, _), result in zip(plan.batches, results, strict=False):
+            if result.error is ErrorCode.INVALID_RECORD and result.log_start_offset == NO_OFFSET:
+                plan.log_starts.setdefault(key, log_starts.known(context.services.topics, key))
+        later = [key for key in plan.unknown_log_starts if key not in first]
+        if later:
+            asking.append(asyncio.create_task(ask(later), name="log starts"))
+        if not asking:
+            settle(results)
+            return
+        asyncio.gather(*asking, return_exceptions=True).add_done_callback(lambda _: settle(results))
+
+    return settle_all
 
 
 def _submit_without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> None:
@@ -223,7 +237,7 @@ def _response(context: RequestContext, plan: _Plan, results: Sequence[BatchResul
             if isinstance(outcome, _Refusal):
                 answers.append(_refused(plan, index, outcome))
             else:
-                answers.append(_committed(context, index, topic, plan.batches[outcome], results[outcome]))
+                answers.append(_committed(context, plan, index, topic, outcome, results))
         topics.append(TopicAnswer(data.name or "", data.topic_id.bytes if data.topic_id else _NO_TOPIC_ID, answers))
     return ProduceAnswer(topics)
 
@@ -240,27 +254,30 @@ def _refused(plan: _Plan, index: int, refusal: _Refusal) -> PartitionAnswer:
 
 def _committed(
     context: RequestContext,
+    plan: _Plan,
     index: int,
     topic: RequestedTopic,
-    submitted: tuple[PartitionKey, ValidBatch],
-    result: BatchResult,
+    place: int,
+    results: Sequence[BatchResult],
 ) -> PartitionAnswer:
-    key, batch = submitted
+    (key, batch), result = plan.batches[place], results[place]
     has_append_time = result.error is ErrorCode.NONE and batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     return PartitionAnswer(
         index,
         int(topic.client_error(result.error, context.services.topics)),
         result.base_offset,
         result.append_time if has_append_time else -1,
-        _log_start(context, key, result),
+        _log_start(context, plan, key, result),
     )
 
 
-def _log_start(context: RequestContext, key: PartitionKey, result: BatchResult) -> int:
+def _log_start(context: RequestContext, plan: _Plan, key: PartitionKey, result: BatchResult) -> int:
     """As a coordinator elsewhere has told it, or else by this broker's copy."""
     if result.error is ErrorCode.MESSAGE_TOO_LARGE:  # Kafka finds it out where it appends, and does not tell it then
         return NO_OFFSET
     if result.log_start_offset != NO_OFFSET:
         return result.log_start_offset
-    log_start = log_starts.known(context.services.topics, key)
+    log_start = plan.log_starts.get(key)
+    if log_start is None:
+        log_start = log_starts.known(context.services.topics, key)
     return NO_OFFSET if log_start is None else log_start

@@ -33,6 +33,7 @@ from diskless_core.plugin.orphan_detection import OrphanDetectionError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError, WalObjectStorePlugin
 from diskless_core.plugin_host.discovery import PluginEntryPoint
+from diskless_core.plugin_host.health import Health
 from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin
 from diskless_core.plugin_host.manager import Catalogue
 from diskless_core.testing.remote_log_metadata_tools import PARTITION, segment
@@ -85,6 +86,25 @@ class StubPlugins:
         if (noun, name) != ("wal_object_store", "bucket"):
             raise PluginNotFoundError(f"there is no {noun} {name!r}")
         return BUCKET
+
+
+SELECTED = {
+    "process": {"pid": 7, "resident_bytes": 1 << 20, "threads": 3, "python_threads": 2},
+    "selected": [
+        {
+            "noun": "wal_object_store",
+            "name": "bucket",
+            "distribution": "acme",
+            "version": "1.2",
+            "location": "acme/bucket.py",
+            "api_version": "1.0",
+            "source": "server.properties:3",
+            "state": "started",
+            "settings": [{"name": "wal_object_store.bucket.url", "value": "x", "source": "default"}],
+            "health": Health("wal_object_store", "bucket").as_json(),
+        }
+    ],
+}
 
 
 @pytest.fixture
@@ -197,6 +217,7 @@ def sources(**given):
             "readiness": list,
             "cluster": StubCluster(),
             "plugins": StubPlugins(),
+            "selected": lambda: SELECTED,
             "shards": StubShards(),
             "orphans": StubOrphans(),
             "compactor": no_compactor,
@@ -426,6 +447,12 @@ async def test_a_starting_broker_does_not_say_where_records_lie(client):
     assert (answer.status_code, answer.json()["message"]) == (503, "the broker is starting or stopping")
 
 
+async def test_the_selected_backends_are_shown_with_their_health(client):
+    answer = (await client.get("/plugins/selected")).json()
+
+    assert answer == SELECTED
+
+
 async def test_the_openapi_document_describes_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
 
@@ -447,6 +474,7 @@ async def test_the_openapi_document_describes_every_route(client):
         "/metrics",
         "/orphans/scan",
         "/plugins",
+        "/plugins/selected",
         "/plugins/{noun}/{name}/config",
         "/plugins/{noun}/{name}/config/validate",
         "/remote-log",

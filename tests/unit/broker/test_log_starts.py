@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from diskless_core.broker.handlers import log_starts, produce
-from diskless_core.diskless.commands import BatchResult, ListedOffset, PartitionKey
+from diskless_core.diskless.commands import BatchResult, ListedOffset, PartitionKey, TimestampType
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.peer_network import Network
 from tests.support.shards import TOPIC, batch, commit_of
@@ -77,6 +77,21 @@ def test_a_leader_that_does_not_answer_is_not_waited_for_long(trouble: str) -> N
     on_two_nodes(test)
 
 
+def produced(context: Any, plan: produce._Plan, results: Sequence[BatchResult]) -> asyncio.Future[Any]:
+    """What a Produce request is answered whose batches have these results."""
+    settled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def settle(results: Sequence[BatchResult]) -> None:
+        settled.set_result(produce._response(context, plan, results))
+
+    produce._settle_with_log_starts(context, plan, settle)(results)
+    return settled
+
+
+def topic() -> Any:
+    return SimpleNamespace(client_error=lambda error, _: error)
+
+
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_a_refused_batch_is_answered_with_the_log_start_by_a_broker_with_a_copy_and_by_one_without(
     is_readable: bool,
@@ -85,20 +100,19 @@ def test_a_refused_batch_is_answered_with_the_log_start_by_a_broker_with_a_copy_
         network.nodes[2].shards[0].is_readable = is_readable
         topics = topics_of(network, 2)
         context = cast("Any", SimpleNamespace(services=SimpleNamespace(topics=topics)))
-        plan = produce._Plan()
+        data = cast("Any", SimpleNamespace(name="t", topic_id=None))
+        at_once, unpacked = produce._Plan(), produce._Plan()
+        at_once.log_starts[KEY] = log_starts.known(topics, KEY)
         refusal = produce._Refusal(ErrorCode.INVALID_TIMESTAMP, "too old", KEY)
-        plan.log_starts[KEY] = log_starts.known(topics, KEY)
-        plan.outcomes = [(cast("Any", None), cast("Any", SimpleNamespace(name="t", topic_id=None)), [(0, refusal)])]
-        settled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        at_once.outcomes = [(cast("Any", None), data, [(0, refusal)])]
+        unpacked.outcomes = [(topic(), data, [(0, 0)])]
+        unpacked.batches = [(KEY, cast("Any", SimpleNamespace(timestamp_type=TimestampType.CREATE_TIME)))]
 
-        def settle(results: Sequence[BatchResult]) -> None:
-            settled.set_result(produce._response(context, plan, results))
-
-        produce._with_log_starts(context, plan, plan.unknown_log_starts, settle)([])
-
-        [topic] = (await settled).topics
-        assert [(one.error_code, one.log_start_offset) for one in topic.partitions] == [
-            (ErrorCode.INVALID_TIMESTAMP, 2)
-        ]
+        for plan, results, error in (
+            (at_once, [], ErrorCode.INVALID_TIMESTAMP),
+            (unpacked, [BatchResult(ErrorCode.INVALID_RECORD)], ErrorCode.INVALID_RECORD),
+        ):
+            [answer] = (await produced(context, plan, results)).topics
+            assert [(one.error_code, one.log_start_offset) for one in answer.partitions] == [(error, 2)]
 
     on_two_nodes(test)

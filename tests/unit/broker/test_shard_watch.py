@@ -110,7 +110,7 @@ def test_a_defect_in_one_loop_leaves_none_of_the_others_behind(monkeypatch: pyte
         monkeypatch.setattr(ShardWatch, "look_at_logs", broken)
         async with served_shards() as (coordinators, metrics):
             before = asyncio.all_tasks()
-            with pytest.raises(ExceptionGroup):
+            with pytest.raises(RuntimeError, match="a defect"):
                 await ShardWatch(coordinators, metrics).run()
             assert asyncio.all_tasks() == before
 

@@ -47,6 +47,7 @@ class Coordinator:
         self.partitions: dict[uuid.UUID, set[int]] = {}
         self.asked: list[tuple[str, uuid.UUID]] = []
         self.is_away = self.is_moving = self.refuses_at_once = False
+        self.while_moving: type[CoordinatorError] = NotCoordinatorError
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.under_way = self.most_under_way = 0
@@ -69,7 +70,7 @@ class Coordinator:
         await self.may_answer.wait()
         self.under_way -= 1
         if self.is_moving:
-            raise NotCoordinatorError("another node is about to lead this coordinator")
+            raise self.while_moving("another node is about to lead this coordinator")
         if self.is_away:
             raise CoordinatorError("nobody leads this coordinator")
 
@@ -194,11 +195,12 @@ def test_a_topic_is_settled_soon_after_it_was_created_got_partitions_and_was_del
     run(main)
 
 
-def test_nobody_who_changes_a_topic_hears_of_a_coordinator_whose_leader_changes() -> None:
+@pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorLoadingError, OutcomeUnknownError])
+def test_nobody_who_changes_a_topic_hears_of_a_coordinator_whose_leader_changes(error: type[CoordinatorError]) -> None:
     async def main() -> None:
         async with started() as world:
             [coordinator] = world.coordinators.values()
-            coordinator.is_moving = True
+            coordinator.is_moving, coordinator.while_moving = True, error
             asyncio.get_running_loop().call_later(topic_settling.MOVING_S / 2, setattr, coordinator, "is_moving", False)
             info = await world.first.created("t", 2)
             assert world.partitions_of(info) == [0, 1]

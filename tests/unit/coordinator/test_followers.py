@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -17,7 +17,7 @@ from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.tables import Writes
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.tables import PARTITIONS, TOPICS
-from diskless_core.plugin.coordinator_log import CoordinatorLogError
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, LeadershipHint
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.shard import ShardId
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
@@ -389,5 +389,31 @@ def test_a_log_that_cannot_say_who_leads_is_asked_again() -> None:
         pair = Pair(_SilentAtFirst())
         await asyncio.wait_for(pair.leader.start(), PATIENCE_S)
         await pair.leader.stop()
+
+    run(main)
+
+
+class _Stubborn(FakeCoordinatorLog):
+    """Answers a cancellation of what waits for hints with an error."""
+
+    async def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:
+        try:
+            async for hint in super().leadership(shard, candidate=candidate):
+                yield hint
+        except asyncio.CancelledError:
+            raise CoordinatorLogError("injected: the connection is closed") from None
+
+
+class _StubbornLog(SharedLog):
+    def node(self, node_id: int) -> FakeCoordinatorLog:
+        return _Stubborn(self, node_id)
+
+
+def test_a_log_that_answers_the_end_of_a_shard_with_an_error_does_not_keep_it_from_ending() -> None:
+    async def main() -> None:
+        pair = Pair(_StubbornLog())
+        await pair.leader.start()
+        await pair.leader.stop()
+        assert not [task for task in asyncio.all_tasks() if "hints" in task.get_name()]
 
     run(main)

@@ -64,11 +64,12 @@ class World:
         self.leader = Leader()
         self.far = Far()
         self.wanted = 0
+        self.deleted: set[PartitionKey] = set()
         leaders: Any = self.leader
         far: Any = self.far
         coordinator: Any = self.leader
         self.fetcher = Fetcher(
-            lambda key: far if key in FAR else path.replica_of(key),
+            lambda key: None if key in self.deleted else far if key in FAR else path.replica_of(key),
             OffsetRangeCheck(lambda key: coordinator if key in FAR else path.node.shard),
             path.reader,
             path.fetcher._read_ahead,
@@ -166,6 +167,16 @@ def test_a_commit_while_a_leader_is_asked_is_not_missed() -> None:
         world.path.purgatory.wake([FAR[0]])
         await fetching
         assert len(world.leader.asked) == 2
+
+    story(told)
+
+
+def test_a_topic_that_is_deleted_while_its_leader_is_asked_is_told_at_once() -> None:
+    async def told(world: World) -> None:
+        world.leader.answers_after_s = 0.5
+        asyncio.get_running_loop().call_later(0.25, world.deleted.add, FAR[0])
+        [answer], seconds = await world.fetch((FAR[0], 0))
+        assert (answer.error, seconds) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, pytest.approx(0.5))
 
     story(told)
 

@@ -70,8 +70,9 @@ def test_a_backend_gets_its_own_context_and_its_settings(tmp_path):
         OFFSET_ASSIGNMENT, {"offset_assignment": SelectedPlugin(descriptor, settings)}, make_context
     )
 
-    assert backend.context.data_dir == tmp_path / "offset_assignment" / "animal"
-    assert backend.settings.step_size == 3
+    behind = backend._backend
+    assert behind.context.data_dir == tmp_path / "offset_assignment" / "animal"
+    assert behind.settings.step_size == 3
 
 
 def test_every_noun_knows_itself_and_its_descriptor():

@@ -1,0 +1,1 @@
+"""Tells operators where backends keep their data."""

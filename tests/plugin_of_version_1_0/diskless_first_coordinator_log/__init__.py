@@ -1,0 +1,1 @@
+"""Keeps the coordinator log in a file for each shard, for a single broker."""

@@ -1,0 +1,1 @@
+"""Keeps coordinator state as ordered pairs of keys and values."""

@@ -1,0 +1,1 @@
+"""Chooses the gateways of each rack by a hash."""

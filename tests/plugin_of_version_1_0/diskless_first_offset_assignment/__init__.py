@@ -1,0 +1,1 @@
+"""Starts every batch at a multiple of a configured number."""

@@ -1,0 +1,1 @@
+"""Lists the object store, with pauses, and names what is old enough."""

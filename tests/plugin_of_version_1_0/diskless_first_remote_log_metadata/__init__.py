@@ -1,0 +1,1 @@
+"""Keeps the metadata of segments in a file of the broker."""

@@ -1,0 +1,1 @@
+"""Keeps segments as folders of files."""

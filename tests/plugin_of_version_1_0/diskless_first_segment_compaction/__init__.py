@@ -1,0 +1,1 @@
+"""Makes one segment after the other, in memory."""

@@ -1,0 +1,1 @@
+"""Keeps WAL objects as files of a folder."""
