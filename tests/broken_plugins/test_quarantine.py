@@ -84,8 +84,16 @@ def test_a_module_without_the_hook_is_told_which_one_it_needs():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("older_major", "it was written for plugin API 0.9, this broker offers 1.0: the major versions differ"),
-        ("newer_major", "it was written for plugin API 2.0, this broker offers 1.0: the major versions differ"),
+        (
+            "older_major",
+            "it was written for plugin API 0.9, this broker offers 1.0: the major versions differ, install a version of "
+            "the plugin for plugin API 1, or a Diskless that offers 0",
+        ),
+        (
+            "newer_major",
+            "it was written for plugin API 2.0, this broker offers 1.0: the major versions differ, install a version of "
+            "the plugin for plugin API 1, or a Diskless that offers 2",
+        ),
         ("newer_minor", "it needs plugin API 1.1 or newer, this broker offers 1.0: upgrade the broker"),
         ("nonsense", "its api_version is 'latest', which is not of the form <major>.<minor>, such as '1.0'"),
     ],

@@ -98,7 +98,7 @@ def test_panels_of_a_dashboard_do_not_overlap(path: Path) -> None:
 def test_dashboards_have_names_of_their_own() -> None:
     models = [json.loads(path.read_text()) for path in DASHBOARDS]
 
-    assert len({model["uid"] for model in models}) == len({model["title"] for model in models}) == len(models) == 6
+    assert len({model["uid"] for model in models}) == len({model["title"] for model in models}) == len(models) == 7
 
 
 def test_prometheus_takes_the_rules_and_the_queries_of_all_panels(tmp_path: Path) -> None:

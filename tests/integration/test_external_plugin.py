@@ -40,7 +40,8 @@ def test_diskless_comes_from_the_wheel(python):
 def test_the_plugin_is_listed_with_its_distribution(python):
     listed = json.loads(run(python.with_name("diskless"), "plugins", "list", "--json"))
 
-    assert listed["quarantined"] == []
+    # packages of contrib/ are only half there: this environment has what they announce, not what they import
+    assert not {"diskless", "diskless-sqlite-objects"} & {plugin["distribution"] for plugin in listed["quarantined"]}
     found = {(plugin["noun"], plugin["name"]): plugin for plugin in listed["plugins"]}
     for noun, name in SELECTED.items():
         plugin = found[noun, name]

@@ -91,7 +91,8 @@ class S3Uploads:
             "create": b"<InitiateMultipartUploadResult><UploadId>the-id</UploadId></InitiateMultipartUploadResult>",
             "delete": self.deletion(body) if operation == "delete" else b"",
         }
-        return 204 if operation == "abort" else 200, {"ETag": "etag"}, answers.get(operation, b"")
+        kept = {"x-amz-checksum-algorithm": "CRC32"} if operation == "create" else {}
+        return 204 if operation == "abort" else 200, {"ETag": "etag", **kept}, answers.get(operation, b"")
 
     @staticmethod
     def operation(method: str, path: str, query: dict[str, list[str]]) -> str:

@@ -14,6 +14,8 @@ from diskless_core.broker.contexts import plugin_contexts
 from diskless_core.clock import SystemClock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.snapshots import snapshot_prefix
+from diskless_core.plugin.config import PluginSettings
+from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.plugin.wal_object_store import WalObjectStore
@@ -34,11 +36,11 @@ def options(**given: str):
 
 
 def context_of(source):
-    return source.args[-2]
+    return next(argument for argument in source.args if isinstance(argument, PluginContext))
 
 
 def settings_of(source):
-    return source.args[-1]
+    return next(argument for argument in source.args if isinstance(argument, PluginSettings))
 
 
 @pytest.fixture
