@@ -32,12 +32,20 @@ class BrokerCluster:
 
     Args:
         settings: of all brokers, beside those that make them a cluster.
+        settings_of_each: of single brokers, by node id.
     """
 
-    def __init__(self, folder: Path, size: int = BROKERS, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        size: int = BROKERS,
+        settings: Mapping[str, str] | None = None,
+        settings_of_each: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
         self._folder = folder
         self._size = size
         self._settings = settings or {}
+        self._settings_of_each = settings_of_each or {}
         self.brokers: dict[int, BrokerProcess] = {}
 
     def __enter__(self) -> BrokerCluster:
@@ -76,6 +84,7 @@ class BrokerCluster:
                 "diskless.metadata.topic.num.partitions": str(SHARDS),
                 "offsets.topic.num.partitions": "1",
                 **self._settings,
+                **self._settings_of_each.get(node_id, {}),
             },
         )
         return self.brokers[node_id]
