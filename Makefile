@@ -26,7 +26,8 @@ help:
 	@echo "make setup   only install what the tests need"
 	@echo "make simulate SEEDS=0..5000   so many histories of simulated brokers"
 	@echo "make chaos SEED=1 MINUTES=15  a cluster of real brokers that is broken all the time and must keep its word"
-	@echo "make bench   measure this machine and write docs/benchmarks.md; ONLY=cluster measures one section"
+	@echo "make bench   measure this machine and write docs/benchmarks.md; ONLY=cluster measures one section,"
+	@echo "             ONLY=backends all backends that ship, and writes docs/backends.md"
 	@echo "make lint    style, types, import rules, generated pages"
 	@echo "make docs    write the generated pages of docs/, and build the site in site/"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs_site import bucket_costs, charts, diagrams, model_costs, state_space
+from docs_site import backends, bucket_costs, charts, diagrams, model_costs, state_space
 
 DOCS = Path("docs")
 
@@ -15,6 +15,7 @@ def files(docs: Path = DOCS) -> dict[Path, str]:
     return {
         **{docs / "images" / name: draw().render() for name, draw in diagrams.DRAWINGS.items()},
         **{docs / charts.FOLDER / f"{chart.name}.svg": charts.draw(chart).render() for chart in drawn},
+        docs / "backends.md": backends.render(backends.read()),
         docs / "benchmarks-in-pictures.md": charts.render_page(drawn),
         docs / "images" / "bucket-log-states.svg": state_space.draw().render(),
         docs / "cluster.md": model_costs.with_table((docs / "cluster.md").read_text(encoding="utf-8")),

@@ -1,5 +1,7 @@
 """`make bench`: measures a broker with one client beside it, writes docs/benchmarks.md, and draws its charts.
 
+All backends are measured too, each alone, for docs/backends.md.
+
 Everything runs on one machine and competes for its cores. The baselines and ratios of the same run make figures of
 different machines comparable.
 """
@@ -20,11 +22,14 @@ from typing import NamedTuple
 from urllib.request import urlopen
 
 from rich.console import Console
+from rich.markup import escape
 
 from diskless_core.cli.broker_process import BrokerProcess
 from diskless_core.clock import SystemClock
+from docs_site import backends as backends_page
 from docs_site import drawn_files
 from tests.benchmarks import (
+    backends,
     beside_kafka,
     cluster,
     coordinator,
@@ -32,6 +37,7 @@ from tests.benchmarks import (
     load,
     machine,
     orphans,
+    racks,
     scaling,
     spark,
     start,
@@ -67,12 +73,16 @@ SECTIONS = {
     "coordinator": Section("## The coordinator", coordinator.ABOUT, lambda add, _: coordinator.measure(add)),
     "stores": Section("## Coordinator stores", stores.ABOUT, lambda add, _: stores.measure(add)),
     "cluster": Section("## A cluster", cluster.ABOUT, lambda add, _: cluster.measure(add)),
+    "racks": Section("## What crosses racks", racks.ABOUT, lambda add, _: racks.measure(add)),
     "scaling": Section("## Brokers that come and go", scaling.ABOUT, lambda add, _: scaling.measure(add)),
     "copies": Section("## Copies in a large cluster", copies.ABOUT, lambda add, _: apart(add, copies.measure)),
     "tiering": Section("## Tiered storage", tiering.ABOUT, tiering.measure),
     "orphans": Section("## Orphans at scale", orphans.ABOUT, lambda add, _: apart(add, orphans.measure)),
     "spark": Section("## Spark", spark.ABOUT, lambda add, total: spark.measure(add, 2 * total)),
 }
+
+BACKENDS = "backends"
+"""What is measured alone for a page of its own."""
 
 
 @dataclass(slots=True)
@@ -94,6 +104,10 @@ class Report:
         section.measure(lambda name, value: self._show(rows, name, value), total)
         self.sections.append(f"{section.heading}\n\n{section.about}\n\n{_table(rows)}")
         return self.sections[-1]
+
+    def measure_backends(self) -> None:
+        """Measure all backends, and keep their figures, of which docs/backends.md is drawn."""
+        backends_page.write(backends.measure(lambda name, value: self._show([], name, escape(value))))
 
     def _show(self, rows: list[tuple[str, str]], name: str, value: str) -> None:
         rows.append((name, value))
@@ -249,13 +263,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15, help="how long to measure latency")
     parser.add_argument("--alone", action="store_true", help="leave out the comparison with Apache Kafka")
     parser.add_argument("--beside-mib", type=int, default=1024, help="how much each contender writes and reads")
-    parser.add_argument("--only", choices=sorted(SECTIONS), help="measure this part only, and write only its section")
+    parser.add_argument(
+        "--only", choices=sorted([*SECTIONS, BACKENDS]), help="measure this part only, and write only its section"
+    )
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
     arguments = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * IDLE_CONNECTIONS)), hard))
 
     report = Report(Console())
+    if arguments.only == BACKENDS:
+        report.measure_backends()
+        drawn_files.write(PAGE.parent)
+        report.console.print(f"wrote {PAGE.parent / 'backends.md'}")
+        return
     if arguments.only:
         section = SECTIONS[arguments.only]
         page = arguments.out.read_text(encoding="utf-8")
@@ -273,6 +294,8 @@ def main() -> None:
         report.comparison = beside_kafka.compare(report.console, arguments.beside_mib * MIB)
     for section in SECTIONS.values():
         report.measure(section, arguments.mib * MIB)
+    if arguments.out == PAGE:
+        report.measure_backends()
     _write(arguments.out, report.markdown())
     report.console.print(f"wrote {arguments.out}")
 

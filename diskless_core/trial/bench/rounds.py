@@ -93,6 +93,7 @@ async def entries(place: Place, clock: Clock, seconds: float) -> list[Measure]:
     finally:
         await log.stop()
     return [
+        Measure(name="appends/s, 1 pending", value=alone.per_s),
         *alone.latencies("append, 1 pending"),
         Measure(name="entries/s, 1,000 pending", value=together.per_s * PENDING, needed=OBJECTS_PER_S),
         *together.latencies("append, 1,000 pending"),
