@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from pathlib import Path
 from typing import Protocol
 
 from diskless_core.protocol.names import uuid_text
@@ -70,3 +71,14 @@ def draw_uuid(source: random.Random) -> uuid.UUID:
         drawn = uuid.UUID(int=source.getrandbits(128), version=4)
         if drawn not in RESERVED_UUIDS and not uuid_text(drawn).startswith("-"):
             return drawn
+
+
+def thread_run_delay_s(native_id: int) -> float:
+    """How many seconds a thread of this process has been ready to run and waited for a processor, since it began.
+
+    0 where the system does not say: only Linux does.
+    """
+    try:
+        return int(Path(f"/proc/self/task/{native_id}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -11,13 +11,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
 import structlog
 
-from diskless_core.clock import Clock
+from diskless_core.clock import Clock, thread_run_delay_s
 from diskless_core.plugin_host.health import Health, HealthBook
 
 BEAT_S = 0.1
@@ -121,7 +120,7 @@ class LoopWatch:
         self._book = book
         self._clock = clock
         self._packages = packages
-        self._run_delay_s = run_delay_s or (lambda: _run_delay_s(self._native_id))
+        self._run_delay_s = run_delay_s or (lambda: thread_run_delay_s(self._native_id))
         self._ended = threading.Event()
         self._beat = threading.Event()
         self._reported: dict[tuple[str, str], float] = {}
@@ -204,7 +203,8 @@ class LoopWatch:
             _log.warning(
                 "a plugin blocks the event loop: no client is answered meanwhile. Its blocking calls belong in threads",
                 plugin=health.plugin,
-                stack=list(stack),
+                # Text: structlog writes what is called `stack` below the line, and takes nothing else for it.
+                stack="\n".join(stack),
             )
 
     def _is_due(self, what: str, plugin: str, now_s: float) -> bool:
@@ -213,11 +213,3 @@ class LoopWatch:
             return False
         self._reported[what, plugin] = now_s
         return True
-
-
-def _run_delay_s(native_id: int) -> float:
-    """How long a thread of this process has waited for a processor; 0 where the system does not say."""
-    try:
-        return int(Path(f"/proc/self/task/{native_id}/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0

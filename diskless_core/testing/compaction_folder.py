@@ -21,8 +21,9 @@ from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.segment_compaction import BackendSources
 from diskless_core.plugin.wal_object_store import ObjectData, ObjectInfo, ObjectNotFoundError, WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
-from diskless_core.testing.compaction_job import CUSTOM_METADATA, NO_RETRIES, FakeCompactionJob
+from diskless_core.testing.compaction_job import CUSTOM_METADATA, NO_RETRIES, SOME_RETRIES, FakeCompactionJob
 from diskless_core.testing.fakes.remote_storage import StoredSegment, access_denied, unavailable
+from diskless_core.testing.patience import within
 
 POLL_S = 0.02
 
@@ -178,13 +179,18 @@ class FolderCompactionJob(FakeCompactionJob):
     def refuse_next_copy(self) -> None:
         (self.faults / "refuse-1").touch()
 
+    def begin_next_copy_anew(self) -> None:
+        (self.faults / "fail-1").touch()
+        self._retry(self.folder_segments, SOME_RETRIES)
+
     @asynccontextmanager
     async def while_copying(self, engine: asyncio.Task[None]) -> AsyncIterator[None]:
         (self.faults / "hold").touch()
         try:
-            while not (self.faults / "held").exists():
-                assert not engine.done()
-                await asyncio.sleep(POLL_S)
+            async with within("a copy gets to its end"):
+                while not (self.faults / "held").exists():
+                    assert not engine.done()
+                    await asyncio.sleep(POLL_S)
             yield
         finally:
             (self.faults / "hold").unlink()

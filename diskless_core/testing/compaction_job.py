@@ -6,12 +6,14 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from diskless_core.clock import SystemClock
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.remote_storage import RemoteStorage
-from diskless_core.plugin.retrying import Backoff
+from diskless_core.plugin.retrying import Backoff, Retrying
+from diskless_core.plugin.segment_building.backends import RetryingRemoteStorage
 from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.protocol import record_batch
@@ -23,6 +25,7 @@ from diskless_core.remote_log.metadata import (
 )
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, Operation, StoredSegment, access_denied
+from diskless_core.testing.patience import within
 from diskless_core.wal.runs import Run
 
 TIME_MS = 1_700_000_000_000
@@ -31,6 +34,7 @@ EXPIRATION_MS = 60_000
 INDEX_INTERVAL_BYTES = 100
 CUSTOM_METADATA = b"custom"
 NO_RETRIES = Backoff(attempts=1, first_ms=1, max_ms=1, jitter=0)
+SOME_RETRIES = Backoff(attempts=5, first_ms=1, max_ms=1, jitter=0)
 
 
 def partition_of(index: int) -> TopicIdPartition:
@@ -62,6 +66,9 @@ class FakeCompactionJob(CompactionJob):
         progress_bytes: what it told of.
         lost: start offsets of segments, by partition, that another job was quicker with.
         unknown: the same, of segments whose `finish` has no answer.
+        failing: steps that fail, by their name (`segments`, `producers_before` or `begin`) and partition.
+        broken_promises: what an engine did that it may not, as sentences.
+        most_at_once: of how many partitions at once there were segments that were begun and not finished.
     """
 
     def __init__(self, *, parallel_partitions: int = 2) -> None:
@@ -77,6 +84,11 @@ class FakeCompactionJob(CompactionJob):
         self.progress_bytes = 0
         self.lost: set[tuple[int, int]] = set()
         self.unknown: set[tuple[int, int]] = set()
+        self.failing: set[tuple[str, int]] = set()
+        self.broken_promises: list[str] = []
+        self.most_at_once = 0
+        self._begun: dict[uuid.UUID, RemoteLogSegmentMetadata] = {}
+        self._under_way: set[uuid.UUID] = set()
         self._plans: dict[TopicIdPartition, list[SegmentPlan]] = {}
         self._next_offsets: dict[int, int] = {}
         self._asked: list[TopicIdPartition] = []
@@ -102,11 +114,21 @@ class FakeCompactionJob(CompactionJob):
         """The next copy fails with AccessDenied, once its log has gone by."""
         self.memory_storage.fail_next(Operation.COPY, error=access_denied)
 
+    def begin_next_copy_anew(self) -> None:
+        """The next copy fails once its log has gone by, and is tried again, as the broker does it."""
+        self.memory_storage.fail_next(Operation.COPY)
+        self._retry(self.memory_storage, SOME_RETRIES)
+
+    def _retry(self, storage: RemoteStorage, backoff: Backoff) -> None:
+        self.remote_storage = RetryingRemoteStorage(storage, Retrying(backoff, self.clock))
+        self.backends = replace(self.backends, backoff=backoff)
+
     @asynccontextmanager
     async def while_copying(self, engine: asyncio.Task[None]) -> AsyncIterator[None]:
         """Begins when a copy has got to its end, and holds it there."""
         with self.memory_storage.hold(Operation.COPY) as hold:
-            await hold.reached()
+            async with within("a copy gets to its end"):
+                await hold.reached()
             assert not engine.done()
             yield
 
@@ -178,18 +200,22 @@ class FakeCompactionJob(CompactionJob):
     # --- what an engine calls ----------------------------------------------------------------------------------------
 
     async def segments(self, partition: TopicIdPartition) -> AsyncGenerator[SegmentPlan, None]:
-        assert partition not in self._asked, "the segments of a partition can be asked for once"
+        self._demand(partition not in self._asked, "the segments of a partition are asked for once")
         self._asked.append(partition)
+        self._require_answer("segments", partition)
         for plan in self._plans[partition]:
             yield plan
 
     async def producers_before(self, segment: SegmentPlan) -> ProducerState:
-        assert segment is self._plans[segment.partition][0], "producers are known where a partition's first one begins"
+        is_first = segment is self._plans[segment.partition][0]
+        self._demand(is_first, "producers are asked for where a partition's first segment begins")
+        self._require_answer("producers_before", segment.partition)
         return dict(self.producers)
 
     async def begin(self, segment: SegmentPlan) -> RemoteLogSegmentMetadata:
+        self._require_answer("begin", segment.partition)
         self.steps.append(("begin", segment.partition.partition, segment.start_offset))
-        return RemoteLogSegmentMetadata(
+        metadata = RemoteLogSegmentMetadata(
             segment_id=RemoteLogSegmentId(segment.partition, self.clock.new_uuid()),
             start_offset=segment.start_offset,
             end_offset=segment.end_offset,
@@ -199,13 +225,22 @@ class FakeCompactionJob(CompactionJob):
             segment_size_bytes=segment.size_bytes,
             segment_leader_epochs={0: segment.start_offset},
         )
+        self._begun[metadata.segment_id.id] = metadata
+        self._under_way.add(metadata.segment_id.id)
+        at_once = {self._begun[one].segment_id.topic_id_partition for one in self._under_way}
+        self.most_at_once = max(self.most_at_once, len(at_once))
+        return metadata
 
     async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
         index = metadata.segment_id.topic_id_partition.partition
         key = index, metadata.start_offset
         self.steps.append(("finish", *key))
-        assert custom_metadata == CUSTOM_METADATA, "what the copy returned has to be handed on"
-        assert self.stored(metadata) is not None, "it is not copied yet"
+        self._under_way.discard(metadata.segment_id.id)
+        begun = self._begun.get(metadata.segment_id.id)
+        self._demand(metadata == begun, "a segment is finished with the metadata that `begin` gave")
+        self._demand(custom_metadata == CUSTOM_METADATA, "what the copy returned is handed on")
+        self._demand(self.stored(metadata) is not None, "a segment is finished once its copy is complete")
+        self._demand(key not in self.finished, "a segment is finished once")
         if key in self.unknown:
             raise SegmentCompactionError("no answer")
         if key in self.lost:
@@ -215,7 +250,18 @@ class FakeCompactionJob(CompactionJob):
 
     async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
         self.steps.append(("abandon", metadata.segment_id.topic_id_partition.partition, metadata.start_offset))
+        self._under_way.discard(metadata.segment_id.id)
         await self.remote_storage.delete(metadata)
 
     def progressed(self, size_bytes: int) -> None:
         self.progress_bytes += size_bytes
+
+    def _require_answer(self, step: str, partition: TopicIdPartition) -> None:
+        if (step, partition.partition) in self.failing:
+            raise SegmentCompactionError(f"{step} of {partition.name}: no answer")
+
+    def _demand(self, is_kept: bool, promise: str) -> None:
+        """Note a promise that is not kept: an engine may take the error for another failure."""
+        if not is_kept:
+            self.broken_promises.append(promise)
+            raise AssertionError(promise)

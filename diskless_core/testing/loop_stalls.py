@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from diskless_core.clock import SystemClock
+from diskless_core.clock import SystemClock, thread_run_delay_s
 
 BEAT_S = 0.001
 GRACE_S = 0.006
@@ -25,26 +25,38 @@ _CLOCK = SystemClock()
 
 
 class Heartbeat:
-    """Beats on the running event loop. `stalled_s` is how long it was kept from it other than by work on its thread."""
+    """Beats on the running event loop.
+
+    `stalled_s` is how long it was kept from it other than by work on its thread, or by a machine that has other work.
+    """
 
     def __init__(self) -> None:
         self.stalled_s = 0.0
 
     async def beat(self) -> None:
         """Until cancelled."""
-        wall_s, work_s = _CLOCK.monotonic(), time.thread_time()
+        since = _Moment()
         try:
             while True:
                 await asyncio.sleep(BEAT_S)
-                wall_s, work_s = self._note(wall_s, work_s)
+                since = self._note(since)
         finally:
-            self._note(wall_s, work_s)
+            self._note(since)
 
-    def _note(self, wall_s: float, work_s: float) -> tuple[float, float]:
-        now_wall_s, now_work_s = _CLOCK.monotonic(), time.thread_time()
-        late_s = (now_wall_s - wall_s) - (now_work_s - work_s) - BEAT_S
+    def _note(self, since: _Moment) -> _Moment:
+        now = _Moment()
+        excused_s = (now.work_s - since.work_s) + (now.run_delay_s - since.run_delay_s)
+        late_s = (now.wall_s - since.wall_s) - excused_s - BEAT_S
         self.stalled_s += late_s if late_s > GRACE_S else 0
-        return now_wall_s, now_work_s
+        return now
+
+
+class _Moment:
+    """The time, how much of it the running thread has worked so far, and how long it has waited for a processor."""
+
+    def __init__(self) -> None:
+        self.wall_s, self.work_s = _CLOCK.monotonic(), time.thread_time()
+        self.run_delay_s = thread_run_delay_s(threading.get_native_id())
 
 
 class OtherLoop:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import pytest
@@ -16,18 +17,18 @@ import pytest
 from diskless_core.plugin.remote_storage import (
     IndexType,
     LogSegmentData,
-    RemoteResourceNotFoundError,
     RemoteStorage,
 )
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.remote_log.metadata import RemoteLogSegmentState
 from diskless_core.testing.loop_stalls import SOME_CALLS, Turns, assert_loop_goes_on
-from diskless_core.testing.remote_storage_life import SegmentLifeContract
+from diskless_core.testing.remote_storage_failures import SegmentFailureContract
 from diskless_core.testing.remote_storage_tools import (
     MEBIBYTE,
     TIMEOUT_S,
     BrokenLogError,
     assert_absent,
+    assert_not_found,
     assert_stored,
     body,
     copied,
@@ -37,7 +38,7 @@ from diskless_core.testing.remote_storage_tools import (
 )
 
 
-class RemoteStorageContract(SegmentLifeContract):
+class RemoteStorageContract(SegmentFailureContract):
     """A storage passes if a subclass with `make_storage` overridden does."""
 
     @pytest.mark.asyncio
@@ -76,9 +77,7 @@ class RemoteStorageContract(SegmentLifeContract):
         segment = await copied(storage, make_segment(absent=absent))
         for index in IndexType:
             if index in absent:
-                with pytest.raises(RemoteResourceNotFoundError) as caught:
-                    await reader.fetch_index(segment.metadata, index)
-                assert not caught.value.retriable
+                await assert_not_found(f"{index} was not copied", partial(reader.fetch_index, segment.metadata, index))
             else:
                 assert await reader.fetch_index(segment.metadata, index) == segment.indexes[index]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import cycle
-
-import pytest
 
 from diskless_core.plugin.remote_storage import (
     IndexType,
@@ -149,17 +148,40 @@ async def read_indexes(storage: RemoteStorage, segment: Segment) -> dict[IndexTy
 async def assert_stored(storage: RemoteStorage, *segments: Segment) -> None:
     """All of these can be read, whole."""
     for segment in segments:
-        assert await read_log(storage, segment) == segment.log
-        assert await read_indexes(storage, segment) == segment.indexes
+        _assert_same("the whole log is read as it was copied", await read_log(storage, segment), segment.log)
+        indexes = await read_indexes(storage, segment)
+        assert indexes.keys() == segment.indexes.keys(), "the indexes that were copied are there, and no others"
+        for index, expected in segment.indexes.items():
+            _assert_same(f"{index} is read as it was copied", indexes[index], expected)
+
+
+def _assert_same(what: str, found: bytes, expected: bytes) -> None:
+    """Without pytest's comparison, which takes long for some MiB."""
+    if found != expected:
+        pairs = enumerate(zip(found, expected, strict=False))
+        at = next((at for at, (one, other) in pairs if one != other), min(len(found), len(expected)))
+        raise AssertionError(f"{what}: {len(found)} bytes and not {len(expected)}, which differ from byte {at} on")
+
+
+async def assert_not_found(what: str, read: Callable[[], Awaitable[ObjectData]]) -> None:
+    """A read says that it is not there; `what` says why, as a clause."""
+    try:
+        found = await read()
+    except RemoteResourceNotFoundError as error:
+        retriable = error.retriable
+    except Exception as error:
+        raise AssertionError(f"{what}: a RemoteResourceNotFoundError is raised, and not {error!r}") from error
+    else:
+        raise AssertionError(f"{what}: a RemoteResourceNotFoundError is raised, but {len(found)} bytes were read")
+    assert not retriable, f"{what}: no retry helps"
 
 
 async def assert_absent(storage: RemoteStorage, segment: Segment) -> None:
     """Nothing of it can be read."""
     for start, end in ((0, 10), (0, 0), (5, 1 << 40)):
-        with pytest.raises(RemoteResourceNotFoundError) as caught:
-            await storage.fetch(segment.metadata, start, end)
-        assert not caught.value.retriable
-    assert await read_indexes(storage, segment) == {}
+        await assert_not_found("there is no such segment", partial(storage.fetch, segment.metadata, start, end))
+    for index in IndexType:
+        await assert_not_found("there is no such segment", partial(storage.fetch_index, segment.metadata, index))
 
 
 def _never() -> Mapping[IndexType, bytes]:

@@ -64,13 +64,19 @@ class LocalFolder:
 
         Raises:
             ObjectNotFoundError: there is no such file.
+            WalObjectStoreError: it cannot be read; so it is where a file has taken the place of the root.
         """
+        doing = f"cannot read {key!r}"
         try:
-            return await self.when_reading(f"cannot read {key!r}", work)
+            return await self.when_reading(doing, work)
         except WalObjectStoreError as error:
-            if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
+            if isinstance(error.__cause__, FileNotFoundError):
                 raise ObjectNotFoundError(key) from None
-            raise
+            if not isinstance(error.__cause__, NotADirectoryError):
+                raise
+        if await self.when_reading(doing, self.root.is_dir):
+            raise ObjectNotFoundError(key)
+        raise WalObjectStoreError(f"{doing}: {self.root} is no folder")
 
     def make(self, folder: Path) -> None:
         """Create a folder and those above it, each durable in its parent. Blocks.

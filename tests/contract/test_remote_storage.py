@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from pydantic import SecretStr
 
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import RemoteStorage
-from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
+from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, Operation
+from diskless_core.testing.power_cut import SyncedFiles
 from diskless_core.testing.remote_storage import RemoteStorageContract
-from diskless_core.testing.remote_storage_tools import BrokenLogError, copied, make_segment
+from diskless_core.testing.remote_storage_failures import BreakStorage
+from diskless_core.testing.remote_storage_tools import MEBIBYTE, BrokenLogError, copied, make_segment
 from diskless_fsspec.config import FsspecRemoteStorageSettings
 from diskless_fsspec.factory import make_remote_storage
 from tests.support import versitygw
@@ -29,6 +34,36 @@ def context_in(folder: Path) -> PluginContext:
     return PluginContext(node_id=1, data_dir=folder / "plugin", log_dir=folder / "log", clock=SystemClock())
 
 
+@asynccontextmanager
+async def replaced_by_a_file(folder: Path, storage: RemoteStorage) -> AsyncIterator[None]:
+    """A file is where the folder was."""
+    del storage
+    with taken_by_a_file(folder):
+        yield
+
+
+@contextmanager
+def taken_by_a_file(folder: Path) -> Iterator[None]:
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    folder.touch()
+    try:
+        yield
+    finally:
+        folder.unlink()
+        aside.rename(folder)
+
+
+@asynccontextmanager
+async def failing(storage: RemoteStorage) -> AsyncIterator[None]:
+    """Every call fails."""
+    assert isinstance(storage, MemoryRemoteStorage)
+    with ExitStack() as stack:
+        for operation in Operation:
+            stack.enter_context(storage.failing(operation))
+        yield
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
     gateway = VersityGateway(tmp_path_factory.mktemp("versitygw"), "segments").start()
@@ -37,13 +72,41 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway
 
 
 class TestFolder(RemoteStorageContract):
+    most_copy_memory_bytes = 20 * MEBIBYTE
+
     @pytest.fixture
-    def make_storage(self, tmp_path: Path) -> MakeStorage:
-        return lambda: make_remote_storage(context_in(tmp_path), FsspecRemoteStorageSettings())
+    def folder(self, tmp_path: Path) -> Path:
+        return tmp_path / "segments"
+
+    @pytest.fixture
+    def make_storage(self, tmp_path: Path, folder: Path) -> MakeStorage:
+        settings = FsspecRemoteStorageSettings(url=folder.as_uri())
+        return lambda: make_remote_storage(context_in(tmp_path), settings)
+
+    @pytest.fixture
+    def synced_files(self, folder: Path) -> SyncedFiles:
+        (folder / ".incoming").mkdir(parents=True)  # nobody syncs it: what is in it is lost in a power cut
+        return SyncedFiles(folder)
+
+    @pytest.fixture
+    def make_unreachable_storage(self, tmp_path: Path) -> MakeStorage:
+        (tmp_path / "file").touch()
+        settings = FsspecRemoteStorageSettings(url=(tmp_path / "file").as_uri())
+        return lambda: make_remote_storage(context_in(tmp_path), settings)
+
+    @pytest.fixture
+    def break_storage(self, folder: Path) -> BreakStorage:
+        return partial(replaced_by_a_file, folder)
 
 
 class TestFolderThroughFsspec(RemoteStorageContract):
     """What any file system gets that can rename: `local://` is another name of fsspec's for `file://`."""
+
+    most_copy_memory_bytes = 40 * MEBIBYTE
+
+    @pytest.fixture
+    def break_storage(self, tmp_path: Path) -> BreakStorage:
+        return partial(replaced_by_a_file, tmp_path / "segments")
 
     @pytest.fixture
     def make_storage(self, tmp_path: Path) -> MakeStorage:
@@ -62,6 +125,8 @@ class TestMemory(RemoteStorageContract):
 
 
 class TestS3(RemoteStorageContract):
+    secrets = ("correct-horse",)
+
     @pytest.fixture
     def bucket(self, s3_client: Any) -> str:
         bucket = f"bucket-{uuid.uuid4().hex}"
@@ -71,6 +136,17 @@ class TestS3(RemoteStorageContract):
     @pytest.fixture
     def make_storage(self, s3_endpoint: str, bucket: str, tmp_path: Path) -> MakeStorage:
         return lambda: make_s3_storage(context_in(tmp_path), s3_endpoint, bucket)
+
+    @pytest.fixture
+    def make_unreachable_storage(self, tmp_path: Path) -> MakeStorage:
+        settings = FsspecRemoteStorageSettings(
+            url="s3://bucket/segments",
+            endpoint_url="http://127.0.0.1:1",
+            region="us-east-1",
+            key="someone",
+            secret=SecretStr(self.secrets[0]),
+        )
+        return lambda: make_remote_storage(context_in(tmp_path), settings)
 
     async def test_no_parts_of_unfinished_uploads_stay(
         self, storage: RemoteStorage, bucket: str, s3_client: Any
@@ -115,6 +191,10 @@ class TestFake(RemoteStorageContract):
     def make_storage(self) -> MakeStorage:
         storage = MemoryRemoteStorage()
         return lambda: storage
+
+    @pytest.fixture
+    def break_storage(self) -> BreakStorage:
+        return failing
 
 
 class TestFakeWithCustomMetadata(RemoteStorageContract):

@@ -23,12 +23,16 @@ def inline(**settings: int) -> InlineCompaction:
 
 
 class TestInline(SegmentCompactionContract):
+    keeps_parallel_partitions = True
+
     @pytest.fixture
     def engine(self) -> SegmentCompaction:
         return inline(read_max_bytes=1 << 20)
 
 
 class TestInlineInTinyPieces(SegmentCompactionContract):
+    keeps_parallel_partitions = True
+
     @pytest.fixture
     def engine(self) -> SegmentCompaction:
         return inline(read_max_bytes=1, parallel_reads=1)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 import threading
 import time
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
+from diskless_core import logs
 from diskless_core.clock import SystemClock
 from diskless_core.plugin_host import stalls
 from diskless_core.plugin_host.guarded import guarded
@@ -91,7 +94,38 @@ async def test_a_blocked_loop_is_put_down_to_the_plugin_that_blocks_it():
     assert (health.stalls, other.stalls) == (1, 0)
     [line] = [entry for entry in logged if "blocks the event loop" in entry["event"]]
     assert line["plugin"] == PLUGIN
-    assert any("get (" in frame for frame in line["stack"])
+    assert "get (" in line["stack"]
+
+
+@pytest.fixture(params=["text", "json"])
+def written(request):
+    """What a broker with this `log.format` writes."""
+    stream = io.StringIO()
+    logs.configure(request.param, "info", 1, stream=stream)
+    # The module's logger may have been used before, and keeps what held then.
+    before, stalls._log = stalls._log, structlog.get_logger(stalls.__name__)
+    yield stream.getvalue
+    stalls._log = before
+    structlog.reset_defaults()
+
+
+async def test_the_stack_of_a_stall_is_logged_in_every_format_and_the_watch_goes_on(written, monkeypatch):
+    monkeypatch.setattr(stalls, "REPORT_AGAIN_S", 0.0)
+    health = HealthBook().of("wal_object_store", "vendor")
+    book = [health]
+    watch = LoopWatch(book, SystemClock(), dict, run_delay_s=lambda: 0.0)
+    watch.start()
+    try:
+        for stalled_s in (0.3, 0.6):
+            blocking = Blocking(lambda until_s=stalled_s: health.stall_s > until_s)
+            await guarded("wal_object_store", "vendor", blocking, (), health=health).get("x", 0, 1)
+            await asyncio.sleep(0.2)
+    finally:
+        watch.stop()
+
+    assert health.stalls == 2
+    assert written().count("blocks the event loop") >= 2
+    assert "get (" in written()
 
 
 async def test_a_loop_that_waits_for_a_processor_is_nobodys_fault():
