@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import psutil
@@ -15,11 +16,11 @@ class Meter:
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
+        self._cpu_clock = ~pid << 3 | 2  # as clock_getcpuclockid(3) has it: in nanoseconds, where times come in ticks
         self._status = Path(f"/proc/{pid}/status")
 
     def cpu_s(self) -> float:
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        return time.clock_gettime(self._cpu_clock)
 
     def rss_mib(self) -> float:
         return float(self._process.memory_info().rss) / MIB
