@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -82,3 +83,20 @@ async def side_by_side_in_groups(
     parts = [(group, part) for group, members in groups for part in members]
     results = iter(await side_by_side(lambda pair: work(*pair), parts, at_once))
     return [list(islice(results, len(members))) for _, members in groups]
+
+
+async def in_thread(work: Callable[[], R]) -> R:
+    """Do blocking work on a thread of the loop's executor, as `asyncio.to_thread` does.
+
+    A caller that is cancelled waits until the work has ended, and is cancelled then: it may close what the work uses.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):  # cancelled again: this one is raised in the end
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # nobody asks for its result any more
+        raise

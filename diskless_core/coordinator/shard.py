@@ -139,7 +139,6 @@ class CoordinatorShard(Generic[RecordT]):
             candidate=services.may_lead(shard_id),
         )
         self._replica.flusher.on_room = self._notice_room
-        self._replica.flusher.is_leading = lambda: self.leading
         self._leader.on_step_down = self._replica.tail.wake
         self._following = Following(
             shard_id,

@@ -42,10 +42,6 @@ SAY_AGAIN_S = 30.0
 """Between two lines of the log that say that there is no room."""
 
 FLUSH_INTERVAL_S = 0.5
-FOLLOWER_FLUSH_INTERVAL_S = 2.0
-"""The longest that what was committed waits to be written. Each write wakes a thread and the event loop, and of a
-cluster's copies of a shard only one leads: the others write more at once. After a crash they read that much more."""
-
 RETRY = Backoff(first_ms=1_000, max_ms=30_000)
 
 REOPEN_AFTER = 3
@@ -175,7 +171,6 @@ class Flusher:
         generation: another one after each flush.
         stored_offset: everything in the log below it is in the store.
         on_room: called when there is room again.
-        is_leading: whether this node leads the shard.
     """
 
     def __init__(
@@ -204,7 +199,6 @@ class Flusher:
         self._said_at: float | None = None
         self._is_said = False
         self.on_room: Callable[[], None] = lambda: None
-        self.is_leading: Callable[[], bool] = lambda: True
         self.generation = 0
         self.stored_offset = 0
         thread.on_failure = self._wake.set  # a store that cannot be read is found out by a write
@@ -314,7 +308,7 @@ class Flusher:
             await self._wake.wait()
             await self._resumed.wait()
             try:
-                async with asyncio.timeout(self._interval_s()):
+                async with asyncio.timeout(FLUSH_INTERVAL_S):
                     await self._full.wait()
             except TimeoutError:
                 pass
@@ -335,10 +329,6 @@ class Flusher:
                 )
                 self._wake.set()
                 await asyncio.sleep(self._pause_s())
-
-    def _interval_s(self) -> float:
-        """Short where the store failed: it has to be found out soon whether it is well again."""
-        return FLUSH_INTERVAL_S if self.is_leading() or self._failures else FOLLOWER_FLUSH_INTERVAL_S
 
     def _pause_s(self) -> float:
         """Short until the store is opened again: until then it cannot get well, and commits wait for it."""

@@ -8,7 +8,6 @@ log size management".)
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, aclosing
@@ -30,6 +29,7 @@ from diskless_core.plugin.coordinator_store import Key, Row, ShardStore, StoreVi
 from diskless_core.plugin.shard import ShardId
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
+from diskless_core.side_by_side import in_thread
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Accepted, Manifest, Part, SnapshotError, SnapshotTooNewError
@@ -157,15 +157,15 @@ class Snapshots:
         Args:
             taken_at: a time at which the shard had this, in milliseconds since the epoch.
         """
-        offset = await asyncio.to_thread(view.applied_offset)
-        level = await asyncio.to_thread(stored_level, view)
-        name = await asyncio.to_thread(stored_name, view)
-        acceptance = await asyncio.to_thread(stored_acceptance, view)
+        offset = await in_thread(view.applied_offset)
+        level = await in_thread(partial(stored_level, view))
+        name = await in_thread(partial(stored_name, view))
+        acceptance = await in_thread(partial(stored_acceptance, view))
         tables = snapshot_format.tables_at(level, tables)
         stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
         parts: list[Part] = []
         encoded = snapshot_format.encode_parts(view, tables)
-        while (data := await asyncio.to_thread(next, encoded, None)) is not None:
+        while (data := await in_thread(partial(next, encoded, None))) is not None:
             key = f"{stem}/{len(parts):05d}"
             await self._objects.put(key, data)
             parts.append(Part(key=key, size=len(data), crc=crc32c(data)))

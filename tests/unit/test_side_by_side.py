@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
-from diskless_core.side_by_side import AT_ONCE, side_by_side, side_by_side_in_groups, together
+from diskless_core.side_by_side import AT_ONCE, in_thread, side_by_side, side_by_side_in_groups, together
 from tests.support.virtual_time import run
 
 MANY = 20_000
@@ -122,3 +123,32 @@ def test_a_cancellation_that_work_answers_with_an_error_stays_one() -> None:
                 await side_by_side(lambda _: stubborn(), range(3))
 
     run(main)
+
+
+async def test_a_caller_that_is_cancelled_waits_for_its_thread() -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(60)
+        ended.set()
+
+    caller = asyncio.create_task(in_thread(work))
+    await asyncio.to_thread(begun.wait, 60)
+    for _ in range(2):
+        caller.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert not caller.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended.is_set()
+
+
+async def test_what_work_on_a_thread_raises_is_its_callers() -> None:
+    def work() -> None:
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        await in_thread(work)

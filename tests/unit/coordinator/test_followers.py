@@ -12,7 +12,6 @@ import pytest
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Claim
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError
-from diskless_core.coordinator.shard_store import FLUSH_INTERVAL_S, FOLLOWER_FLUSH_INTERVAL_S
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.coordinator.tables import Writes
@@ -418,39 +417,3 @@ def test_a_log_that_answers_the_end_of_a_shard_with_an_error_does_not_keep_it_fr
         assert not [task for task in asyncio.all_tasks() if "hints" in task.get_name()]
 
     run(main)
-
-
-# --- its store -------------------------------------------------------------------------------------------------------
-
-
-def test_a_follower_writes_to_its_store_more_seldom_than_the_leader_and_lacks_as_little_in_the_end() -> None:
-    async def story(pair: Pair) -> None:
-        for _ in range(100):
-            await pair.commit(1)
-            await asyncio.sleep(0.1)
-        await pair.until_caught_up()
-        by_leader, by_follower = pair.leader.shard._replica.flusher, pair.follower.shard._replica.flusher
-        assert by_leader.generation >= 3 * by_follower.generation > 0
-        await asyncio.sleep(FOLLOWER_FLUSH_INTERVAL_S + 1)
-        assert pair.follower.shard.stored_offset == pair.follower.shard.next_offset
-        await pair.commit(1)
-        await pair.until_caught_up()
-        await pair.follower.stop()
-        assert pair.follower.shard.stored_offset == pair.follower.shard.next_offset, "what is lacking is written then"
-        await pair.follower.start(lead=False)
-
-    on_a_pair(story)
-
-
-def test_a_follower_that_comes_to_lead_writes_as_often_as_a_leader() -> None:
-    async def story(pair: Pair) -> None:
-        await pair.leader.stop()
-        await pair.follower.shard.until_leading()
-        await pair.follower.commit(commit_of("object", batch(producer=(7, 0, 0))))
-        await asyncio.sleep(FOLLOWER_FLUSH_INTERVAL_S + FLUSH_INTERVAL_S)  # a wait that began before may go on
-        await pair.follower.commit(commit_of("another", batch(producer=(7, 0, 1))))
-        await asyncio.sleep(2 * FLUSH_INTERVAL_S)
-        assert pair.follower.shard.stored_offset == pair.follower.shard.next_offset
-        await pair.leader.start(lead=False)
-
-    on_a_pair(story)

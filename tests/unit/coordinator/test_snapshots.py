@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
+from diskless_core.clock import SystemClock
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.coordinator.snapshotter import RETRY, SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey
@@ -17,6 +21,7 @@ from diskless_core.snapshot.format import SnapshotError
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
+from diskless_core.testing.fakes.store import MemorySnapshot, _MemoryShard
 from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
 from tests.support.stores import FailingStore
 from tests.support.virtual_time import VirtualClock, run
@@ -344,3 +349,36 @@ def test_a_snapshot_before_the_logs_start_is_none():
             await place.restart_without_store()
 
     on_a_place(story)
+
+
+async def test_what_a_snapshot_is_read_from_is_not_closed_under_the_thread_that_reads_it() -> None:
+    """A native store would crash the broker."""
+    begun, may_end = threading.Event(), threading.Event()
+    closed_while_read: list[bool] = []
+
+    class SlowView(MemorySnapshot):
+        def applied_offset(self) -> int:
+            begun.set()
+            may_end.wait(60)
+            return super().applied_offset()
+
+        def __exit__(self, *_: object) -> None:
+            closed_while_read.append(not may_end.is_set())
+
+    class Store:
+        async def read(self, work: Callable[[Any], Any]) -> Any:
+            return work(self)
+
+        def snapshot(self) -> MemorySnapshot:
+            return SlowView(_MemoryShard({}))
+
+    snapshots = Snapshots(MemoryWalObjectStore(SystemClock()), "snapshots", SystemClock())
+    taking = asyncio.create_task(snapshots.take(SHARD_ID, [], cast("StoreThread", Store())))
+    await asyncio.to_thread(begun.wait, 60)
+    taking.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert closed_while_read == [False]
