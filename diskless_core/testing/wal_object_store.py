@@ -14,7 +14,9 @@ import pytest
 
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
 from diskless_core.testing.loop_stalls import SOME_CALLS, Turns, assert_loop_goes_on
+from diskless_core.testing.patience import within
 from diskless_core.testing.wal_object_store_conditions import ConditionalWritesContract
+from diskless_core.testing.wal_object_store_failures import ObjectStoreFailureContract
 from diskless_core.testing.wal_object_store_listing import ObjectListingContract
 from diskless_core.testing.wal_object_store_tools import (
     KEY,
@@ -25,20 +27,18 @@ from diskless_core.testing.wal_object_store_tools import (
     end_of,
     listed,
     read_whole,
-    size_listed,
 )
 
 
-class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
+class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract, ObjectStoreFailureContract):
     """An object store plugin passes if a subclass with these and those of the other parts overridden does.
 
+    The optional fixtures are those of `ObjectStoreFailureContract`.
+
     Attributes:
-        shares_keys: whether one key may be written by several, and be read while it is replaced. The broker never does
-            so, for its keys are unique.
         large_object_bytes: size of the object that the tests of wholeness move.
     """
 
-    shares_keys: ClassVar[bool] = True
     large_object_bytes: ClassVar[int] = 8 * MEBIBYTE
 
     @pytest.mark.asyncio
@@ -118,6 +118,19 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
         assert back_door.read(KEY) == body(20_000)
 
     @pytest.mark.asyncio
+    async def test_what_was_read_is_the_callers_and_stays_as_it_is(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        for seed in range(4):
+            back_door.write(f"stays/{seed}", body(100_000, seed))
+        windows = ((0, 100_000), (10, 50_000), (3, 7))
+        found = {(seed, window): await started.get(f"stays/{seed}", *window) for seed in range(4) for window in windows}
+        await started.put("stays/0", body(100_000, 9))
+        await started.delete(["stays/1"])
+        for (seed, (start, end)), data in found.items():
+            assert data == body(100_000, seed)[start:end], "what was read has changed since"
+
+    @pytest.mark.asyncio
     async def test_a_put_leaves_its_argument_alone(self, started: WalObjectStore) -> None:
         data = bytearray(body(5000))
         await started.put(KEY, data)
@@ -154,6 +167,8 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
         self, started: WalObjectStore, back_door: ObjectBackDoor
     ) -> None:
         await started.put(KEY, b"the first, longer one")
+        assert await read_whole(started, KEY) == b"the first, longer one"
+        assert (await listed(started))[KEY].size_bytes == len(b"the first, longer one")
         await started.put(KEY, b"the second")
         assert back_door.read(KEY) == b"the second"
         assert await read_whole(started, KEY) == b"the second"
@@ -161,7 +176,20 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize(
-        "key", ["flat", "a/b/c/d/e", "with-._~+=,@ dash", "p/UPPER", "p/upper", "p/" + "k" * 200, "p.tmp", "p/.dot"]
+        "key",
+        [
+            "flat",
+            "a/b/c/d/e",
+            "with-._~+=,@ dash",
+            "p/UPPER",
+            "p/upper",
+            "p/" + "k" * 200,
+            "p.tmp",
+            "p/.dot",
+            "p/%41%2fb",
+            "p/#x?y=z&w",
+            "p/(a)'!$*;:[b]",
+        ],
     )
     async def test_keys_are_taken_as_they_are(
         self, started: WalObjectStore, back_door: ObjectBackDoor, key: str
@@ -172,6 +200,33 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
         assert list(await listed(started)) == [key]
         assert list(await started.delete([key])) == [key]
         assert back_door.read(key) is None
+
+    @pytest.mark.asyncio
+    async def test_keys_that_look_alike_are_those_of_different_objects(
+        self, started: WalObjectStore, back_door: ObjectBackDoor
+    ) -> None:
+        long = "p/" + "k" * 180
+        keys = [
+            "p/a",
+            "p/A",
+            "p/aa",
+            "p/a.tmp",
+            "p/a-",
+            "p/0",
+            "p/00",
+            "p/a%20",
+            "p/a%2520",
+            "q/a",
+            f"{long}1",
+            f"{long}2",
+        ]
+        for key in keys:
+            await started.put(key, key.encode())
+        assert {key: back_door.read(key) for key in keys} == {key: key.encode() for key in keys}
+        assert {key: await read_whole(started, key) for key in keys} == {key: key.encode() for key in keys}
+        assert set(await listed(started)) == set(keys)
+        assert list(await started.delete(["p/a"])) == ["p/a"]
+        assert set(await listed(started)) == {*keys} - {"p/a"}
 
     @pytest.mark.asyncio
     async def test_a_read_gives_the_range_from_start_inclusive_to_end_exclusive(
@@ -213,7 +268,7 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
     @pytest.mark.asyncio
     async def test_many_objects_are_written_and_read_at_once(self, started: WalObjectStore) -> None:
         objects = {f"many/{number % 7}/{number:03}": body(10_000 + number, number) for number in range(100)}
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("what the store was asked for ends"):
             await asyncio.gather(*(started.put(key, data) for key, data in objects.items()))
             found = await asyncio.gather(*(read_whole(started, key) for key in objects))
             parts = await asyncio.gather(*(started.get(key, 100, 200) for key in objects))
@@ -222,10 +277,19 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
         assert (await listed(started, "many/")).keys() == objects.keys()
 
     @pytest.mark.asyncio
+    async def test_ranges_of_one_object_are_read_at_once(self, started: WalObjectStore) -> None:
+        data = body(100_000)
+        await started.put(KEY, data)
+        windows = [(start, start + 3000 + start % 7) for start in range(0, 90_000, 2000)]
+        async with within("ranges that are read at once come"):
+            found = await asyncio.gather(*(started.get(KEY, start, end) for start, end in windows))
+        assert [bytes(part) for part in found] == [data[start:end] for start, end in windows]
+
+    @pytest.mark.asyncio
     async def test_puts_of_one_key_at_once_leave_one_of_them_whole(self, started: WalObjectStore) -> None:
         self.require_shared_keys()
         bodies = [body(200_000 + number, number) for number in range(8)]
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("what the store was asked for ends"):
             await asyncio.gather(*(started.put(KEY, data) for data in bodies))
         assert await read_whole(started, KEY) in bodies
 
@@ -233,14 +297,16 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
     async def test_nobody_sees_a_part_of_an_object(self, started: WalObjectStore) -> None:
         size = self.large_object_bytes
         data = body(size)
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("what the store was asked for ends"):
             writing = asyncio.create_task(started.put(KEY, data))
             while not writing.done():
                 await asyncio.sleep(0)
-                assert (await size_listed(started)) in (None, size)
+                found = await listed(started)
+                assert set(found) <= {KEY}, f"a listing shows what is half written: {set(found)}"
+                assert all(info.size_bytes == size for info in found.values()), "a part of an object is listed"
                 assert (await end_of(started, size)) in (None, data[-1000:])
             await writing
-        assert await size_listed(started) == size
+        assert {key: info.size_bytes for key, info in (await listed(started)).items()} == {KEY: size}
 
     @pytest.mark.asyncio
     async def test_while_an_object_is_replaced_readers_see_the_old_or_the_new_one_whole(
@@ -250,7 +316,7 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
         old, new = body(MEBIBYTE, 1), body(MEBIBYTE, 2)
         back_door.write(KEY, old)
         seen: set[bytes] = set()
-        async with asyncio.timeout(TIMEOUT_S):
+        async with within("what the store was asked for ends"):
             writing = asyncio.create_task(started.put(KEY, new))
             while not writing.done():
                 await asyncio.sleep(0)
@@ -263,6 +329,9 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
     async def test_a_put_that_returned_is_seen_by_every_reader_at_once(self, started: WalObjectStore) -> None:
         for number in range(20):
             key = f"seen/{number}"
+            with pytest.raises(ObjectNotFoundError):
+                await started.get(key, 0, 100)
+            assert key not in await listed(started, "seen/")
             await started.put(key, b"x" * number)
             assert len(await started.get(key, 0, 100)) == number
             assert key in await listed(started, "seen/")
@@ -290,13 +359,8 @@ class WalObjectStoreContract(ObjectListingContract, ConditionalWritesContract):
 
     @pytest.mark.asyncio
     async def test_others_get_their_turns_while_large_objects_move(self, started: WalObjectStore) -> None:
-        async with Turns() as turns, asyncio.timeout(TIMEOUT_S):
+        async with Turns() as turns, within("a large object is moved"):
             await started.put(KEY, body(self.large_object_bytes))
             after_put = turns.count
             await started.get(KEY, 0, self.large_object_bytes)
         assert 0 < after_put < turns.count
-
-    def require_shared_keys(self) -> None:
-        """Skip a test of what happens to one key in several hands."""
-        if not self.shares_keys:
-            pytest.skip("this store does not claim that one key may be used by several at once (shares_keys)")

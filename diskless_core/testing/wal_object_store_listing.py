@@ -18,6 +18,7 @@ from diskless_core.testing.wal_object_store_tools import (
     body,
     listed,
     pages,
+    read_whole,
 )
 
 _MODIFIED_TOLERANCE_MS = 10_000
@@ -64,6 +65,15 @@ class ObjectListingContract:
         found = await listed(started)
         assert {info.key: info.size_bytes for info in found.values()} == {"one": 1, "a/b/two": 2000}
         assert all(abs(info.modified_ms - now_ms) < _MODIFIED_TOLERANCE_MS for info in found.values())
+
+    @pytest.mark.asyncio
+    async def test_the_time_of_an_object_that_does_not_change_stays(self, started: WalObjectStore) -> None:
+        await started.put(KEY, b"x")
+        first = (await listed(started))[KEY]
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+            await started.get(KEY, 0, 1)
+            assert (await listed(started))[KEY] == first, "an object that nobody has changed has another time"
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize(
@@ -189,10 +199,17 @@ class ObjectListingContract:
 
     @pytest.mark.asyncio
     async def test_a_deleted_key_can_be_written_again(self, started: WalObjectStore, back_door: ObjectBackDoor) -> None:
-        await started.put(KEY, b"first")
-        await started.delete([KEY])
-        await started.put(KEY, b"second")
-        assert back_door.read(KEY) == b"second"
+        for data in (b"first", b"second", b"third"):
+            await started.put(KEY, data)
+            assert back_door.read(KEY) == data
+            assert await read_whole(started, KEY) == data
+            assert list(await listed(started)) == [KEY]
+            await started.delete([KEY])
+            assert back_door.read(KEY) is None, "delete says of an object that it is gone, and it is there"
+            assert await listed(started) == {}, "what was deleted is listed"
+            for end in (10, 2**40):
+                with pytest.raises(ObjectNotFoundError):
+                    await started.get(KEY, 0, end)
 
     def more_than_a_page(self, back_door: ObjectBackDoor) -> set[str]:
         """Write some more objects than a page holds, below `paged/`, or skip."""

@@ -55,12 +55,6 @@ async def read_whole(store: WalObjectStore, key: str) -> bytes:
     return bytes(await store.get(key, 0, 2**40))
 
 
-async def size_listed(store: WalObjectStore) -> int | None:
-    """The size that a listing tells of `KEY`."""
-    found = (await listed(store, KEY)).get(KEY)
-    return None if found is None else found.size_bytes
-
-
 async def end_of(store: WalObjectStore, size_bytes: int) -> bytes | None:
     """The last 1,000 bytes of `KEY`, and None as long as there is no such object."""
     try:

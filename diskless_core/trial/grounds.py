@@ -26,6 +26,8 @@ from diskless_core.plugin_host.manager import PluginManager, SelectedPlugin
 from diskless_core.plugin_host.nouns import (
     COORDINATOR_LOG,
     COORDINATOR_STORE,
+    GATEWAY_PLACEMENT,
+    OFFSET_ASSIGNMENT,
     REMOTE_STORAGE,
     WAL_OBJECT_STORE,
     Noun,
@@ -48,6 +50,7 @@ FAILURES: tuple[type[Exception], ...] = (OSError, TimeoutError, PluginError, *ba
 """What a backend, or making one, may raise."""
 
 _NAME_DIGITS = 12
+_ONLY_IN_MEMORY = (OFFSET_ASSIGNMENT.name, GATEWAY_PLACEMENT.name)
 
 
 class Grounds:
@@ -80,9 +83,11 @@ class Grounds:
         """Where a trial of a noun's backend takes place, in words."""
         descriptor, settings = self.loaded.plugins[noun]
         folder = f"the folder {self.folder}"
+        if noun in _ONLY_IN_MEMORY:
+            return f"memory and {folder}"
         if descriptor.place_apart is not None:
             return f"{folder} and {descriptor.place_apart(settings, self.name).where}"
-        return f"{folder} and whatever has a name or a key that begins with {self.name}"
+        return f"{folder}, and below names and keys that begin with {self.name}"
 
     async def remove(self, place: Place) -> None:
         """Empty and remove a place in which nothing runs any more."""

@@ -96,6 +96,27 @@ class SyncFilesystem:
         self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         self.filesystem.mv(self.path(key), path)
 
+    def found(self, path: str) -> dict[str, dict[str, Any]]:
+        """All files at and below a path, with fsspec's description of each. What vanishes meanwhile is left out.
+
+        Not by fsspec's own `find`: to it, a folder that cannot be read is an empty one.
+        """
+        files: dict[str, dict[str, Any]] = {}
+        pending = [path]
+        while pending:
+            folder = pending.pop()
+            try:
+                entries = self.filesystem.ls(folder, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in entries:
+                name = entry["name"].rstrip("/")
+                if entry["type"] != "directory":
+                    files[name] = entry
+                elif name != folder.rstrip("/"):
+                    pending.append(name)
+        return files
+
     def deleted(self, key: str) -> bool:
         """Delete an object, and tell whether it is surely gone; an absent one is."""
         try:

@@ -81,10 +81,7 @@ class SyncFilesystemStore(WalObjectStore):
     def _find(self, prefix: str) -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
         root = self._files.root
-        try:
-            found = self._files.filesystem.find(self._files.path(folder) if folder else root or "/", detail=True)
-        except FileNotFoundError:
-            return iter(())
+        found = self._files.found(self._files.path(folder) if folder else root or "/")
         skipped = len(root) + 1
         infos = (object_info(path[skipped:], info) for path, info in found.items())
         return (info for info in infos if info.key.startswith(prefix) and not info.key.startswith(f"{INCOMING}/"))

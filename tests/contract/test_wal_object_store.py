@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,8 +23,10 @@ from pydantic import SecretStr
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.wal_object_store import ConditionFailedError, WalObjectStore
-from diskless_core.testing.fakes.objects import MemoryWalObjectStore, access_denied
+from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation, access_denied
+from diskless_core.testing.power_cut import SyncedFiles
 from diskless_core.testing.wal_object_store import WalObjectStoreContract
+from diskless_core.testing.wal_object_store_failures import DisturbBackend, MakeObjectStore
 from diskless_core.testing.wal_object_store_tools import ObjectBackDoor
 from diskless_fsspec.config import FsspecSettings
 from diskless_fsspec.factory import make_store
@@ -32,6 +36,8 @@ from diskless_fsspec.s3_store import S3ObjectStore
 from diskless_fsspec.sync_store import SyncFilesystemStore
 
 CLOCK = SystemClock()
+NOBODY = "http://127.0.0.1:1"
+SECRET = "hush-hush"
 
 
 def context_in(folder: Path) -> PluginContext:
@@ -45,6 +51,21 @@ async def running(store: WalObjectStore) -> AsyncIterator[None]:
         yield
     finally:
         await store.stop()
+
+
+@asynccontextmanager
+async def broken_disk() -> AsyncIterator[None]:
+    """Every call of the operating system that has to do with files fails, other than in a test's own folder."""
+
+    def failing(*_arguments: object, **_options: object) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("open", "scandir", "listdir", "unlink", "remove", "stat", "rename", "replace", "mkdir"):
+            patched.setattr(os, name, failing)
+        patched.setattr(io, "open", failing)
+        patched.setattr("builtins.open", failing)
+        yield
 
 
 class FolderBackDoor(ObjectBackDoor):
@@ -74,45 +95,78 @@ class FolderBackDoor(ObjectBackDoor):
         return path.read_bytes() if path.is_file() else None
 
 
-class TestFolder(WalObjectStoreContract):
-    writes_on_condition = True
+class FolderContract(WalObjectStoreContract):
+    """What stores on a folder have in common."""
+
     page_objects = 10
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> WalObjectStore:
-        return LocalObjectStore(tmp_path / "wal", node_id=1, clock=CLOCK, page_objects=self.page_objects)
+    def make_store_at(self) -> Callable[[Path], WalObjectStore]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make_store(self, make_store_at: Callable[[Path], WalObjectStore], tmp_path: Path) -> MakeObjectStore:
+        return partial(make_store_at, tmp_path / "wal")
+
+    @pytest.fixture
+    def store(self, make_store: MakeObjectStore) -> WalObjectStore:
+        return make_store()
+
+    @pytest.fixture
+    def unopenable_store(self, make_store_at: Callable[[Path], WalObjectStore], tmp_path: Path) -> WalObjectStore:
+        (tmp_path / "file").touch()
+        return make_store_at(tmp_path / "file")
+
+    @pytest.fixture
+    def synced_files(self, tmp_path: Path) -> SyncedFiles:
+        return SyncedFiles(tmp_path / "wal")
+
+    @pytest.fixture
+    def fail_backend(self) -> DisturbBackend:
+        return broken_disk
 
     @pytest.fixture
     def back_door(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectBackDoor:
         return FolderBackDoor(tmp_path / "wal", monkeypatch)
+
+
+class TestFolder(FolderContract):
+    writes_on_condition = True
+
+    @pytest.fixture
+    def make_store_at(self) -> Callable[[Path], WalObjectStore]:
+        return partial(LocalObjectStore, node_id=1, clock=CLOCK, page_objects=self.page_objects)
 
 
 class TestFolderByDefaultSettings(WalObjectStoreContract):
     writes_on_condition = True
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> WalObjectStore:
-        return make_store(context_in(tmp_path), FsspecSettings())
+    def make_store(self, tmp_path: Path) -> MakeObjectStore:
+        return partial(make_store, context_in(tmp_path), FsspecSettings())
+
+    @pytest.fixture
+    def store(self, make_store: MakeObjectStore) -> WalObjectStore:
+        return make_store()
 
     @pytest.fixture
     def back_door(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectBackDoor:
         return FolderBackDoor(tmp_path / "log" / "wal-objects", monkeypatch)
 
 
-class TestFolderThroughFsspec(WalObjectStoreContract):
+class TestFolderThroughFsspec(FolderContract):
     """What any file system gets that can rename: `local://` is another name of fsspec's for `file://`."""
 
-    page_objects = 10
+    @pytest.fixture
+    def make_store_at(self) -> Callable[[Path], WalObjectStore]:
+        def make(root: Path) -> WalObjectStore:
+            return SyncFilesystemStore(f"local://{root}", {}, node_id=1, clock=CLOCK, page_objects=self.page_objects)
+
+        return make
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> WalObjectStore:
-        return SyncFilesystemStore(
-            f"local://{tmp_path}/wal", {}, node_id=1, clock=CLOCK, page_objects=self.page_objects
-        )
-
-    @pytest.fixture
-    def back_door(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectBackDoor:
-        return FolderBackDoor(tmp_path / "wal", monkeypatch)
+    def synced_files(self) -> None:
+        """fsspec syncs nothing."""
 
 
 class MemoryBackDoor(ObjectBackDoor):
@@ -140,8 +194,12 @@ class TestMemory(WalObjectStoreContract):
             filesystem.rm(url, recursive=True)
 
     @pytest.fixture
-    def store(self, url: str, tmp_path: Path) -> WalObjectStore:
-        return make_store(context_in(tmp_path), FsspecSettings(url=url))
+    def make_store(self, url: str, tmp_path: Path) -> MakeObjectStore:
+        return partial(make_store, context_in(tmp_path), FsspecSettings(url=url))
+
+    @pytest.fixture
+    def store(self, make_store: MakeObjectStore) -> WalObjectStore:
+        return make_store()
 
     @pytest.fixture
     def back_door(self, url: str) -> ObjectBackDoor:
@@ -172,6 +230,7 @@ class TestS3(WalObjectStoreContract):
     writes_on_condition = True
     page_objects = 10
     shares_keys = False
+    secrets = (SECRET,)
 
     @pytest.fixture
     def bucket(self, s3_client: Any) -> str:
@@ -184,17 +243,32 @@ class TestS3(WalObjectStoreContract):
         return S3BackDoor(s3_client, bucket, "some/place/")
 
     @pytest.fixture
-    def store(self, s3_endpoint: str, bucket: str, tmp_path: Path) -> WalObjectStore:
-        settings = FsspecSettings(
-            url=f"s3://{bucket}/some/place/",
-            endpoint_url=s3_endpoint,
-            region="us-east-1",
-            key="test-key",
-            secret="test-secret",
-        )
-        made = make_store(context_in(tmp_path), settings)
-        assert isinstance(made, S3ObjectStore)
-        return S3ObjectStore(replace(made.options, page_objects=self.page_objects))
+    def make_store_at(self, bucket: str, tmp_path: Path) -> Callable[[str], WalObjectStore]:
+        def make(endpoint_url: str) -> WalObjectStore:
+            settings = FsspecSettings(
+                url=f"s3://{bucket}/some/place/",
+                endpoint_url=endpoint_url,
+                region="us-east-1",
+                key="test-key",
+                secret=SECRET,
+            )
+            made = make_store(context_in(tmp_path), settings)
+            assert isinstance(made, S3ObjectStore)
+            return S3ObjectStore(replace(made.options, page_objects=self.page_objects))
+
+        return make
+
+    @pytest.fixture
+    def make_store(self, s3_endpoint: str, make_store_at: Callable[[str], WalObjectStore]) -> MakeObjectStore:
+        return partial(make_store_at, s3_endpoint)
+
+    @pytest.fixture
+    def store(self, make_store: MakeObjectStore) -> WalObjectStore:
+        return make_store()
+
+    @pytest.fixture
+    def unopenable_store(self, make_store_at: Callable[[str], WalObjectStore]) -> WalObjectStore:
+        return make_store_at(NOBODY)
 
     async def test_a_bucket_with_versions_asks_for_a_rule_that_removes_them(
         self, store: S3ObjectStore, s3_client: Any, bucket: str
@@ -258,7 +332,7 @@ class TestGcs(WalObjectStoreContract):
         return GcsBackDoor(gcs_endpoint, bucket, "some/place/")
 
     @pytest.fixture
-    def store(self, gcs_endpoint: str, bucket: str, tmp_path: Path) -> WalObjectStore:
+    def make_store(self, gcs_endpoint: str, bucket: str, tmp_path: Path) -> MakeObjectStore:
         settings = FsspecSettings(
             url=f"gs://{bucket}/some/place/",
             endpoint_url=gcs_endpoint,
@@ -266,7 +340,12 @@ class TestGcs(WalObjectStoreContract):
         )
         made = make_store(context_in(tmp_path), settings)
         assert isinstance(made, GcsObjectStore)
-        return GcsObjectStore(replace(made.options, page_objects=self.page_objects), CLOCK)
+        options = replace(made.options, page_objects=self.page_objects)
+        return lambda: GcsObjectStore(options, CLOCK)
+
+    @pytest.fixture
+    def store(self, make_store: MakeObjectStore) -> WalObjectStore:
+        return make_store()
 
 
 class TestFake(WalObjectStoreContract):
@@ -276,6 +355,21 @@ class TestFake(WalObjectStoreContract):
     @pytest.fixture
     def store(self) -> WalObjectStore:
         return MemoryWalObjectStore(CLOCK, page_objects=self.page_objects)
+
+    @pytest.fixture
+    def make_store(self, store: MemoryWalObjectStore) -> MakeObjectStore:
+        return lambda: store
+
+    @pytest.fixture
+    def fail_backend(self, store: MemoryWalObjectStore) -> DisturbBackend:
+        @asynccontextmanager
+        async def fail() -> AsyncIterator[None]:
+            with ExitStack() as failing:
+                for operation in Operation:
+                    failing.enter_context(store.failing(operation))
+                yield
+
+        return fail
 
     @pytest.fixture
     def back_door(self, store: MemoryWalObjectStore) -> ObjectBackDoor:

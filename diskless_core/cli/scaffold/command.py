@@ -45,11 +45,14 @@ def _taken(noun: str) -> list[str]:
 
 
 def _next_steps(project: Project, place: Path) -> list[str]:
-    use = f"diskless {project.name} --help" if project.noun == COMMAND_GROUP else f"{project.noun}={project.name}"
+    is_commands = project.noun == COMMAND_GROUP
+    use = (
+        f"diskless {project.name} --help" if is_commands else f"diskless serve --override {project.noun}={project.name}"
+    )
     return [
         "Next:",
         f"  cd {os.fspath(place)}",
-        "  pip install --editable '.[testing]'",
+        "  pip install --editable '.[testing]' mypy ruff",
         "  pytest                  # the contract suite, which passes: keep it so while you replace the code",
         "  diskless plugins list   # finds it by its entry point",
         f"  {use}",

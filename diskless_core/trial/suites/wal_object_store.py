@@ -9,6 +9,7 @@ import pytest
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.plugin_host.nouns import WAL_OBJECT_STORE
 from diskless_core.testing.wal_object_store import WalObjectStoreContract
+from diskless_core.testing.wal_object_store_failures import MakeObjectStore
 from diskless_core.testing.wal_object_store_tools import ObjectBackDoor
 from diskless_core.trial.ground import Ground
 from diskless_core.trial.suites.back_door import OtherInstance
@@ -24,8 +25,12 @@ class TestObjectStore(WalObjectStoreContract):
         other.close()
 
     @pytest.fixture
-    def store(self, ground: Ground, other_instance: OtherInstance) -> WalObjectStore:
-        return ground.create(WAL_OBJECT_STORE, before=other_instance.settled)
+    def make_store(self, ground: Ground, other_instance: OtherInstance) -> MakeObjectStore:
+        return lambda: ground.create(WAL_OBJECT_STORE, before=other_instance.settled)
+
+    @pytest.fixture
+    def store(self, make_store: MakeObjectStore) -> WalObjectStore:
+        return make_store()
 
     @pytest.fixture
     def back_door(self, other_instance: OtherInstance) -> ObjectBackDoor:

@@ -35,6 +35,24 @@ def test_a_project_is_complete(noun: str, tmp_path: Path) -> None:
     assert not [path for path in project.rglob("*") if path.is_file() and "{{" in path.read_text().replace("${{", "")]
 
 
+@pytest.mark.parametrize(
+    ("noun", "use"),
+    [
+        ("coordinator_store", "diskless serve --override coordinator_store=heron"),
+        ("command_group", "diskless heron --help"),
+    ],
+)
+def test_the_next_steps_are_commands_that_can_be_copied(noun: str, use: str, tmp_path: Path) -> None:
+    steps = [line.partition("#")[0].strip() for line in new(tmp_path, noun, "heron").output.splitlines()]
+
+    assert steps[steps.index("Next:") + 2 :] == [
+        "pip install --editable '.[testing]' mypy ruff",
+        "pytest",
+        "diskless plugins list",
+        use,
+    ]
+
+
 @pytest.mark.parametrize("noun", KINDS)
 def test_templates_are_short_enough_to_be_read(noun: str) -> None:
     files = render(Project(noun=noun, name="heron"))
