@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +21,12 @@ from diskless_core.plugin_host.nouns import NOUNS, Noun
 
 _SECTION = re.compile(r"(Args|Attributes|Raises|Returns):")
 _TITLES = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Raises", "Returns": "Returns"}
+_ALIAS = re.compile(r"[A-Z][a-z]\w*")
 _ENTRY = re.compile(r"(\w+): (.*)")
 
 
 def render(noun: Noun[Any]) -> str:
-    """What the docstrings of a noun say: its interface, extensions and errors, and the descriptor of its hook."""
+    """What the docstrings of a noun say: its interface, extensions, types, errors, and the descriptor of its hook."""
     interfaces = [noun.interface, *_returned(noun), *noun.extensions]
     parts = ["## Reference", "Made from the docstrings. What they promise is the contract."]
     for interface in interfaces:
@@ -29,9 +34,10 @@ def render(noun: Noun[Any]) -> str:
         for name, method in _methods(interface):
             marks = " (has to be written)" if name in interface.__abstractmethods__ else ""
             parts += [f"#### `{_signature(name, method)}`{marks}", *_described(method)]
-    parts.append("### Errors of the interface")
-    for error in _errors(noun):
-        parts += [f"#### `{error.__name__}`", *_described(error)]
+    parts += _chapter("Types of the interface", [*_aliases(noun), *map(_described_type, _types(noun))])
+    parts += _chapter(
+        "Errors of the interface", [[f"#### `{error.__name__}`", *_described(error)] for error in _errors(noun)]
+    )
     parts += [f"### `{noun.descriptor.__name__}`", f"What `{noun.hook}` returns a list of.", *_described(Descriptor)]
     return "\n\n".join(parts) + "\n"
 
@@ -91,6 +97,52 @@ def _returned(noun: Noun[Any]) -> list[type[Any]]:
     return [member for member in found if member is not noun.interface and member not in noun.extensions]
 
 
+def _chapter(title: str, entries: Sequence[Iterable[str]]) -> list[str]:
+    """Nothing without entries."""
+    return [f"### {title}", *(part for entry in entries for part in entry)] if entries else []
+
+
+def _types(noun: Noun[Any]) -> list[type[Any]]:
+    """Plain types of the noun's module: what its methods take and return."""
+    return [
+        member
+        for member in vars(inspect.getmodule(noun.interface)).values()
+        if inspect.isclass(member)
+        and member.__module__ == noun.interface.__module__
+        and (is_dataclass(member) or issubclass(member, Enum))
+        and not issubclass(member, (Exception, Descriptor))
+        and not inspect.isabstract(member)
+        and member not in noun.extensions
+    ]
+
+
+def _described_type(described: type[Any]) -> Iterator[str]:
+    yield f"#### `{described.__name__}`"
+    yield from _described(described)
+    if issubclass(described, Enum):
+        yield f"Members: {', '.join(f'`{member.name}`' for member in described)}."
+    else:
+        yield f"Fields: {', '.join(f'`{one.name}: {_annotation(one)}`' for one in fields(described))}."
+
+
+def _annotation(one: Field[Any]) -> str:
+    name = one.type if isinstance(one.type, str) else one.type.__name__
+    optional = one.default is not MISSING or one.default_factory is not MISSING
+    return f"{name} = ..." if optional else name
+
+
+def _aliases(noun: Noun[Any]) -> Iterator[list[str]]:
+    """Names for types, which have a text below them as their docstring."""
+    source = inspect.getsource(sys.modules[noun.interface.__module__])
+    for statement, after in pairwise(ast.parse(source).body):
+        if not (isinstance(statement, ast.Assign) and isinstance(after, ast.Expr)):
+            continue
+        [target], said = statement.targets, after.value
+        if isinstance(target, ast.Name) and _ALIAS.fullmatch(target.id) and isinstance(said, ast.Constant):
+            text = inspect.cleandoc(str(said.value))
+            yield [f"#### `{target.id} = {ast.unparse(statement.value)}`", *_paragraphs(text)]
+
+
 def _errors(noun: Noun[Any]) -> list[type[Exception]]:
     module = inspect.getmodule(noun.interface)
     return [
@@ -118,7 +170,11 @@ def _signature(name: str, method: Callable[..., Any]) -> str:
 
 def _described(documented: object) -> Iterator[str]:
     """A docstring as paragraphs and lists of Markdown."""
-    for paragraph in re.split(r"\n\s*\n", inspect.getdoc(documented) or ""):
+    return _paragraphs(inspect.getdoc(documented) or "")
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in re.split(r"\n\s*\n", text):
         first, _, rest = paragraph.partition("\n")
         section = _SECTION.fullmatch(first)
         if section is None:

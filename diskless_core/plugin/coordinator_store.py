@@ -51,7 +51,12 @@ class ColumnType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `name` is a plain identifier in lower case."""
+    """One column of a table.
+
+    Attributes:
+        name: a plain identifier in lower case.
+        type: what its values are. Those outside of the key can be None too.
+    """
 
     name: str
     type: ColumnType
@@ -62,6 +67,9 @@ class TableSpec:
     """A table as the core declares it: rows are unique by, and ordered by, the key columns.
 
     Attributes:
+        name: a plain identifier in lower case, unique in the shard.
+        key: the columns of the key, in order.
+        values: the other columns, in order; there may be none.
         level: the level of `diskless.version` that brought the table, which has no rows below it. Stores need not look.
     """
 
@@ -77,7 +85,12 @@ class TableSpec:
 
 @dataclass(slots=True)
 class TableChanges:
-    """What one write does to one table. No key is in both lists, none twice in one."""
+    """What one write does to one table. No key is in both lists, none twice in one.
+
+    Attributes:
+        put: whole rows, each of which replaces the row of the same key.
+        delete: whole keys, of rows that may be absent.
+    """
 
     put: list[Row] = field(default_factory=list)
     delete: list[Key] = field(default_factory=list)
@@ -124,7 +137,11 @@ class ShardStore(StoreView):
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[StoreView]:
-        """A view of the point in time of this call, readable from any one thread while writes go on."""
+        """A view of the point in time of this call, not of when its `with` begins. Writes and `clear` go on meanwhile.
+
+        It is read by one thread at a time, not always the same one and not the one that writes. It can be closed on
+        another thread again. A library whose transactions belong to one thread has to be told that they may move.
+        """
 
     @abstractmethod
     def clear(self) -> None:

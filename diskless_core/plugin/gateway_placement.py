@@ -14,8 +14,8 @@ from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.hookspecs import hookspec
 
 Gateways = Mapping[int, Mapping[str | None, frozenset[int]]]
-"""Shard of a coordinator → rack → node ids of its gateways there. The gateways of one rack have no order: whoever
-answers a producer spreads producers over them."""
+"""Shard of a coordinator → rack → node ids of its gateways there. The gateways of one rack have no order: the
+broker that answers a producer spreads producers over them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

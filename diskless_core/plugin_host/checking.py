@@ -1,4 +1,5 @@
-"""What can be seen of a plugin before it is started: its version, methods of the wrong kind, abilities not set.
+"""What can be seen of a plugin before it is started: its version, mistakes in its descriptor and methods, abilities
+that are not set.
 
 Pure. Each mistake is a clause that says what to write instead.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -49,6 +50,23 @@ def incompatibility(wanted: str, offered: str = API_VERSION) -> str | None:
     if wanted_minor > offered_minor:
         return f"it needs plugin API {wanted} or newer, this broker offers {offered}: upgrade the broker"
     return None
+
+
+def mistyped(descriptor: object) -> Sequence[str]:
+    """Fields of a descriptor, or of a command group, whose values are of the wrong type."""
+    problems = []
+    for name in ("app", "api_version", "help"):
+        value = getattr(descriptor, name, "")
+        if not isinstance(value, str):
+            hint = ": put it in quotes" if isinstance(value, int | float) else ""
+            problems.append(f"its {name} is {value!r}, which is not a string{hint}")
+    found = getattr(descriptor, "capabilities", ())
+    if isinstance(found, str) or not isinstance(found, Collection) or not all(isinstance(one, str) for one in found):
+        problems.append(f"its capabilities are {found!r}, which is not a set of strings")
+    place_apart = getattr(descriptor, "place_apart", None)
+    if place_apart is not None and not callable(place_apart):
+        problems.append(f"its place_apart is {type(place_apart).__name__}, which can't be called")
+    return problems
 
 
 def missing_methods(implementation: type[Any]) -> Sequence[str]:

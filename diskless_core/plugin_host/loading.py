@@ -194,17 +194,19 @@ def _announced(entry_point: PluginEntryPoint, descriptors: list[AnnouncedT]) -> 
 
 
 def _check_descriptor(noun: Noun[Any], descriptor: Descriptor[Any]) -> None:
-    problem = checking.incompatibility(descriptor.api_version)
-    if problem:
-        raise _RefusedError(problem)
+    _check_fields(descriptor)
     _check_factory(noun, descriptor.factory)
     _check_settings(descriptor.settings)
 
 
-def _check_commands(group: CommandGroup) -> None:
-    problem = checking.incompatibility(group.api_version)
+def _check_fields(descriptor: Descriptor[Any] | CommandGroup) -> None:
+    problem = "; ".join(checking.mistyped(descriptor)) or checking.incompatibility(descriptor.api_version)
     if problem:
         raise _RefusedError(problem)
+
+
+def _check_commands(group: CommandGroup) -> None:
+    _check_fields(group)
     if not _REFERENCE.fullmatch(group.app):
         raise _RefusedError(f"its app {group.app!r} is not of the form <module>:<attribute>")
 

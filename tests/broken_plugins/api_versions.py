@@ -7,7 +7,7 @@ from dataclasses import replace
 from diskless_core.plugin.hookspecs import hookimpl
 from tests.broken_plugins import healthy
 
-VERSIONS = {"older_major": "0.9", "newer_major": "2.0", "newer_minor": "1.1", "nonsense": "latest"}
+VERSIONS = {"older_major": "0.9", "newer_major": "2.0", "newer_minor": "1.1", "nonsense": "latest", "number": 1.0}
 
 
 @hookimpl

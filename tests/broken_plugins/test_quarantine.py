@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from diskless_core.plugin_host.loading import LoadedPlugin, load_plugin
+from diskless_core.plugin.command_groups import COMMAND_GROUP
+from diskless_core.plugin_host.loading import LoadedPlugin, QuarantinedPlugin, load_commands, load_plugin
 from diskless_core.plugin_host.nouns import NOUNS
 from tests.broken_plugins.zoo import announce, quarantined
 
@@ -86,20 +87,60 @@ def test_a_module_without_the_hook_is_told_which_one_it_needs():
     [
         (
             "older_major",
-            "it was written for plugin API 0.9, this broker offers 1.0: the major versions differ, install a version of "
-            "the plugin for plugin API 1, or a Diskless that offers 0",
+            (
+                "it was written for plugin API 0.9, this broker offers 1.0: the major versions differ, "
+                "install a version of the plugin for plugin API 1, or a Diskless that offers 0"
+            ),
         ),
         (
             "newer_major",
-            "it was written for plugin API 2.0, this broker offers 1.0: the major versions differ, install a version of "
-            "the plugin for plugin API 1, or a Diskless that offers 2",
+            (
+                "it was written for plugin API 2.0, this broker offers 1.0: the major versions differ, "
+                "install a version of the plugin for plugin API 1, or a Diskless that offers 2"
+            ),
         ),
         ("newer_minor", "it needs plugin API 1.1 or newer, this broker offers 1.0: upgrade the broker"),
         ("nonsense", "its api_version is 'latest', which is not of the form <major>.<minor>, such as '1.0'"),
+        ("number", "its api_version is 1.0, which is not a string: put it in quotes"),
     ],
 )
 def test_a_plugin_for_another_api_version_is_refused(name, reason):
     assert quarantined(announce("api_versions", name=name)).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no_help", "its help is None, which is not a string"),
+        ("one_ability", "its capabilities are 'survives_kill', which is not a set of strings"),
+        ("abilities_unnamed", "its capabilities are {1}, which is not a set of strings"),
+        ("place", "its place_apart is str, which can't be called"),
+        ("settings_made", "its settings are not a subclass of PluginSettings"),
+        (
+            "several",
+            (
+                "its api_version is 1, which is not a string: put it in quotes; "
+                "its help is b'Lives in a zoo.', which is not a string"
+            ),
+        ),
+    ],
+)
+def test_a_descriptor_with_a_value_of_the_wrong_type_is_told_which(name, reason):
+    assert quarantined(announce("mistyped", name=name)).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no_app", "its app is None, which is not a string"),
+        ("number", "its api_version is 1.0, which is not a string: put it in quotes"),
+    ],
+)
+def test_commands_with_a_value_of_the_wrong_type_are_told_which(name, reason):
+    result = load_commands(announce("mistyped", noun=COMMAND_GROUP, name=name))
+
+    assert isinstance(result, QuarantinedPlugin)
+    assert result.reason == reason
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from itertools import pairwise
 from pathlib import Path
 
 import javaproperties
@@ -44,6 +45,30 @@ def test_a_hooks_docstring_shows_an_implementation_with_its_exact_signature(noun
 def test_a_page_names_every_method_that_an_author_has_to_write(noun):
     for method in noun.interface.__abstractmethods__:
         assert f"{method}(" in page(noun.name)
+
+
+@pytest.mark.parametrize(
+    ("noun", "types"),
+    [
+        ("coordinator_store", ["Key = tuple[Value, ...]", "TableSpec", "TableChanges", "ColumnType"]),
+        ("gateway_placement", ["Gateways = Mapping[int, Mapping[str | None, frozenset[int]]]", "Coordinator"]),
+    ],
+)
+def test_a_page_describes_the_types_that_an_author_meets(noun, types):
+    text = page(noun)
+
+    assert [name for name in types if f"\n#### `{name}`\n" not in text] == []
+    assert "`leader_id: int | None = ...`" in page("gateway_placement")
+
+
+@pytest.mark.parametrize("noun", sorted(path.stem for path in PAGES.glob("*.md")))
+def test_no_chapter_of_a_page_is_empty(noun):
+    lines = [line for line in page(noun).splitlines() if line]
+
+    followed = [(line, after) for line, after in pairwise(lines) if line.startswith("##")]
+    assert [
+        line for line, after in followed if after.startswith("## ") or (line[:4], after[:4]) == ("### ", "### ")
+    ] == []
 
 
 @pytest.mark.parametrize("noun", NOUNS.values(), ids=NOUNS)
