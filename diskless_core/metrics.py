@@ -263,6 +263,11 @@ class Metrics:
         self.object_store_bytes = self._counter(
             "object_store_bytes", "Bytes written (put) and read (get) by these requests.", "use", "operation"
         )
+        self.object_store_bills_requests = self._gauge(
+            "object_store_bills_requests",
+            "1 where the provider of wal_object_store bills these requests, as for a bucket; 0 where nobody does, as "
+            "for a folder.",
+        )
 
     def _declare_segment_copies(self) -> None:
         self.remote_copy_bytes = self._counter(

@@ -264,11 +264,13 @@ class Node:
             allocation_id=self._allocation_id,
             http=advertised_http(self.config, self._http_port, self.endpoints) if self._http_port is not None else None,
         )
-        self._parts = await start_parts(self.config, self._backends(), around, self._stack)
+        backends = self._backends()
+        self._parts = await start_parts(self.config, backends, around, self._stack)
         heartbeats.on_lost = self._parts.membership.connection_lost
         self.metrics.broker_info.labels(
             str(self.config.node_id), self.config.broker_rack or "", self._parts.cluster_id
         ).set(1)
+        self.metrics.object_store_bills_requests.set(backends.objects.requests_are_billed)
         return self._parts
 
     def _backends(self) -> BrokerBackends:

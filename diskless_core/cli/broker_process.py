@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,23 @@ _POLL_S = 0.02
 _WAL_OBJECT_PREFIX = "wal"
 
 
+_SERVE = "from diskless_core.cli.broker_process import serve_with_parent; serve_with_parent()"
+
+
+def serve_with_parent() -> None:
+    """Be the command `diskless`, until standard input ends: the process that holds its other end is gone then."""
+    from diskless_core.cli.main import main
+
+    threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
+    main()
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class BrokerProcessError(Exception):
     """The broker did not start or did not stop as asked. The message ends with the last lines of its log."""
 
@@ -27,7 +45,8 @@ class BrokerProcessError(Exception):
 class BrokerProcess:
     """`diskless serve` on `folder`. Each `start` is a new process on the same data; ports are kept from the first on.
 
-    Ctrl-C at the terminal does not reach it: whoever started it ends it.
+    Ctrl-C at the terminal does not reach it: the caller ends it. If the caller's process is killed before it has, the
+    broker ends too: its standard input is a pipe from there.
 
     Args:
         folder: a folder of its own, which is made if it is not there: data in `data`, all objects in `objects`, its log
@@ -114,11 +133,11 @@ class BrokerProcess:
         self._ready_file.unlink(missing_ok=True)
         self._began_s = self._clock.monotonic()
         arguments = [part for item in self._properties.items() for part in ("--override", "=".join(item))]
-        command = [sys.executable, "-c", "from diskless_core.cli.main import main; main()", "serve", *arguments]
+        command = [sys.executable, "-c", _SERVE, "serve", *arguments]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command line
                 [*command, "--ready-file", str(self._ready_file)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=self._environ,
@@ -151,6 +170,7 @@ class BrokerProcess:
         process, self._process = self._running(), None
         process.kill()
         process.wait()
+        _close_input(process)
 
     def stop(self) -> None:
         """Ask it to end, and wait until it has.
@@ -166,6 +186,8 @@ class BrokerProcess:
             process.kill()
             process.wait()
             raise BrokerProcessError(self._with_log(f"the broker did not stop in {self._patience_s:.0f} s")) from None
+        finally:
+            _close_input(process)
         if code != 0:
             raise BrokerProcessError(self._with_log(f"the broker ended with code {code}"))
 
@@ -190,6 +212,7 @@ class BrokerProcess:
                         self._with_log(f"the broker was not ready after {self._patience_s:.0f} s")
                     ) from None
             else:
+                _close_input(self._running())
                 self._process = None
                 raise BrokerProcessError(self._with_log(f"the broker ended with code {code} instead of starting"))
         ready: dict[str, Any] = json.loads(self._ready_file.read_text(encoding="utf-8"))
@@ -198,3 +221,8 @@ class BrokerProcess:
     def _with_log(self, message: str) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join([message, *lines[-15:]])
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()

@@ -43,6 +43,8 @@ class Traffic:
         brokers_other_rack: bytes between brokers of different racks, by purpose.
         stored_bytes: what lies in the object store; no rate.
         brokers: how many there are.
+        requests_are_billed: whether anybody bills the puts and gets. Where nobody does, as in a folder, brokers do not
+            gather for their sake: a bucket would get fewer.
     """
 
     produced: float
@@ -54,6 +56,7 @@ class Traffic:
     clients_unknown_rack: float = 0.0
     stored_bytes: float
     brokers: int
+    requests_are_billed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from diskless_core.cluster.costs import Traffic
 Labels = frozenset[tuple[str, str]]
 Series = tuple[str, Labels]
 
+_BILLS_REQUESTS: Series = ("diskless_object_store_bills_requests", frozenset())
+
 
 class ScrapeError(Exception):
     """What was scraped is not what brokers of one cluster answer; the message says what is wrong."""
@@ -103,4 +105,6 @@ def traffic_between(
         brokers_other_rack=dict(sorted(crossing.items())),
         stored_bytes=produced * retention_s,
         brokers=len(after),
+        # Brokers of older versions do not say.
+        requests_are_billed=any(scrape.values.get(_BILLS_REQUESTS, 1.0) for scrape in after),
     )

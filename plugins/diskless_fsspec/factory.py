@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import RemoteStorage
-from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_fsspec.config import FsspecConnection, FsspecRemoteStorageSettings, FsspecSettings
 
 if TYPE_CHECKING:
@@ -94,10 +95,16 @@ def _folder(context: PluginContext, settings: FsspecConnection, default: str) ->
 
 
 def _bucket(context: PluginContext, settings: FsspecConnection) -> BucketStore:
-    return _gcs(context, settings) if urlsplit(settings.url).scheme in ("gs", "gcs") else _s3(settings)
+    is_google = urlsplit(settings.url).scheme in ("gs", "gcs")
+    client, extra, make = ("gcsfs", "gcs", _gcs) if is_google else ("s3fs", "s3", _s3)
+    if find_spec(client) is None:  # to import it takes long, so that is left to `start`
+        raise WalObjectStoreError(
+            f"{client} is not installed; this url needs an extra: pip install 'diskless[{extra}]'", retriable=False
+        )
+    return make(context, settings)
 
 
-def _s3(settings: FsspecConnection) -> BucketStore:
+def _s3(_context: PluginContext, settings: FsspecConnection) -> BucketStore:
     from diskless_fsspec.bucket_store import BucketOptions
     from diskless_fsspec.s3_store import S3ObjectStore
 

@@ -19,7 +19,11 @@ FOLDERS = sorted(path.parent for path in (PROJECT / "contrib").glob("*/pyproject
 FEWEST_TESTS = 20
 """That a package's tests were found at all: its contract suite alone has more."""
 
-_TESTS_LIMIT_S = 540
+FILES_ELSEWHERE = ("syncs no files of its own", "no folder is known in which this storage keeps all")
+"""Why a suite skips power cuts for what keeps all in a service. Whatever else a backend can do has to be tested."""
+
+_TESTS_LIMIT_S = 1500
+"""The longest take a minute or two, and ten times that on a machine that has much else to do."""
 _UNWANTED = shutil.ignore_patterns(".*", "__pycache__", "dist", "node_modules")
 _FIND = """
 import importlib, json, sys
@@ -68,6 +72,13 @@ def install(wheel: Path, into: Path) -> Path:
     return python
 
 
+def is_left_out(case: ElementTree.Element) -> bool:
+    """Whether a test was skipped that the backend could have had."""
+    skipped = case.find("skipped")
+    return skipped is not None and not any(reason in skipped.get("message", "") for reason in FILES_ELSEWHERE)
+
+
+@pytest.mark.timeout(_TESTS_LIMIT_S + 300)
 def test_a_package_passes_its_tests_as_a_built_wheel(folder: Path, tmp_path: Path) -> None:
     distribution, packages = project_of(folder)
     python = install(build_wheel(folder, tmp_path), tmp_path)
@@ -89,7 +100,7 @@ def test_a_package_passes_its_tests_as_a_built_wheel(folder: Path, tmp_path: Pat
 
     assert tested.returncode == 0, tested.stdout[-20_000:] + tested.stderr[-5_000:]
     cases = list(ElementTree.parse(report).iter("testcase"))
-    assert [case.get("name") for case in cases if case.find("skipped") is not None] == []
+    assert [case.get("name") for case in cases if is_left_out(case)] == []
     assert len(cases) >= FEWEST_TESTS
 
 

@@ -28,6 +28,14 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({**PLACES, "replicas": 3}, "replicas"),
     "no-url": ({"objectStore": {"url": "records", "segmentsUrl": "records"}}, "url"),
     "rack": ({**PLACES, "rack": {"from": "zone"}}, "from"),
+    "no-place-for-backups": (
+        {**PLACES, "backup": {"enabled": True, "segmentsUrl": "s3://backups/segments"}},
+        "backup.url is needed",
+    ),
+    "no-place-for-segments": (
+        {**PLACES, "backup": {"enabled": True, "url": "s3://backups/wal"}},
+        "backup.segmentsUrl is needed",
+    ),
     "no-domain": ({**PLACES, "externalAccess": {"enabled": True}}, "externalAccess.domain is needed"),
 }
 """Values that are wrong, and what the operator is told."""
@@ -57,10 +65,26 @@ def pod_of(chart: Rendered) -> Any:
     return chart.one("StatefulSet")["spec"]["template"]
 
 
+def backup_of(chart: Rendered) -> Any:
+    """The template of the pods that make backups."""
+    return chart.one("CronJob")["spec"]["jobTemplate"]["spec"]["template"]
+
+
+def other_pods(chart: Rendered) -> list[Any]:
+    """All pods that the chart ever starts, or their templates, but for brokers."""
+    return [*chart.of_kind("Pod"), *(backup_of(chart) for _ in chart.of_kind("CronJob"))]
+
+
 def containers_of(chart: Rendered) -> list[Any]:
     """All containers that the chart ever starts."""
-    specs = [pod_of(chart)["spec"], *(pod["spec"] for pod in chart.of_kind("Pod"))]
+    specs = [pod["spec"] for pod in (pod_of(chart), *other_pods(chart))]
     return [one for spec in specs for kind in ("initContainers", "containers") for one in spec.get(kind, [])]
+
+
+def properties_in(chart: Rendered, config_map: str, file: str) -> dict[str, str]:
+    """The properties in a file of a ConfigMap."""
+    lines = chart.one("ConfigMap", config_map)["data"][file].splitlines()
+    return dict(line.split("=", 1) for line in lines)
 
 
 def selects(service: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -102,9 +126,9 @@ def test_nothing_runs_as_root_writes_its_image_or_keeps_a_capability(chart: Rend
         assert rights["readOnlyRootFilesystem"] is True
         assert rights["allowPrivilegeEscalation"] is False
         assert rights["capabilities"] == {"drop": ["ALL"]}
-    for spec in [pod_of(chart)["spec"], *(pod["spec"] for pod in chart.of_kind("Pod"))]:
-        assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for pod in (pod_of(chart), *other_pods(chart)):
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
 def test_ports_volumes_and_names_that_are_referred_to_exist(chart: Rendered) -> None:
@@ -121,12 +145,15 @@ def test_ports_volumes_and_names_that_are_referred_to_exist(chart: Rendered) -> 
     volumes |= {claim["metadata"]["name"] for claim in chart.one("StatefulSet")["spec"].get("volumeClaimTemplates", [])}
     assert {mount["name"] for one in containers_of(chart) for mount in one.get("volumeMounts", [])} == volumes
     maps = {one["metadata"]["name"] for one in chart.of_kind("ConfigMap")}
-    assert {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume} <= maps
+    for template in (pod, *other_pods(chart)):
+        used = [volume for volume in template["spec"].get("volumes", []) if "configMap" in volume]
+        assert {volume["configMap"]["name"] for volume in used} <= maps
 
     headless = chart.one("Service", chart.one("StatefulSet")["spec"]["serviceName"])
     assert headless["spec"]["clusterIP"] == "None"
     assert headless["spec"]["publishNotReadyAddresses"] is True
-    assert not any(selects(headless, test["metadata"]["labels"]) for test in chart.of_kind("Pod"))
+    for other in other_pods(chart):
+        assert not any(selects(service, other["metadata"]["labels"]) for service in chart.of_kind("Service"))
 
 
 def pod_name(service: Mapping[str, Any]) -> str:
@@ -191,6 +218,34 @@ def test_secrets_are_named_and_never_written(charts: dict[str, Rendered]) -> Non
     }
 
     assert named == {"AWS_ACCESS_KEY_ID": "s3-credentials", "AWS_SECRET_ACCESS_KEY": "s3-credentials"}
+
+
+@pytest.mark.parametrize("name", ["full", "ephemeral"])
+def test_backups_are_made_of_what_the_brokers_have_and_go_elsewhere(charts: dict[str, Rendered], name: str) -> None:
+    chart = charts[name]
+    of_brokers = properties_in(chart, f"{RELEASE}-diskless", "server.properties")
+    restored = properties_in(chart, f"{RELEASE}-diskless-backup", "restored.properties")
+    [container] = backup_of(chart)["spec"]["containers"]
+    [broker] = pod_of(chart)["spec"]["containers"]
+    copied = properties_in(chart, f"{RELEASE}-diskless-backup", "server.properties")
+
+    # A tool opens no listener, and has no pod's name to say where it is.
+    assert {key: value for key, value in copied.items() if key != "advertised.listeners"} == of_brokers
+    assert restored.keys() >= copied.keys()
+    changed = {key for key in restored if restored[key] != copied.get(key)}
+    assert {"wal_object_store.fsspec.url", "remote_storage.fsspec.url"} <= changed
+    assert all(key.startswith(("wal_object_store.fsspec.", "remote_storage.fsspec.")) for key in changed)
+    assert backup_of(chart)["spec"]["serviceAccountName"] == pod_of(chart)["spec"]["serviceAccountName"]
+    secrets = [variable for variable in broker["env"] if "secretKeyRef" in variable.get("valueFrom", {})]
+    assert [variable for variable in container.get("env", []) if variable in secrets] == secrets
+
+
+def test_two_backups_are_never_made_at_once(charts: dict[str, Rendered]) -> None:
+    schedule = charts["full"].one("CronJob")["spec"]
+
+    assert schedule["schedule"] == "@hourly"
+    assert schedule["concurrencyPolicy"] == "Forbid"
+    assert not charts["minimal"].of_kind("CronJob")
 
 
 def test_prometheus_finds_the_brokers_once_and_gets_the_alerts(charts: dict[str, Rendered]) -> None:

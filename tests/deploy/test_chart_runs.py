@@ -82,8 +82,14 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     folder = tmp_path_factory.mktemp("chart")
     values = folder / "values.yaml"
     places = {"url": (folder / "records").as_uri(), "segmentsUrl": (folder / "segments").as_uri()}
-    outside = {"enabled": True, "domain": "kafka.example.org"}
-    values.write_text(yaml.safe_dump({"objectStore": places, "rack": {"from": "nodeLabel"}, "externalAccess": outside}))
+    elsewhere = {"url": (folder / "copied").as_uri(), "segmentsUrl": (folder / "copied-segments").as_uri()}
+    chosen = {
+        "objectStore": places,
+        "rack": {"from": "nodeLabel"},
+        "externalAccess": {"enabled": True, "domain": "kafka.example.org"},
+        "backup": {"enabled": True, **elsewhere},
+    }
+    values.write_text(yaml.safe_dump(chosen))
     [rendered] = render(CHART, [values])
     assert rendered.error is None
     return rendered
@@ -193,6 +199,28 @@ def test_records_that_one_broker_takes_are_read_from_another(
     with WireClient(second[0], int(second[1])) as wire:
         found = wait_until(lambda: fetch(wire, topic, 0).records, "the other broker knows of the record")
     assert read_values(found) == [b"kept"]
+
+
+def test_the_job_backs_up_the_cluster_while_it_runs(
+    chart: Rendered, brokers: list[Container], network: PodNetwork, topic: str, tmp_path: Path
+) -> None:
+    host, port = network.address(brokers[0].host, 9092).split(":")
+    with WireClient(host, int(port)) as wire:
+        create_topic(wire, topic)
+        append(wire, topic, batch_of(b"kept"))
+    [job] = chart.one("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    for file, text in chart.one("ConfigMap", f"{RELEASE}-diskless-backup")["data"].items():
+        (tmp_path / file).write_text(text.replace(DATA, str(tmp_path / "data")))
+    arguments = [word.replace("/etc/diskless", str(tmp_path)) for word in job["args"]]
+
+    done = subprocess.run(
+        [sys.executable, "-c", "from diskless_core.cli.main import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "It has everything that was acknowledged before" in done.stdout
 
 
 def test_clients_from_outside_are_told_addresses_of_the_outside(brokers: list[Container], network: PodNetwork) -> None:

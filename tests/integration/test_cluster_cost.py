@@ -101,6 +101,7 @@ def test_what_crosses_racks_is_counted_and_billed(
     assert billed.returncode == 0, billed.stderr
     said: Any = json.loads(billed.stdout)
     assert said["traffic"]["brokers"] == 2
+    assert said["traffic"]["requests_are_billed"] is False, "they work on a folder"
     assert said["traffic"]["produced"] >= 2 * SIZE / 10
     assert said["traffic"]["clients_other_rack"] > 3 * SIZE / 10
     assert said["months"]["kafka"]["dollars"] > said["months"]["kafka_fetch_from_follower"]["dollars"] > 0
@@ -108,12 +109,14 @@ def test_what_crosses_racks_is_counted_and_billed(
     live = cost("--url", brokers["b"].admin, "--window", "0.1")
     assert live.returncode == 0, live.stderr
     assert "a replicated Kafka" in live.stdout
+    assert "no bucket is billed now" in live.stdout
 
 
 def test_a_plan_is_billed_without_a_cluster() -> None:
     made = cost("--model", "brokers=36,coordinators=12,produce=100MiB/s,fanout=3", "--json")
     assert made.returncode == 0, made.stderr
     said = json.loads(made.stdout)
+    assert said["traffic"]["requests_are_billed"] is True
     assert said["traffic"]["objects"] == said["traffic"]["commit_requests"] == 36 * 4, "one gateway, one request"
     assert said["traffic"]["consumed"] == 3 * (100 << 20)
 

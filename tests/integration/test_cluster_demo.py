@@ -96,6 +96,26 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder: Path):
     assert list((folder / "tmp").iterdir()) == []
 
 
+def test_a_demo_that_is_killed_takes_its_brokers_with_it(folder: Path):
+    output = folder / "output"
+    (folder / "tmp").mkdir()
+    with (
+        output.open("wb") as file,
+        subprocess.Popen(
+            [*COMMAND, *QUICK, "--brokers", "2", "--racks", "2"],
+            stdout=file,
+            stderr=file,
+            env={**os.environ, "TMPDIR": str(folder / "tmp")},
+        ) as demo,
+    ):
+        try:
+            wait_until(lambda: b"are at work" in output.read_bytes(), "clients are at work")
+            assert len(processes_on(folder)) == 2
+        finally:
+            demo.kill()
+    wait_until(lambda: processes_on(folder) == [], "the brokers have ended")
+
+
 def test_a_broker_that_does_not_start_ends_the_demo_with_its_log_which_is_kept_on_request(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):

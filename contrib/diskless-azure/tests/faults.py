@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -75,6 +76,22 @@ class FaultyServer:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @contextmanager
+    def running_in_a_thread(self) -> Iterator[FaultyServer]:
+        """As `running`, on an event loop of its own."""
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="faulty server")
+        thread.start()
+        server = self.running()
+        try:
+            asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
+            yield self
+            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))

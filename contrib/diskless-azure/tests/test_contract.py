@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import ContainerClient
-from azurite import KEY, Azurite
+from azurite import ACCOUNT, KEY, Azurite
+from faults import Fault, FaultyServer, refusal
 
 from diskless_azure.config import AzureRemoteStorageSettings, AzureSettings
 from diskless_azure.container import AzureContainer
@@ -23,6 +26,34 @@ from diskless_core.testing.wal_object_store_tools import KEY as OBJECT_KEY
 from diskless_core.testing.wal_object_store_tools import TIMEOUT_S, ObjectBackDoor, body, read_whole
 
 PREFIX = "some/place"
+NOBODY = "http://127.0.0.1:1/account"
+DISTURBANCES = {"break_storage", "fail_backend", "hang_backend"}
+DISTURBED_TIMEOUT_MS = 3_000
+
+
+@pytest.fixture
+def faulty(azurite: Azurite) -> Iterator[FaultyServer]:
+    with FaultyServer(azurite.port, ACCOUNT).running_in_a_thread() as running:
+        yield running
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest, azurite: Azurite, container: ContainerClient) -> dict[str, Any]:
+    """Of what is disturbed, the requests go through a server that can do so."""
+    settings = {"container": container.container_name, "prefix": PREFIX, "account_key": KEY}
+    if DISTURBANCES.isdisjoint(request.fixturenames):
+        return settings | {"account_url": azurite.account_url}
+    faulty: FaultyServer = request.getfixturevalue("faulty")
+    return settings | {"account_url": faulty.account_url, "request_timeout_ms": DISTURBED_TIMEOUT_MS}
+
+
+@asynccontextmanager
+async def disturbed(faulty: FaultyServer, what: Fault | bytes) -> AsyncIterator[None]:
+    faulty.rule = lambda request: what
+    try:
+        yield
+    finally:
+        faulty.rule = lambda request: None
 
 
 class AzureBackDoor(ObjectBackDoor):
@@ -46,13 +77,31 @@ class TestAzure(WalObjectStoreContract):
     writes_on_condition = True
     never_a_version = '"0x8D0123456789ABC"'
     page_objects = 10
+    secrets = (KEY,)
 
     @pytest.fixture
-    def store(self, azurite: Azurite, container: ContainerClient, context: PluginContext) -> WalObjectStore:
-        settings = AzureSettings(
-            account_url=azurite.account_url, container=container.container_name, prefix=PREFIX, account_key=KEY
-        )
-        return AzureObjectStore(AzureContainer(settings, context.clock), page_objects=self.page_objects)
+    def make_store(self, settings: dict[str, Any], context: PluginContext) -> Callable[[], WalObjectStore]:
+        def make() -> WalObjectStore:
+            container = AzureContainer(AzureSettings(**settings), context.clock)
+            return AzureObjectStore(container, page_objects=self.page_objects)
+
+        return make
+
+    @pytest.fixture
+    def store(self, make_store: Callable[[], WalObjectStore]) -> WalObjectStore:
+        return make_store()
+
+    @pytest.fixture
+    def unopenable_store(self, settings: dict[str, Any], context: PluginContext) -> WalObjectStore:
+        return AzureObjectStore(AzureContainer(AzureSettings(**settings | {"account_url": NOBODY}), context.clock))
+
+    @pytest.fixture
+    def fail_backend(self, faulty: FaultyServer) -> Callable[[], AbstractAsyncContextManager[None]]:
+        return lambda: disturbed(faulty, refusal("503 Busy", "ServerBusy"))
+
+    @pytest.fixture
+    def hang_backend(self, faulty: FaultyServer) -> Callable[[], AbstractAsyncContextManager[None]]:
+        return lambda: disturbed(faulty, Fault.HANG)
 
     @pytest.fixture
     def back_door(self, container: ContainerClient) -> ObjectBackDoor:
@@ -63,12 +112,9 @@ class TestAzureInBlocks(TestAzure):
     """As large objects go, with sizes that tests have time for."""
 
     @pytest.fixture
-    def store(self, azurite: Azurite, container: ContainerClient, context: PluginContext) -> WalObjectStore:
-        settings = AzureSettings(
-            account_url=azurite.account_url, container=container.container_name, prefix=PREFIX, account_key=KEY
-        )
-        return AzureObjectStore(
-            AzureContainer(settings, context.clock),
+    def make_store(self, settings: dict[str, Any], context: PluginContext) -> Callable[[], WalObjectStore]:
+        return lambda: AzureObjectStore(
+            AzureContainer(AzureSettings(**settings), context.clock),
             page_objects=self.page_objects,
             single_put_bytes=100_000,
             block_bytes=65_536,
@@ -86,11 +132,18 @@ class TestAzureInBlocks(TestAzure):
 
 
 class TestAzureRemoteStorage(RemoteStorageContract):
+    secrets = (KEY,)
+    most_copy_memory_bytes = 96 << 20
+
     @pytest.fixture
-    def make_storage(
-        self, azurite: Azurite, container: ContainerClient, context: PluginContext
-    ) -> Callable[[], RemoteStorage]:
-        settings = AzureRemoteStorageSettings(
-            account_url=azurite.account_url, container=container.container_name, prefix=PREFIX, account_key=KEY
-        )
-        return lambda: make_remote_storage(context, settings)
+    def make_storage(self, settings: dict[str, Any], context: PluginContext) -> Callable[[], RemoteStorage]:
+        return lambda: make_remote_storage(context, AzureRemoteStorageSettings(**settings))
+
+    @pytest.fixture
+    def make_unreachable_storage(self, settings: dict[str, Any], context: PluginContext) -> Callable[[], RemoteStorage]:
+        elsewhere = AzureRemoteStorageSettings(**settings | {"account_url": NOBODY})
+        return lambda: make_remote_storage(context, elsewhere)
+
+    @pytest.fixture
+    def break_storage(self, faulty: FaultyServer) -> Callable[[RemoteStorage], AbstractAsyncContextManager[None]]:
+        return lambda storage: disturbed(faulty, refusal("503 Busy", "ServerBusy"))

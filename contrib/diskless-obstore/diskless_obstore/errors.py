@@ -13,6 +13,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 _RETRIABLE_STATUSES = frozenset({408, 409, 425, 429})
 _RETRIABLE_CODES = frozenset({"RequestTimeout", "RequestTimeTooSkewed", "SlowDown", "BadDigest", "IncompleteBody"})
+_CONFLICT = 409
 _SERVER_ERRORS = 500
 _NOT_IMPLEMENTED = 501
 
@@ -24,6 +25,15 @@ _TEXT_LENGTH = 200
 def says_no_bucket(error: Exception) -> bool:
     """Whether it is the bucket that is not there."""
     return "NoSuchBucket" in str(error)
+
+
+def says_conflict(error: Exception) -> bool:
+    """Whether another conditional write of the key is under way: neither may have taken effect.
+
+    obstore raises the same error for it as for an object that exists.
+    """
+    found = _STATUS.search(str(error))
+    return found is not None and int(found[1]) == _CONFLICT
 
 
 def translated(error: Exception, doing: str, secrets: Iterable[str]) -> WalObjectStoreError:

@@ -24,7 +24,7 @@ from diskless_core.plugin.wal_object_store import (
     WalObjectStoreError,
 )
 from diskless_obstore.config import ObstoreSettings
-from diskless_obstore.errors import says_no_bucket, translated
+from diskless_obstore.errors import says_conflict, says_no_bucket, translated
 from diskless_obstore.keys import is_key, require_key, require_prefix
 
 if TYPE_CHECKING:
@@ -178,7 +178,9 @@ class ObstoreObjectStore(ConditionalObjectStore):
 
         try:
             return await self._request(partial(self._write, require_key(key), data, mode))
-        except (AlreadyExistsError, PreconditionError):
+        except (AlreadyExistsError, PreconditionError) as error:
+            if says_conflict(error):
+                raise self._translated(error, f"cannot write {key!r}") from None
             raise ConditionFailedError(key) from None
         except self._errors as error:
             if isinstance(error, FileNotFoundError) and not says_no_bucket(error) and mode != "create":

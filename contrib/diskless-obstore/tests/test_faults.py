@@ -92,6 +92,22 @@ async def test_a_create_whose_answer_is_lost_is_sent_once_and_its_outcome_is_unk
         await store.create("key", b"again")
 
 
+async def test_a_conflict_with_another_write_under_way_is_no_failed_condition(
+    gate: Gate, store: ObstoreObjectStore
+) -> None:
+    """S3 answers so while it deals with another conditional write of that key, which may fail yet."""
+    version = await store.create("there", b"x")
+    on(gate, "PUT", refusal("409 Conflict", "ConditionalRequestConflict"))
+    for call in (partial(store.create, "key", b"x"), partial(store.replace, "there", b"y", version)):
+        with pytest.raises(WalObjectStoreError) as caught:
+            await call()
+        assert not isinstance(caught.value, ConditionFailedError)
+        assert caught.value.retriable
+    gate.rule = lambda _: None
+    await store.create("key", b"x")
+    await store.replace("there", b"y", version)
+
+
 async def test_a_request_that_hangs_is_given_up(gate: Gate, settings: dict[str, Any]) -> None:
     store = ObstoreObjectStore(ObstoreSettings(**settings | {"request_timeout_ms": 3_000}))
     await store.start()

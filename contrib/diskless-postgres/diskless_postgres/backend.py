@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -16,12 +17,13 @@ from diskless_core.plugin.shard import ShardId
 from diskless_postgres.config import PostgresLogSettings
 from diskless_postgres.nominations import Nominations
 from diskless_postgres.server_checks import (
+    Timeline,
     UnsafeServerError,
     check_no_transaction_pooler,
     check_settings,
     check_tables,
 )
-from diskless_postgres.sessions import ConnectError, OutcomeUnknownError, Pool, Session, connect
+from diskless_postgres.sessions import ConnectError, NotExecutedError, OutcomeUnknownError, Pool, Session, connect
 from diskless_postgres.tables import FORMAT, Statements
 from diskless_postgres.view import ShardView
 from diskless_postgres.watcher import Watcher
@@ -30,6 +32,9 @@ from diskless_postgres.writer import ShardWriter
 _CREATION_LOCK = 0x6469736B6C657373
 _START = Backoff(first_ms=100, max_ms=1000)
 _LOG_ID = "log-id"
+
+_PASSING_REFUSALS = frozenset({"40P01", "55P03", "57014"})
+"""Of a deadlock, of a lock that another broker which starts has got, and of a statement that took too long."""
 
 _log = structlog.get_logger(__name__)
 
@@ -43,7 +48,7 @@ class Backend:
         self.statements = Statements(settings.schema_name)
         self._context = context
         self._settings = settings
-        self._timeline: str | None = None
+        self._timeline: Timeline | None = None
         self.reads = Pool(self.open_session, settings.connections_max)
         self._writes = Pool(self.open_session, settings.connections_max)
         self._views: dict[ShardId, ShardView] = {}
@@ -69,7 +74,15 @@ class Backend:
         until = clock.monotonic() + self._settings.initialization_timeout_ms / 1000
 
         def can_wait(error: BaseException) -> bool:
-            may_pass = isinstance(error, OutcomeUnknownError) or (isinstance(error, ConnectError) and error.retriable)
+            match error:
+                case OutcomeUnknownError():
+                    may_pass = True
+                case ConnectError():
+                    may_pass = error.retriable
+                case NotExecutedError():
+                    may_pass = error.sqlstate in _PASSING_REFUSALS
+                case _:
+                    may_pass = False
             return may_pass and clock.monotonic() < until
 
         log_id = await Retrying(_START, clock, is_retriable=can_wait).do(self._prepare)
@@ -128,14 +141,29 @@ class Backend:
         """
         session = await connect(self._settings)
         try:
-            timeline = await check_settings(session)
+            await self._follow(await check_settings(session))
         except BaseException:
             await session.close()
             raise
-        if self._timeline not in (None, timeline):
-            _log.warning("PostgreSQL is on another timeline: a replica was promoted", was=self._timeline, now=timeline)
-        self._timeline = timeline
         return session
+
+    async def _follow(self, timeline: Timeline) -> None:
+        """Use no server any more that a later one has taken the place of.
+
+        Raises:
+            UnsafeServerError: this is such a server.
+        """
+        known = self._timeline
+        if known is not None and timeline.is_outdated_by(known):
+            raise UnsafeServerError(
+                f"this PostgreSQL is on timeline {timeline.number}, and this broker has seen {known.number}: it is an "
+                "old primary that still takes writes, which will be lost. Stop it, or make it a standby"
+            )
+        self._timeline = timeline
+        if known not in (None, timeline):
+            _log.warning("PostgreSQL is on another timeline: a replica was promoted", was=known, now=timeline)
+            await self.reads.renew()
+            await self._writes.renew()
 
     async def _prepare(self) -> uuid.UUID:
         one = await self.open_session()
@@ -148,6 +176,7 @@ class Backend:
                     await other.close()
             rows = await self._log_row(one)
             if not rows and self.may_write:
+                await asyncio.to_thread(self._require_none_known)
                 await self._create(one)
                 rows = await self._log_row(one)
             if not rows:
@@ -178,12 +207,26 @@ class Backend:
             await session.do(statement)
         await session.do(self.statements.create_log, [FORMAT, self._context.clock.new_uuid()])
 
+    @property
+    def _id_path(self) -> Path:
+        return self._context.data_dir / _LOG_ID
+
+    def _known_id(self) -> str | None:
+        return self._id_path.read_text(encoding="ascii").strip() if self._id_path.exists() else None
+
+    def _require_none_known(self) -> None:
+        known = self._known_id()
+        if known is not None:
+            raise UnsafeServerError(
+                f"this broker's log has the id {known}, and there is none in the schema {self.statements.schema!r}: "
+                "restore it, or set host, dbname and schema.name to the right ones"
+            )
+
     def _require_own(self, log_id: str) -> None:
-        path = self._context.data_dir / _LOG_ID
-        known = path.read_text(encoding="ascii").strip() if path.exists() else None
+        known = self._known_id()
         if known is None and self.may_write:
             make_folder(self._context.data_dir)
-            write_durably(path, log_id.encode("ascii"))
+            write_durably(self._id_path, log_id.encode("ascii"))
         elif known not in (None, log_id):
             raise UnsafeServerError(
                 f"this broker's log has the id {known}, and the one in the schema {self.statements.schema!r} has "

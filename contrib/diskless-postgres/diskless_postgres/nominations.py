@@ -189,9 +189,10 @@ class Nominations:
 
     async def _renew(self, session: Session, seat: _Seat) -> None:
         """Say that this node lives, or give the lock back."""
-        statement = self._statements.beat if seat.candidacies else self._statements.withdraw
+        withdraws = not seat.candidacies  # it may change meanwhile: then the next step does the other thing
+        statement = self._statements.withdraw if withdraws else self._statements.beat
         _, count = await session.do(statement, [str(seat.shard), seat.holds])
-        if not seat.candidacies or count == 0:
+        if withdraws or count == 0:
             seat.holds = None
             await session.do(UNLOCK, [seat.key])
             await self._announce(session)

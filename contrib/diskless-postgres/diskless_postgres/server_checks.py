@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_postgres.sessions import Session
@@ -13,7 +14,10 @@ _SETTINGS = (
     "current_setting('synchronous_commit'), current_setting('zero_damaged_pages', true), "
     "current_setting('transaction_read_only')"
 )
-_TIMELINE = "SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+_TIMELINE = (
+    "SELECT system_identifier, ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int "
+    "FROM pg_control_system()"
+)
 _PROBE = "diskless.probe"
 
 
@@ -21,7 +25,24 @@ class UnsafeServerError(CoordinatorLogError):
     """The server would lose, or hide, what it has acknowledged. The message says which setting to change."""
 
 
-async def check_settings(session: Session) -> str:
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Where a server is in the history of its data.
+
+    Attributes:
+        system: what all copies of the same data have in common. An upgrade of PostgreSQL makes a new one.
+        number: grows with each promotion of a copy.
+    """
+
+    system: int
+    number: int
+
+    def is_outdated_by(self, other: Timeline) -> bool:
+        """Whether a copy has been promoted since: this server is an old primary, and what it takes will be lost."""
+        return self.system == other.system and self.number < other.number
+
+
+async def check_settings(session: Session) -> Timeline:
     """Refuse a server that is not safe. Returns the timeline that it is on.
 
     Raises:
@@ -46,8 +67,8 @@ async def check_settings(session: Session) -> str:
         raise UnsafeServerError(
             f"synchronous_commit is {commit} although the session has set it to on: connect to PostgreSQL directly"
         )
-    ((timeline,),), _ = await session.do(_TIMELINE)
-    return str(timeline)
+    ((system, number),), _ = await session.do(_TIMELINE)
+    return Timeline(system, number)
 
 
 async def check_no_transaction_pooler(one: Session, other: Session, nonce: uuid.UUID) -> None:
@@ -61,13 +82,13 @@ async def check_no_transaction_pooler(one: Session, other: Session, nonce: uuid.
     """
     ((before,),), _ = await one.do("SELECT pg_backend_pid()")
     await one.do(f"SELECT set_config('{_PROBE}', %s, false)", [str(nonce)])
-    async with other.connection.transaction():
-        cursor = await other.connection.execute(f"SELECT current_setting('{_PROBE}', true)")
-        found = await cursor.fetchone()
-        is_shared = found is not None and found[0] == str(nonce)
-        if not is_shared:
-            ((after, kept),), _ = await one.do(f"SELECT pg_backend_pid(), current_setting('{_PROBE}', true)")
-            is_shared = after != before or kept != str(nonce)
+    await other.do("BEGIN")
+    ((found,),), _ = await other.do(f"SELECT current_setting('{_PROBE}', true)")
+    is_shared = found == str(nonce)
+    if not is_shared:  # a pooler that has one server connection would not answer
+        ((after, kept),), _ = await one.do(f"SELECT pg_backend_pid(), current_setting('{_PROBE}', true)")
+        is_shared = after != before or kept != str(nonce)
+    await other.do("ROLLBACK")
     if is_shared:
         raise UnsafeServerError(
             "there is a pooler in transaction mode between the broker and PostgreSQL, which breaks advisory locks and "

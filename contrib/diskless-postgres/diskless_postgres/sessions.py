@@ -75,11 +75,15 @@ class Session:
     def __init__(self, connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
         self.connection = connection
         self._warned: str = ""
+        self._is_severed = False
         connection.add_notice_handler(self._note)
 
     @property
     def is_usable(self) -> bool:
         connection = self.connection
+        # what was shut looks usable until it is used: its last statement may have ended just before
+        if self._is_severed:
+            return False
         return not connection.closed and connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
 
     async def do(self, statement: Any, parameters: Any = None) -> tuple[list[tuple[Any, ...]], int]:
@@ -132,6 +136,7 @@ class Session:
 
     def sever(self) -> None:
         """Shut the connection: whatever waits for it ends at once."""
+        self._is_severed = True
         with suppress(OSError, psycopg.Error):
             held = socket.socket(fileno=os.dup(self.connection.fileno()))
             with held:
@@ -157,7 +162,7 @@ async def connect(settings: PostgresLogSettings) -> Session:
         parameters = await asyncio.to_thread(settings.connection_parameters)
         password = parameters.get("password", "")
         connection = await _connected(parameters)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ConnectError(f"coordinator_log.postgres cannot connect: {error}", retriable=False) from None
     except psycopg.Error as error:
         said = redact(_said(error), [password])
@@ -211,8 +216,19 @@ async def _secure(session: Session) -> None:
         await session.do(f"SET synchronous_commit = {_STRONGER}")
 
 
+_LASTING = (
+    "FATAL",
+    "no password supplied",
+    "does not support SSL",
+    "certificate",
+    "private key",
+)
+"""What PostgreSQL or libpq says where settings are wrong, on this side or the other."""
+_PASSING = ("the database system is", "too many")
+
+
 def _may_pass(said: str) -> bool:
-    return "FATAL" not in said or "the database system is" in said or "too many" in said
+    return any(words in said for words in _PASSING) or not any(words in said for words in _LASTING)
 
 
 def _said(error: psycopg.Error) -> str:
@@ -236,8 +252,7 @@ class Pool:
     async def session(self) -> AsyncIterator[Session]:
         """A connection for one or a few statements. It comes back, or is closed if it cannot be used any more."""
         async with self._places:
-            if self._closed:
-                raise CoordinatorLogError("the coordinator log is stopped")
+            self._require_open()
             session = await self._take()
             self._used.add(session)
             try:
@@ -263,6 +278,10 @@ class Pool:
     async def close(self) -> None:
         """Close all. What is under way ends with an unknown outcome."""
         self._closed = True
+        await self.renew()
+
+    async def renew(self) -> None:
+        """Use none of the connections that are open any more. What is under way ends with an unknown outcome."""
         for session in list(self._used):
             session.sever()
         await self._forget_free()
@@ -278,4 +297,13 @@ class Pool:
                 return session
             await session.close()
         opened: Session = await self._open()
+        try:
+            self._require_open()
+        except CoordinatorLogError:
+            await opened.close()
+            raise
         return opened
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise CoordinatorLogError("the coordinator log is stopped")

@@ -102,19 +102,24 @@ class Watcher:
         """Ask for the heads of these.
 
         Raises:
-            CoordinatorLogError: they cannot be had, or the tables are damaged.
+            CoordinatorLogError: they cannot be had, or the tables of a shard are damaged: the others are told of first.
         """
         asked = {str(view.shard): (view, view.head) for view in views}
         questions = [view.question() for view, _ in asked.values()]
         rows = await self._pool.rows(
             self._statements.heads, [[name for name, _ in questions], [at for _, at in questions]]
         )
+        damage: CoordinatorLogError | None = None
         for row in rows:
             view, known = asked[row[0]]
             try:
                 view.take_answer(known, row)
             except LostTailError as error:
                 _log.error("the log of a shard went back", shard=row[0], error=str(error))
+            except CoordinatorLogError as error:
+                damage = error
+        if damage is not None:
+            raise damage
 
     async def _listen_for_ever(self) -> None:
         session = await self._open_session()

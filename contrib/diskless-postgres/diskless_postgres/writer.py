@@ -228,6 +228,9 @@ class ShardWriter:
             try:
                 await self._raise_fence()
                 rows = await self._pool.rows(self._statements.nonce_at, [str(self._view.shard), offset])
+                if rows:
+                    return bool(rows[0][0] == nonce)
+                head = await self._ask()
             except ConnectError as error:
                 if not error.retriable:
                     raise
@@ -237,9 +240,6 @@ class ShardWriter:
                 failures += 1
                 await self._pause(failures)
             else:
-                if rows:
-                    return bool(rows[0][0] == nonce)
-                head = await self._ask()
                 if head.start > offset:
                     raise CoordinatorLogError(
                         f"the entry {offset} of {self._view.shard} was pruned: nobody knows whether it was this append"

@@ -47,9 +47,8 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [str(Path(sys.executable).with_name("diskless"))]
-        if not Path(command[0]).exists():
-            command = [sys.executable, "-I", "-m", "diskless_core.cli.main"]
+        # where this distribution was installed alone, Diskless comes from elsewhere and has no command beside Python
+        command = [sys.executable, "-I", "-c", "from diskless_core.cli.main import main; main()"]
         self._ready.unlink(missing_ok=True)
         options = [part for item in self._properties.items() for part in ("-o", "=".join(item))]
         with (self._folder / "log").open("ab") as log:
@@ -60,7 +59,7 @@ class Broker:
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
             assert self._process is not None
-            assert self._process.poll() is None, self.said()
+            assert self._process.poll() is None, f"it ended with code {self._process.returncode}: {self.said()}"
             return self._ready.exists() and bool(json.loads(self._ready.read_text() or "null"))
 
         until(is_ready, "the broker is ready")

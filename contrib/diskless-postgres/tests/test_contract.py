@@ -7,15 +7,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from postgres_server import OpenLog, Server
+from postgres_server import PASSWORD, OpenLog, Server
 from tcp_relay import Relay
 
 from diskless_core.testing.coordinator_log import CoordinatorLogContract
 from diskless_core.testing.coordinator_log_appender import KillableLog
 from diskless_core.testing.coordinator_log_tools import HangBackend, MakeLog
 
+WRONG_PASSWORD = f"{PASSWORD}, mistyped"
+
 
 class TestPostgresLog(CoordinatorLogContract):
+    secrets = (PASSWORD, WRONG_PASSWORD)
+
     @pytest.fixture
     def relay(self, server: Server) -> Iterator[Relay]:
         with Relay(server.port) as relay:
@@ -25,6 +29,11 @@ class TestPostgresLog(CoordinatorLogContract):
     @pytest.fixture
     def make_log(self, server: Server, relay: Relay, schema: str, open_log: OpenLog) -> MakeLog:
         settings = server.settings(schema) | {"port": str(relay.port), "append.timeout.ms": 2000}
+        return lambda node_id=1: open_log(settings, node_id)
+
+    @pytest.fixture
+    def make_unopenable_log(self, server: Server, schema: str, open_log: OpenLog) -> MakeLog:
+        settings = server.settings(schema) | {"password": WRONG_PASSWORD}
         return lambda node_id=1: open_log(settings, node_id)
 
     @pytest.fixture

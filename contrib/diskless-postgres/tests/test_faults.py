@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from postgres_server import OpenLog, Server
@@ -14,6 +16,7 @@ from tcp_relay import Relay
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, EntryRefusedError
 from diskless_core.shards import CLUSTER_SHARD
 from diskless_core.testing.coordinator_log_tools import (
+    OTHER_SHARD,
     SHARD,
     HintStream,
     batch_of,
@@ -26,9 +29,19 @@ from diskless_core.testing.coordinator_log_tools import (
     settled_bytes,
     started,
 )
+from diskless_postgres.backend import Backend
+from diskless_postgres.postgres_log import PostgresLog
+from diskless_postgres.sessions import OutcomeUnknownError, Pool, Session
+from diskless_postgres.view import Head
 
 LIMIT_S = 120
 INSERT = b"INSERT INTO"
+
+
+def running(log: PostgresLog) -> Backend:
+    """What a started log consists of."""
+    assert log._backend is not None
+    return log._backend
 
 
 async def append_until_taken(log: CoordinatorLog, batch: bytes) -> int:
@@ -110,6 +123,37 @@ async def test_an_append_that_never_arrived_is_sent_again(
         assert same_content(await read_all(log, SHARD), [batch_of(b"first"), batch_of(b"second")])
 
 
+@pytest.mark.parametrize("number", range(3))
+async def test_an_entry_that_was_pruned_before_its_outcome_was_known_is_not_appended_again(
+    number: int, server: Server, schema: str, relay: Relay, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when some more questions about it, so many, are not answered."""
+    async with started(open_log(server.settings(schema) | {"port": str(relay.port)})) as log:
+        await log.append(SHARD, [batch_of(b"first")])
+        relay.lose_answers_from(lambda data: b"second" in data)
+        appending = asyncio.create_task(log.append(SHARD, [batch_of(b"second")]))
+        async with started(open_log(server.settings(schema), 2)) as other:
+            async with asyncio.timeout(LIMIT_S):
+                while (await other.bounds(SHARD)).end != 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await other.append(SHARD, numbered_batches(20))
+            await other.prune(SHARD, 15)
+        writer = running(log).writer(SHARD)
+        ask, unanswered = writer._ask, iter(range(number))
+
+        async def ask_in_vain() -> Head:
+            if next(unanswered, None) is not None:
+                raise OutcomeUnknownError("not answered")
+            return await ask()
+
+        monkeypatch.setattr(writer, "_ask", ask_in_vain)
+        relay.pass_on()
+        relay.drop()
+        with pytest.raises(CoordinatorLogError, match="nobody knows whether"):
+            await appending
+        assert (await log.bounds(SHARD)).end == 22
+
+
 async def test_connections_that_an_operator_ends_cost_nothing(server: Server, schema: str, open_log: OpenLog) -> None:
     batches = numbered_batches(60)
     async with started(open_log(server.settings(schema))) as log, reading(log, SHARD, 0) as reader:
@@ -162,6 +206,88 @@ async def test_a_failover_that_lost_the_tail_stops_the_shard(own_server: Server,
         for what in (log.append(SHARD, [batch_of(b"more")]), log.bounds(SHARD)):
             with pytest.raises(CoordinatorLogError, match="went back"):
                 await what
+
+
+async def test_an_old_primary_that_still_takes_writes_is_not_used(own_server: Server, open_log: OpenLog) -> None:
+    """What it would acknowledge would be lost. No entry tells: nothing was appended to the new one yet."""
+    async with started(open_log(own_server.settings())) as log:
+        await log.append(SHARD, [batch_of(b"first")])
+        own_server.stop()
+        old_primary = own_server.copy_data("old-primary")
+        await asyncio.to_thread(own_server.promote)
+        assert (await log.bounds(SHARD)).end == 1  # of the new one
+        own_server.stop()
+        own_server.put_back(old_primary)
+        await asyncio.to_thread(own_server.start)
+        async with started(open_log(own_server.settings(), 2)):
+            pass  # who has not seen the new one cannot tell
+        for what in (log.append(SHARD, [batch_of(b"lost")]), log.bounds(SHARD)):
+            with pytest.raises(CoordinatorLogError, match="old primary"):
+                await what
+
+
+async def test_a_promotion_is_followed_on_connections_that_are_open(own_server: Server, open_log: OpenLog) -> None:
+    """To the old primary, that is, which may take writes still."""
+    async with started(open_log(own_server.settings())) as log:
+        await log.append(SHARD, [batch_of(b"first")])
+        backend = running(log)
+        assert backend._timeline is not None
+        (kept,) = backend._writes._free
+        await backend._follow(replace(backend._timeline, number=backend._timeline.number + 1))
+        assert not kept.is_usable
+        assert backend._writes._free == []
+
+
+async def test_a_shard_that_is_damaged_does_not_keep_news_of_others_back(
+    server: Server, schema: str, open_log: OpenLog
+) -> None:
+    async with started(open_log(server.settings(schema))) as log:
+        for shard in (SHARD, OTHER_SHARD):
+            await log.append(shard, [batch_of(b"first")])
+        async with reading(log, SHARD, 1) as reader, reading(log, OTHER_SHARD, 1) as other_reader:
+            waiting = [asyncio.create_task(next_batches(one)) for one in (reader, other_reader)]
+            async with asyncio.timeout(LIMIT_S):
+                while not all(running(log).view(shard).waiting for shard in (SHARD, OTHER_SHARD)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            server.execute(f"DELETE FROM {schema}.entries WHERE shard = %s", str(SHARD))
+            async with started(open_log(server.settings(schema), 2)) as other:
+                await other.append(OTHER_SHARD, [batch_of(b"second")])
+            async with asyncio.timeout(LIMIT_S):
+                assert same_content(await waiting[1], [batch_of(b"second")])
+            waiting[0].cancel()
+            await asyncio.wait(waiting)
+
+
+async def test_a_connection_that_was_shut_is_not_used_again(server: Server, schema: str, open_log: OpenLog) -> None:
+    async with started(open_log(server.settings(schema))) as log:
+        pool = running(log).reads
+        with pytest.raises(OutcomeUnknownError, match="warned: hear"):
+            async with pool.session() as session:
+                await session.do("DO $$BEGIN RAISE WARNING 'hear'; END$$")
+        async with pool.session() as session:
+            assert await session.do("SELECT 1") == ([(1,)], 1)
+
+
+async def test_a_connection_that_is_opened_while_the_log_stops_is_closed(
+    server: Server, schema: str, open_log: OpenLog
+) -> None:
+    async with started(open_log(server.settings(schema))) as log:
+        session = await running(log).open_session()
+        begun, opened = asyncio.Event(), asyncio.Event()
+
+        async def open_late() -> Session:
+            begun.set()
+            await opened.wait()
+            return session
+
+        pool = Pool(open_late, 1)
+        asking = asyncio.create_task(pool.rows("SELECT 1"))
+        await begun.wait()
+        await pool.close()
+        opened.set()
+        with pytest.raises(CoordinatorLogError, match="stopped"):
+            await asking
+        assert session.connection.closed
 
 
 async def test_a_lost_tail_that_others_have_written_anew_is_found(
@@ -229,6 +355,30 @@ async def test_a_leader_whose_session_ends_is_replaced_and_a_paused_one_too(
                 one._backend.nominations.wake()
                 while first.newest != second.newest:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
+
+
+async def test_a_node_that_withdraws_while_it_says_that_it_lives_is_not_nominated_any_more(
+    server: Server, schema: str, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(open_log(server.settings(schema))) as log, HintStream(log, CLUSTER_SHARD) as hints:
+        async with asyncio.timeout(LIMIT_S):
+            while hints.newest is None or hints.newest.node_id != 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            beat, nominations = running(log).statements.beat, running(log).nominations
+            assert nominations is not None
+            assert nominations._session is not None
+            do, withdrawn = nominations._session.do, asyncio.Event()
+
+            async def withdraw_meanwhile(statement: Any, parameters: Any = None) -> tuple[list[tuple[Any, ...]], int]:
+                if statement == beat and not withdrawn.is_set():
+                    await hints.ask_again(candidate=False)
+                    withdrawn.set()
+                return await do(statement, parameters)
+
+            monkeypatch.setattr(nominations._session, "do", withdraw_meanwhile)
+            await withdrawn.wait()
+            while hints.newest.node_id is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
 
 async def test_a_statement_under_way_cannot_take_place_after_its_fence(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import threading
 from pathlib import Path
 
+import psycopg
 import pytest
 from postgres_server import PASSWORD, OpenLog, Server, free_port
+from tcp_relay import Relay
 
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogNotFoundError
 from diskless_core.testing.coordinator_log_tools import SHARD, batch_of, read_all, same_content, started
+from diskless_postgres.backend import _CREATION_LOCK
 from diskless_postgres.config import PostgresLogSettings
 
 LIMIT_S = 60
@@ -48,6 +52,15 @@ async def test_a_server_with_asynchronous_commits_is_used_with_synchronous_ones(
             server.kill_9()
             server.start()
             assert same_content(await read_all(log, SHARD), [batch_of(b"a")])
+
+
+async def test_a_role_that_owns_its_database_and_nothing_else_suffices(server: Server, open_log: OpenLog) -> None:
+    """As the documentation sets it up."""
+    server.execute(f"CREATE ROLE plain LOGIN PASSWORD '{PASSWORD}'")
+    server.execute("CREATE DATABASE plain OWNER plain")
+    async with started(open_log(server.settings(user="plain", dbname="plain"))) as log:
+        await log.append(SHARD, [batch_of(b"a")])
+        assert same_content(await read_all(log, SHARD), [batch_of(b"a")])
 
 
 async def test_a_standby_is_refused(own_server: Server, open_log: OpenLog) -> None:
@@ -91,6 +104,86 @@ async def test_a_wrong_password_is_said_at_once_and_not_tried_again(
             server.settings(schema) | {"password": PASSWORD + " not", "initialization.timeout.ms": 600_000},
         )
     assert "password authentication failed" in told
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"password": None}, "no password supplied"),
+        ({"sslmode": "require"}, "does not support SSL"),
+        ({"user": "nobody"}, "password authentication failed"),
+        ({"dbname": "nowhere"}, "does not exist"),
+    ],
+)
+async def test_settings_that_no_waiting_mends_are_said_at_once(
+    wrong: dict[str, object], said: str, server: Server, schema: str, open_log: OpenLog
+) -> None:
+    async with asyncio.timeout(20):  # it would wait 10 minutes for a server that is not there
+        told = await refusal(open_log, server.settings(schema) | wrong | {"initialization.timeout.ms": 600_000})
+    assert said in told
+
+
+async def test_a_file_with_no_password_in_it_is_said(
+    tmp_path: Path, server: Server, schema: str, open_log: OpenLog
+) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"\xff\xfe")
+    settings = server.settings(schema) | {"password": None, "password.file": str(file)}
+    assert "cannot connect" in await refusal(open_log, settings)
+
+
+async def test_a_start_waits_for_another_broker_that_makes_the_tables(
+    server: Server, schema: str, open_log: OpenLog
+) -> None:
+    """Longer than the server lets a statement wait for a lock."""
+    log = open_log(server.settings(schema) | {"initialization.timeout.ms": 600_000})
+    seen: set[int] = set()
+    with psycopg.connect(**server.parameters(), autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [_CREATION_LOCK])
+        starting = asyncio.create_task(log.start())
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while len(seen) < 2 and not starting.done():
+                    waiting = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                    seen |= {pid for (pid,) in server.execute(waiting)}
+                    await asyncio.sleep(0.05)
+        finally:
+            other.execute("SELECT pg_advisory_unlock(%s)", [_CREATION_LOCK])
+            await starting
+        await log.append(SHARD, [batch_of(b"a")])
+        await log.stop()
+
+
+async def test_a_log_that_is_gone_is_refused_and_none_is_made_in_its_place(
+    server: Server, schema: str, open_log: OpenLog
+) -> None:
+    async with started(open_log(server.settings(schema))):
+        pass
+    server.execute(f"DROP SCHEMA {schema} CASCADE")
+    assert "restore it" in await refusal(open_log, server.settings(schema))
+    assert server.execute("SELECT to_regnamespace(%s)::text", schema) == [(None,)]
+
+
+async def test_a_connection_that_breaks_while_a_pooler_is_looked_for_is_opened_again(
+    server: Server, schema: str, open_log: OpenLog
+) -> None:
+    with Relay(server.port) as relay:
+        relay.pass_on()
+        probed = threading.Event()
+
+        def is_probe(data: bytes) -> bool:
+            if b"current_setting('diskless.probe'" in data:
+                probed.set()
+            return probed.is_set()
+
+        relay.lose_answers_from(is_probe)
+        log = open_log(server.settings(schema) | {"port": str(relay.port)})
+        starting = asyncio.create_task(log.start())
+        assert await asyncio.to_thread(probed.wait, LIMIT_S)
+        relay.pass_on()
+        relay.drop()
+        await starting
+        await log.stop()
 
 
 async def test_a_server_that_is_not_there_is_said_after_a_while(open_log: OpenLog, server: Server) -> None:

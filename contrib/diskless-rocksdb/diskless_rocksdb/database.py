@@ -49,6 +49,7 @@ class Database:
     def values(self, first: bytes, after: bytes, limit: int | None, *, reverse: bool) -> list[bytes]:
         """Values of the keys from `first` to before `after`, which is greater, from either end."""
         database = self._opened()
+        rows: RdictIter | None = None
         try:
             options = ReadOptions()
             options.set_iterate_upper_bound(after)
@@ -68,6 +69,8 @@ class Database:
             rows.status()
         except Exception as error:
             raise translated(error, self.folder, "read") from error
+        finally:
+            rows = None  # an error has this frame, and who keeps it would keep the database open
         return found
 
     def write(self, build: Callable[[], WriteBatch]) -> None:
@@ -165,6 +168,8 @@ class Snapshot:
                 rows.status()
             except Exception as error:
                 raise translated(error, self._database.folder, "read") from error
+            finally:
+                del rows  # as in `Database.values`
         return found
 
     def values(self, first: bytes, after: bytes, limit: int | None, *, reverse: bool) -> list[bytes]:
@@ -179,13 +184,14 @@ class Snapshot:
                         rows.prev()
                 else:
                     rows.seek(first)
-                step = rows.prev if reverse else rows.next
                 while len(found) != limit and (key := rows.key()) is not None and first <= key < after:
                     found.append(rows.value())
-                    step()
+                    rows.prev() if reverse else rows.next()
                 rows.status()
             except Exception as error:
                 raise translated(error, self._database.folder, "read") from error
+            finally:
+                del rows  # as in `Database.values`
         return found
 
     def close(self) -> None:

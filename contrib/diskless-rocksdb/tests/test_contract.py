@@ -12,18 +12,24 @@ from diskless_rocksdb.config import RocksdbSettings
 from diskless_rocksdb.store import RocksdbCoordinatorStore
 
 
-class TestRocksdb(CoordinatorStoreContract):
+class _RocksdbContract(CoordinatorStoreContract):
     survives_kill = True
 
+    @pytest.fixture
+    def make_unopenable_store(self, tmp_path: Path) -> MakeStore:
+        """Its folder is a file."""
+        (tmp_path / "file").write_bytes(b"not a folder")
+        return partial(RocksdbCoordinatorStore, tmp_path / "file")
+
+
+class TestRocksdb(_RocksdbContract):
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> MakeStore:
         return partial(RocksdbCoordinatorStore, tmp_path / "store")
 
 
-class TestRocksdbWithLittleMemory(CoordinatorStoreContract):
+class TestRocksdbWithLittleMemory(_RocksdbContract):
     """Tables are written and merged all the time."""
-
-    survives_kill = True
 
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> MakeStore:

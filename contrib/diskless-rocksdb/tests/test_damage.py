@@ -206,6 +206,20 @@ def test_a_damaged_folder_that_was_deleted_is_an_empty_store(opened: Callable[[]
         assert store.applied_offset() == 0
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("in_snapshot", [False, True])
+def test_an_error_that_somebody_keeps_does_not_keep_the_database_open(
+    opened: Callable[[], ShardStore], closed: Path, reverse: bool, in_snapshot: bool
+) -> None:
+    flip(the_one(closed, "*.sst"), 0.1)
+    with closing(opened()) as store, store.snapshot() as snapshot:
+        view = snapshot if in_snapshot else store
+        with pytest.raises(DamagedError) as kept:
+            view.scan("rows", reverse=reverse)
+    opened().close()
+    assert kept.value.__traceback__ is not None
+
+
 def test_a_folder_that_another_process_uses_is_refused(opened: Callable[[], ShardStore], tmp_path: Path) -> None:
     with closing(opened()):
         said = subprocess.run(

@@ -232,6 +232,11 @@ def _echo(traffic: Traffic, plan: Modelled | None, prices: Prices, bills: Mappin
         for one in [*bill, Cost(what="total", amount=0, unit="", dollars=total(bill))]
     ]
     echo_table(["cluster", "what", "amount", "dollars"], [[a, b, "" if b == "total" else c, d] for a, b, c, d in lines])
+    if not traffic.requests_are_billed:
+        typer.echo(
+            "The brokers keep their objects where nobody bills requests, such as in a folder: no bucket is billed now. "
+            "These are the prices of a bucket. There, brokers gather for longer and make fewer requests: see --model."
+        )
     if traffic.clients_unknown_rack:
         typer.echo("Bytes of clients whose racks are unknown are in no bill: see diskless_az in docs/cluster.md.")
 

@@ -48,6 +48,18 @@ def test_of_a_broker_that_was_restarted_counts_what_it_has_done_since() -> None:
     assert found.produced == 3
 
 
+@pytest.mark.parametrize(("said", "is_billed"), [(0.0, False), (1.0, True), (None, True)])
+def test_brokers_say_whether_anybody_bills_their_requests(said: float | None, is_billed: bool) -> None:
+    """None is a broker of an older version."""
+    one = scrape(1)
+    name = ("diskless_object_store_bills_requests", frozenset[tuple[str, str]]())
+    values = {series: value for series, value in one.values.items() if series != name}
+    values |= {} if said is None else {name: said}
+    looked = Scrape(node_id="1", rack="a", cluster_id="c", started=1, values=values)
+
+    assert traffic_between([looked], [looked], window_s=1, retention_s=1).requests_are_billed is is_billed
+
+
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from diskless_core.cli.main import main
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.testing.remote_storage_tools import copied, make_segment
+from diskless_fsspec import factory
 from diskless_fsspec.bucket_segments import BucketSegmentStore
 from diskless_fsspec.bucket_store import BucketStore
 from diskless_fsspec.config import FsspecSettings
@@ -50,6 +53,22 @@ def test_the_url_chooses_the_store_and_nothing_is_opened(
     assert type(store) is expected
     assert (store.requests_are_billed, store.is_node_local) == (billed, node_local)
     assert not context.log_dir.exists()
+
+
+@pytest.mark.parametrize("noun", ["wal_object_store", "remote_storage"])
+@pytest.mark.parametrize(("url", "client", "extra"), [("s3://b/p", "s3fs", "s3"), ("gs://b/p", "gcsfs", "gcs")])
+def test_validate_says_which_extra_a_url_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noun: str, url: str, client: str, extra: str
+) -> None:
+    monkeypatch.setattr(factory, "find_spec", lambda name: None if name == client else object(), raising=False)
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"{noun}.fsspec.url={url}\n")
+
+    done = CliRunner().invoke(main, ["plugins", "validate", str(properties)])
+
+    assert done.exit_code == 1
+    assert f"{client} is not installed" in done.output
+    assert f"pip install 'diskless[{extra}]'" in done.output
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,50 @@ capabilities:
 {{- with $.Values.objectStore.endpointUrl }}{{ $_ := set $properties (printf "%s.fsspec.endpoint.url" $noun) . }}{{ end }}
 {{- with $.Values.objectStore.region }}{{ $_ := set $properties (printf "%s.fsspec.region" $noun) . }}{{ end }}
 {{- end }}
-{{- range $key, $value := mergeOverwrite $properties .Values.config }}
+{{- include "diskless.lines" (mergeOverwrite $properties .Values.config) }}
+{{- end }}
+
+{{/* The properties of the brokers for a tool, which opens no listener. `with` are properties that it has besides. */}}
+{{- define "diskless.toolProperties" -}}
+{{- $advertised := printf "PLAINTEXT://localhost:%d,INTERNAL://localhost:%d" (int .root.Values.ports.kafka) (int .root.Values.ports.internal) }}
+{{- if .root.Values.externalAccess.enabled }}
+{{- $advertised = printf "%s,EXTERNAL://localhost:%d" $advertised (int .root.Values.ports.external) }}
+{{- end }}
+{{- $config := merge (dict) .with .root.Values.config (dict "advertised.listeners" $advertised) }}
+{{- $values := merge (dict "config" $config) .root.Values }}
+{{- include "diskless.properties" (merge (dict "Values" $values) (omit .root "Values")) }}
+{{- end }}
+
+{{/* What is otherwise in the configuration of the cluster that a backup can be restored to. */}}
+{{- define "diskless.backupPlace" -}}
+wal_object_store.fsspec.url: {{ required "backup.url is needed: s3://other-bucket/prefix, for example" .Values.backup.url | quote }}
+remote_storage.fsspec.url: {{ required "backup.segmentsUrl is needed: s3://other-bucket/segments, for example" .Values.backup.segmentsUrl | quote }}
+{{- range $noun := list "wal_object_store" "remote_storage" }}
+{{- with $.Values.backup.endpointUrl }}
+{{ $noun }}.fsspec.endpoint.url: {{ . | quote }}
+{{- end }}
+{{- with $.Values.backup.region }}
+{{ $noun }}.fsspec.region: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "diskless.lines" -}}
+{{- range $key, $value := . }}
 {{- /* A number comes as a float, and 16777216 would be 1.6777216e+07. */}}
 {{ $key }}={{ if kindIs "float64" $value }}{{ printf "%.0f" $value }}{{ else }}{{ $value }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* The variables that have the object store's credentials, from their Secret. */}}
+{{- define "diskless.credentials" -}}
+{{- with .Values.objectStore.existingSecret }}
+{{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
+- name: {{ . }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ $.Values.objectStore.existingSecret }}
+      key: {{ . }}
+{{- end }}
 {{- end }}
 {{- end }}
