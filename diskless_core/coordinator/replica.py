@@ -128,6 +128,8 @@ class Replica(Generic[RecordT]):
         else:
             known, accepted = self.next_offset, await self.store.read(stored_acceptance)
         end = await self._end_of(log, bounds, known, accepted)
+        if self.next_offset == 0 and end > 0:
+            self._log.info("the coordinator store is empty: it is filled from a snapshot and the log", log_end=end)
         continues_another = name is not None and name.moved_from is not None
         if self.next_offset < bounds.start or is_beginning or (self.next_offset == 0 and continues_another):
             self.next_offset = await self._fill_store(bounds)

@@ -104,7 +104,7 @@ class DurableFiles:
         Raises:
             FileNotFoundError: there is no such file, or it is not a regular one.
         """
-        descriptor, is_direct = self._open(path, os.O_RDONLY)
+        descriptor, is_direct = self._open(path, os.O_RDONLY, is_small=end - start < BUFFERED_BELOW_BYTES)
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
@@ -135,10 +135,13 @@ class DurableFiles:
                     path.unlink(missing_ok=True)
         return os.open(path, flags | os.O_CLOEXEC, 0o644), False
 
-    def _read_direct(self, descriptor: int, turns: Turns, start: int, size: int) -> memoryview:
+    def _read_direct(self, descriptor: int, turns: Turns, start: int, size: int) -> ObjectData:
         first = start // BLOCK_BYTES * BLOCK_BYTES
         skipped = start - first
-        view = self._aligned(_rounded_up(skipped + size))
+        needed = _rounded_up(skipped + size)
+        # Small reads are copied. A mapping for each that a cache keeps would use up the 65,530 that a process may have.
+        is_copied = needed < POOLED_FROM_BYTES
+        view = self._buffer()[:needed] if is_copied else self._read_memory.take(needed)
         filled = 0
         while filled < skipped + size:
             with turns:
@@ -146,10 +149,8 @@ class DurableFiles:
             filled += count
             if count % BLOCK_BYTES or not count:
                 break
-        return view[skipped : min(filled, skipped + size)]
-
-    def _aligned(self, size: int) -> memoryview:
-        return self._read_memory.take(size) if size >= POOLED_FROM_BYTES else memoryview(mmap.mmap(-1, size))
+        found = view[skipped : min(filled, skipped + size)]
+        return bytearray(found) if is_copied else found
 
     def _buffer(self) -> memoryview:
         buffer: memoryview | None = getattr(self._buffers, "aligned", None)

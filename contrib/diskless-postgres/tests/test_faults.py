@@ -128,16 +128,18 @@ async def test_an_entry_that_was_pruned_before_its_outcome_was_known_is_not_appe
     number: int, server: Server, schema: str, relay: Relay, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when some more questions about it, so many, are not answered."""
-    async with started(open_log(server.settings(schema) | {"port": str(relay.port)})) as log:
+    async with (
+        started(open_log(server.settings(schema) | {"port": str(relay.port)})) as log,
+        started(open_log(server.settings(schema), 2)) as other,
+    ):
         await log.append(SHARD, [batch_of(b"first")])
         relay.lose_answers_from(lambda data: b"second" in data)
         appending = asyncio.create_task(log.append(SHARD, [batch_of(b"second")]))
-        async with started(open_log(server.settings(schema), 2)) as other:
-            async with asyncio.timeout(LIMIT_S):
-                while (await other.bounds(SHARD)).end != 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            await other.append(SHARD, numbered_batches(20))
-            await other.prune(SHARD, 15)
+        async with asyncio.timeout(LIMIT_S):
+            while (await other.bounds(SHARD)).end != 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await other.append(SHARD, numbered_batches(20))
+        await other.prune(SHARD, 15)
         writer = running(log).writer(SHARD)
         ask, unanswered = writer._ask, iter(range(number))
 

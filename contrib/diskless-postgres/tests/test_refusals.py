@@ -180,6 +180,7 @@ async def test_a_connection_that_breaks_while_a_pooler_is_looked_for_is_opened_a
         log = open_log(server.settings(schema) | {"port": str(relay.port)})
         starting = asyncio.create_task(log.start())
         assert await asyncio.to_thread(probed.wait, LIMIT_S)
+        relay.drop()  # returns when the relay has begun to lose answers
         relay.pass_on()
         relay.drop()
         await starting

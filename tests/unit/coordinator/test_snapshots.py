@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.errors import CoordinatorError
@@ -94,6 +95,17 @@ def test_a_lost_store_is_filled_again_from_snapshot_and_log():
         }
         again = await place.node.commit(commit_of("object-0034", batch(producer=(7, 0, 34))))
         assert again[0].base_offset == 34, "a repeated commit gets its first answer"
+
+    on_a_place(story)
+
+
+def test_it_is_announced_that_a_store_begins_empty_on_a_log_that_does_not():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        with capture_logs() as logged:
+            await place.restart_without_store()
+        [line] = [entry for entry in logged if "the coordinator store is empty" in entry["event"]]
+        assert line["log_end"] == await place.log_end() - 1  # one more is the claim of the new term
 
     on_a_place(story)
 

@@ -98,3 +98,17 @@ def test_a_device_that_hangs_holds_up_no_other(tmp_path: Path, monkeypatch: pyte
     device = tmp_path.stat().st_dev
     monkeypatch.setattr(direct_io, "turns_at", lambda found, turns_at=direct_io.turns_at: turns_at(found + device + 1))
     assert bytes(files.read(tmp_path / "object", 0, SIZE)) == DATA[:SIZE]
+
+
+@pytest.mark.parametrize("size", [300, BUFFERED_BELOW_BYTES, 2 * BUFFERED_BELOW_BYTES])
+def test_what_was_read_and_is_kept_takes_no_mapping_of_its_own(tmp_path: Path, size: int) -> None:
+    """A process may have 65,530: a cache of small objects would use them up, and no read would ever succeed again."""
+    files, data = DurableFiles(), (DATA * (size // SIZE + 1))[:size]
+    files.write(tmp_path / "object", data)
+    files.read(tmp_path / "object", 0, size)
+    before = len(Path("/proc/self/maps").read_text().splitlines())
+
+    kept = [files.read(tmp_path / "object", position % 2, size * (1 + position % 3)) for position in range(200)]
+
+    assert {bytes(one) for one in kept} == {data, data[1:]}
+    assert len(Path("/proc/self/maps").read_text().splitlines()) < before + 50
