@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from functools import cache
 from typing import ClassVar
 
@@ -32,7 +33,10 @@ class MeasuredKit:
 
     @pytest.fixture
     def outcome(self) -> Outcome:
-        return _outcome_of(self.noun)
+        outcome = _outcome_of(self.noun)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def test_a_fault_is_found_and_the_promise_named(self, outcome: Outcome, fault: Fault) -> None:
         assert fault.name in outcome.findings, f"nothing found, {outcome.passed.get(fault.name)} tests passed"
@@ -47,5 +51,9 @@ class MeasuredKit:
 
 
 @cache
-def _outcome_of(noun: str) -> Outcome:
-    return run(noun)
+def _outcome_of(noun: str) -> Outcome | RuntimeError | subprocess.TimeoutExpired:
+    """Also one that failed is run once, not for every test."""
+    try:
+        return run(noun)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return error

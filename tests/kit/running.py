@@ -121,6 +121,7 @@ class _Measuring:
         for item in items:
             limit_s = TEST_LIMIT_S if isinstance(_case(item), Fault) else CORRECT_LIMIT_S
             item.add_marker(pytest.mark.timeout(limit_s, method="signal"))
+            item.repr_failure = _no_traceback  # type: ignore[method-assign]
         position = {cls: at for at, cls in enumerate(dict.fromkeys(_class(item) for item in items))}
         items.sort(key=lambda item: (position[_class(item)], not _names_promise(item)))
 
@@ -154,6 +155,11 @@ class _Measuring:
         elif report.passed and report.when == "call":
             self.passed[name] += 1
         return report
+
+
+def _no_traceback(excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+    """What is told of a failure are its words. A traceback costs time, and that of a time-out may have no lines."""
+    return _words(excinfo.value)
 
 
 def _words(error: BaseException) -> str:
