@@ -42,6 +42,7 @@ def runs(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         process.wait(_END_S)
 
 
+@pytest.mark.timeout(LIMIT_S + _END_S)
 @pytest.mark.xdist_group("chaos")
 @pytest.mark.parametrize("name", RUNS)
 def test_a_cluster_that_is_broken_all_the_time_keeps_its_word(name: str, runs: Runs) -> None:
