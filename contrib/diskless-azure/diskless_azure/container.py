@@ -210,8 +210,8 @@ class AzureContainer:
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await work
-        except (RuntimeError, asyncio.CancelledError):
-            # aiohttp ends like this what has not got a connection when its session is closed.
+        except (RuntimeError, AssertionError, asyncio.CancelledError):
+            # aiohttp ends like this what waits for a connection, or has just got one, when its session is closed.
             if self._connection is not None or _is_being_cancelled():
                 raise
             raise RefusedError(f"{doing}: the store was stopped meanwhile", retriable=True) from None

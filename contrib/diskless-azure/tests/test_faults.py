@@ -191,6 +191,22 @@ async def test_what_is_under_way_when_the_store_stops_ends_with_an_error_of_the_
     assert all(isinstance(outcome, WalObjectStoreError) for outcome in outcomes), outcomes
 
 
+async def test_a_store_may_stop_at_any_turn_of_a_write(
+    server: FaultyServer, settings: dict[str, Any], context: PluginContext
+) -> None:
+    server.rule = on("PUT", Fault.HANG)
+    for turns in (0, 1, 2, 3, 4, 5, 6, 8, 13, 17, 24, 33):
+        store = make_store(context, AzureSettings(**settings | {"request_timeout_ms": 600_000, "max_connections": 2}))
+        await store.start()
+        putting = [asyncio.create_task(store.put(f"key/{number}", b"x")) for number in range(4)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(TIMEOUT_S):
+            await store.stop()
+            outcomes = await asyncio.gather(*putting, return_exceptions=True)
+        assert all(isinstance(outcome, WalObjectStoreError) for outcome in outcomes), (turns, outcomes)
+
+
 async def test_a_block_that_is_lost_leaves_nothing(
     server: FaultyServer, settings: dict[str, Any], context: PluginContext, container: ContainerClient
 ) -> None:

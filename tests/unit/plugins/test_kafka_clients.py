@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import ssl
 import threading
@@ -134,7 +135,8 @@ def test_a_broker_that_breaks_a_tls_handshake_off_may_be_starting(caplog: pytest
             listener.address, until=lambda: "SSL handshake failed" in caplog.text, security_protocol="SSL"
         )
     assert error.retriable
-    assert "SSL handshake failed" in str(error)
+    # The last of several tries is told, and whether a try counts as reset or as a failed handshake is a race.
+    assert re.search("SSL handshake failed|in state SSL_HANDSHAKE", str(error))
 
 
 @pytest.fixture
