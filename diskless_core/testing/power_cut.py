@@ -104,6 +104,9 @@ class SyncedFiles:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             self._names[status.st_ino] = {entry.name: entry.stat().st_ino for entry in path.iterdir()}
+            for entry in path.iterdir():
+                if entry.is_dir():
+                    self._names.setdefault(entry.stat().st_ino, {})
         else:
             self._contents[status.st_ino] = path.read_bytes()
 

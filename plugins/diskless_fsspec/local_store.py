@@ -110,7 +110,12 @@ class LocalObjectStore(ConditionalObjectStore):
 
 
 def _walk(root: Path, prefix: str) -> Iterator[ObjectInfo]:
-    """Objects below `root` in no order, one folder open at a time; what vanishes on the way is left out."""
+    """Objects below `root` in no order, one folder open at a time; what vanishes on the way is left out.
+
+    Raises:
+        FileNotFoundError: `root` itself has gone, which is not to be taken for a store without objects.
+    """
+    root.stat()
     folder, _, _ = prefix.rpartition("/")
     pending = [folder]
     while pending:

@@ -26,9 +26,7 @@ from tests.support.requests import append, create_topic, fetch
 NAMES = {noun: f"new_{noun}" for noun in KINDS}
 UNCLAIMED = re.compile(
     r"this log has one node|the backend of this log cannot be made to hang|does not claim to write on condition"
-    r"|the place of this (store cannot be made to (hang|fail)|storage cannot be made to fail)"
-    r"|does not claim to be shared by several nodes|does not say how much memory a copy may take"
-    r"|it makes no store|does not say that it keeps to parallel_partitions"
+    r"|the place of this store cannot be made to hang|does not claim to be shared by several nodes|it makes no store"
 )
 """Why the suites skip tests: what a new project begins with, on one node's disk, does not claim these abilities."""
 

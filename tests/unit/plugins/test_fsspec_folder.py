@@ -262,6 +262,17 @@ async def test_a_folder_removed_by_hand_is_made_again_by_the_next_try(store: Loc
     assert list(await listed(store)) == ["folder/two"]
 
 
+async def test_a_root_that_has_gone_is_not_listed_as_a_store_without_objects(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
+    await store.put("object", b"data")
+    (tmp_path / "wal").rename(tmp_path / "aside")
+    with pytest.raises(WalObjectStoreError, match="cannot list"):
+        await listed(store)
+    (tmp_path / "aside").rename(tmp_path / "wal")
+    assert list(await listed(store)) == ["object"]
+
+
 async def test_a_file_that_cannot_be_deleted_is_not_reported_gone(
     store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

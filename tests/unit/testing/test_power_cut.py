@@ -39,6 +39,16 @@ def test_a_file_whose_folder_was_not_synced_is_gone(tmp_path: Path) -> None:
         assert files.durable() == {}
 
 
+def test_a_folder_that_was_never_synced_itself_is_empty_and_no_file(tmp_path: Path) -> None:
+    with SyncedFiles(tmp_path) as files:
+        (tmp_path / "folder").mkdir()
+        with (tmp_path / "folder" / "new").open("wb", buffering=0) as file:
+            file.write(b"synced")
+            os.fsync(file)
+        _sync_folder(tmp_path)
+        assert files.durable() == {}
+
+
 def test_half_of_what_a_sync_is_about_is_torn(tmp_path: Path) -> None:
     with SyncedFiles(tmp_path) as files:
         with (tmp_path / "log").open("wb", buffering=0) as file:
