@@ -9,10 +9,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 PROJECT = Path(__file__).parents[2]
-TIMEOUT_S = 540
+TIMEOUT_S = 1500
 
 
+@pytest.mark.timeout(TIMEOUT_S + 60)
 def test_a_task_that_fails_an_executor_that_dies_and_a_straggler_are_made_good(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, PROJECT / "tests" / "spark" / "faulty_cluster.py", tmp_path],
