@@ -171,6 +171,7 @@ class TestS3(RemoteStorageContract):
         assert s3_client.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
 
+@pytest.mark.xdist_group("versitygw")
 class TestAnotherS3(RemoteStorageContract):
     """versitygw, which unlike moto completes no upload whose parts have checksums that it was not told of before."""
 
