@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from diskless_core.plugin.coordinator_store import ColumnType, Key, TableSpec
@@ -24,6 +24,9 @@ _ZERO, _ESCAPED_ZERO = b"\x00", b"\x00\xff"
 _SIGN = 1 << 63
 _pack_integer = struct.Struct(">Q").pack
 _pack_prefix = struct.Struct(">H").pack
+
+_MOST_KNOWN = 4096
+"""Beginnings of keys that a codec remembers: rows of few partitions come again and again."""
 
 MAX_TABLES = 0xFFFE
 """Numbers of tables are 1 to this: 0 is the store's own, and each needs a next one that bounds it."""
@@ -51,6 +54,7 @@ class KeyCodec:
     after: bytes
     _inner: tuple[Encoder, ...]
     _last: Encoder
+    _known: dict[Key, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def width(self) -> int:
@@ -69,10 +73,13 @@ class KeyCodec:
         Raises:
             KeyFormatError: a column is of another type, or an integer has more than 64 bits.
         """
-        inner = self._inner
+        width = len(self._inner)
+        begin = columns[:width]
         try:
-            parts = [encode(value) for encode, value in zip(inner, columns, strict=False)]
-            return b"".join((self.first, *parts, self._last(columns[len(inner)])))
+            begins = self._known.get(begin)
+            if begins is None:
+                begins = self._remembered(begin)
+            return begins + self._last(columns[width])
         except (AttributeError, IndexError, TypeError, ValueError, struct.error) as error:
             raise KeyFormatError(f"not a key of this table: {_shape(columns)}") from error
 
@@ -87,10 +94,19 @@ class KeyCodec:
                 raise KeyFormatError(f"not a key of this table: {_shape(columns)}")
             return self.encode(columns)
         try:
-            parts = [encode(value) for encode, value in zip(self._inner, columns, strict=False)]
+            return self._joined(columns)
         except (AttributeError, TypeError, ValueError, struct.error) as error:
             raise KeyFormatError(f"not a key of this table: {_shape(columns)}") from error
-        return b"".join((self.first, *parts))
+
+    def _joined(self, begin: Key) -> bytes:
+        return b"".join((self.first, *(encode(value) for encode, value in zip(self._inner, begin, strict=False))))
+
+    def _remembered(self, begin: Key) -> bytes:
+        encoded = self._joined(begin)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[begin] = encoded
+        return encoded
 
 
 def _integer(value: int) -> bytes:

@@ -42,7 +42,7 @@ _OFFSET = _OWN + b"offset"
 _ROWS = table_prefix(1)
 _END = table_prefix(MAX_TABLES + 1)
 _offset = struct.Struct(">q")
-_pack, _unpack = msgpack.packb, msgpack.unpackb
+_unpack = msgpack.unpackb
 
 
 class _Bytes(Protocol):
@@ -143,14 +143,14 @@ class RocksdbShardStore(_RocksdbView, ShardStore):
 
     def _batch(self, changes: Mapping[str, TableChanges], applied_offset: int) -> WriteBatch:
         batch = WriteBatch(raw_mode=True)
-        put, delete = batch.put, batch.delete
+        put, delete, pack = batch.put, batch.delete, msgpack.Packer().pack
         for table, change in changes.items():
             encode = self._codec(table).encode
             try:
                 for key in change.delete:
                     delete(encode(key))
                 for row in change.put:
-                    put(encode(row), _pack(row))
+                    put(encode(row), pack(row))
             except KeyFormatError as error:
                 raise CoordinatorStoreError(f"{table!r}: {error}") from error
             except (OverflowError, TypeError, ValueError) as error:
