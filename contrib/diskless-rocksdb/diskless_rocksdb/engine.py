@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rocksdict import (
     AccessType,
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -21,6 +22,7 @@ from diskless_rocksdb.errors import DamagedError, translated
 from diskless_rocksdb.write_buffers import WriteBuffers
 
 BLOCK_BYTES = 8 * 1024
+METADATA_BLOCK_BYTES = 8 * 1024
 BLOOM_BITS = 10
 TABLE_BYTES = 32 * MIB
 MAX_BUFFERS = 3
@@ -97,8 +99,13 @@ class Engine:
         tables.set_block_cache(self._cache)
         tables.set_block_size(BLOCK_BYTES)
         tables.set_bloom_filter(BLOOM_BITS, False)
-        # Indexes and filters outside the cache would grow with the rows.
+        # Indexes and filters outside the cache would grow with the rows. In it they are in parts: the cache is split
+        # into many pieces, and none has room for the whole index of a table.
         tables.set_cache_index_and_filter_blocks(True)
+        tables.set_index_type(BlockBasedIndexType.two_level_index_search())
+        tables.set_partition_filters(True)
+        tables.set_metadata_block_size(METADATA_BLOCK_BYTES)
+        tables.set_pin_top_level_index_and_filter(True)
         tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
         tables.set_format_version(5)
         return tables
