@@ -29,7 +29,7 @@ from tests.support.maven import JarsUnavailableError, fetch_jars
 from tests.support.waiting import wait_until
 
 ROUNDS = 3
-RATE = 200
+RATE = 50
 """Records a second of each producer."""
 
 PRODUCERS = 6
@@ -85,8 +85,8 @@ class PacedLibrdkafka(Paced):
     def _run(self) -> None:
         due_s = time.monotonic()
         for number in count():
-            while time.monotonic() < due_s and not self._ends.is_set():
-                self._producer.poll(0.002)
+            while (wait_s := due_s - time.monotonic()) > 0 and not self._ends.is_set():
+                self._producer.poll(wait_s)
             if self._ends.is_set():
                 return
             self._producer.produce(self._topic, b"%d" % number, partition=number % SHARDS, on_delivery=self._answered)
@@ -147,7 +147,7 @@ def measure(add: Add) -> None:
         scaling = Scaling(cluster, Path(folder))
         add("longest gap of a producer while nothing happens", scaling.gaps(scaling.stand_still))
         for who, find in (("one that is not the controller", _worker), ("the controller", _controller)):
-            add(f"a broker is removed: {who}", scaling.gaps(lambda find=find: scaling.restart(find(cluster))))
+            add(f"a broker is removed: {who}", scaling.gaps_of_removal(find))
         add("rolling restart: each broker is stopped and started again", scaling.gaps(scaling.restart_all))
         add("a fourth broker is added, and removed again", scaling.gaps(scaling.add_one))
         taken = scaling.until_taken_s
@@ -186,8 +186,8 @@ class Scaling:
         except JarsUnavailableError:
             self._jars = None
 
-    def gaps(self, disturb: Callable[[], None]) -> str:
-        """Of all producers while something is done, in several rounds."""
+    def gaps(self, disturb: Callable[[], None], restore: Callable[[], None] = lambda: None) -> str:
+        """Of all producers while something is done, in several rounds. What is restored afterwards is no part."""
         gaps: list[float] = []
         for _ in range(ROUNDS):
             with self._producing() as producers:
@@ -196,16 +196,21 @@ class Scaling:
                 time.sleep(STEADY_S)
                 ended_s = time.monotonic()
                 gaps += [producer.longest_gap_s(began_s, ended_s) for producer in producers]
+            restore()
         return f"median {statistics.median(gaps) * 1000:.0f} ms, longest {max(gaps) * 1000:.0f} ms"
 
     def stand_still(self) -> None:
         """Do nothing."""
 
-    def restart(self, node_id: int) -> None:
-        """Stop a broker in good order, give clients time to go on without it, and start it again."""
-        self._cluster.brokers[node_id].stop()
-        time.sleep(STEADY_S)
-        self._cluster.brokers[node_id].start()
+    def gaps_of_removal(self, find: Callable[[BrokerCluster], int]) -> str:
+        """While a broker stops in good order and clients go on without it; it comes back when they have gone."""
+        removed: list[int] = []
+
+        def remove() -> None:
+            removed.append(find(self._cluster))
+            self._cluster.brokers[removed[-1]].stop()
+
+        return self.gaps(remove, lambda: self._cluster.brokers[removed[-1]].start())
 
     def restart_all(self) -> None:
         """One after the other, as an operator does."""
