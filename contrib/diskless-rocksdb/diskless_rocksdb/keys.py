@@ -26,7 +26,7 @@ _pack_integer = struct.Struct(">Q").pack
 _pack_prefix = struct.Struct(">H").pack
 
 _MOST_KNOWN = 4096
-"""Beginnings of keys that a codec remembers: rows of few partitions come again and again."""
+"""Beginnings of keys that a codec remembers at most: rows of few partitions come again and again."""
 
 MAX_TABLES = 0xFFFE
 """Numbers of tables are 1 to this: 0 is the store's own, and each needs a next one that bounds it."""
@@ -54,7 +54,7 @@ class KeyCodec:
     after: bytes
     _inner: tuple[Encoder, ...]
     _last: Encoder
-    _known: dict[Key, bytes] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[tuple[Key, tuple[type, ...]], bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def width(self) -> int:
@@ -75,10 +75,14 @@ class KeyCodec:
         """
         width = len(self._inner)
         begin = columns[:width]
+        known = begin, tuple(map(type, begin))  # 1.0 equals 1, and is no integer
         try:
-            begins = self._known.get(begin)
+            begins = self._known.get(known)
             if begins is None:
-                begins = self._remembered(begin)
+                begins = self._joined(begin)
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[known] = begins
             return begins + self._last(columns[width])
         except (AttributeError, IndexError, TypeError, ValueError, struct.error) as error:
             raise KeyFormatError(f"not a key of this table: {_shape(columns)}") from error
@@ -100,13 +104,6 @@ class KeyCodec:
 
     def _joined(self, begin: Key) -> bytes:
         return b"".join((self.first, *(encode(value) for encode, value in zip(self._inner, begin, strict=False))))
-
-    def _remembered(self, begin: Key) -> bytes:
-        encoded = self._joined(begin)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[begin] = encoded
-        return encoded
 
 
 def _integer(value: int) -> bytes:

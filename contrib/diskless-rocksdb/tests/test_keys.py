@@ -97,6 +97,25 @@ def test_what_is_no_key_of_the_table_is_refused_without_its_content(
         KeyCodec.of(spec, 1).encode(key)  # type: ignore[arg-type]
 
 
+def test_what_equals_a_known_key_and_is_of_another_type_is_refused_too() -> None:
+    columns = (Column("a", ColumnType.BLOB), Column("b", ColumnType.INTEGER), Column("c", ColumnType.INTEGER))
+    codec = KeyCodec.of(TableSpec(name="t", key=columns, values=()), 1)
+    codec.encode((b"topic", 1, 5))
+
+    with pytest.raises(KeyFormatError):
+        codec.encode((b"topic", 1.0, 5))  # type: ignore[arg-type]
+
+
+def test_a_codec_remembers_no_more_beginnings_than_it_may_and_goes_on() -> None:
+    columns = (Column("a", ColumnType.INTEGER), Column("b", ColumnType.INTEGER))
+    spec = TableSpec(name="t", key=columns, values=())
+    codec = KeyCodec.of(spec, 1)
+
+    for number in range(10_000):
+        assert codec.encode((number, 1)) == KeyCodec.of(spec, 1).encode((number, 1))
+    assert len(codec._known) <= 4096
+
+
 def test_a_key_of_too_few_or_too_many_columns_is_refused() -> None:
     spec = TableSpec(name="t", key=(Column("a", ColumnType.TEXT), Column("b", ColumnType.TEXT)), values=())
     codec = KeyCodec.of(spec, 1)
