@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from functools import partial
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from diskless_core.clock import SystemClock
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, Operation
+from diskless_core.testing.lost_folder import taken_by_a_file
 from diskless_core.testing.power_cut import SyncedFiles
 from diskless_core.testing.remote_storage import RemoteStorageContract
 from diskless_core.testing.remote_storage_failures import BreakStorage
@@ -32,26 +32,6 @@ MakeStorage = Callable[[], RemoteStorage]
 
 def context_in(folder: Path) -> PluginContext:
     return PluginContext(node_id=1, data_dir=folder / "plugin", log_dir=folder / "log", clock=SystemClock())
-
-
-@asynccontextmanager
-async def replaced_by_a_file(folder: Path, storage: RemoteStorage) -> AsyncIterator[None]:
-    """A file is where the folder was."""
-    del storage
-    with taken_by_a_file(folder):
-        yield
-
-
-@contextmanager
-def taken_by_a_file(folder: Path) -> Iterator[None]:
-    aside = folder.with_name("aside")
-    folder.rename(aside)
-    folder.touch()
-    try:
-        yield
-    finally:
-        folder.unlink()
-        aside.rename(folder)
 
 
 @asynccontextmanager
@@ -96,7 +76,7 @@ class TestFolder(RemoteStorageContract):
 
     @pytest.fixture
     def break_storage(self, folder: Path) -> BreakStorage:
-        return partial(replaced_by_a_file, folder)
+        return lambda _storage: taken_by_a_file(folder)
 
 
 class TestFolderThroughFsspec(RemoteStorageContract):
@@ -106,7 +86,7 @@ class TestFolderThroughFsspec(RemoteStorageContract):
 
     @pytest.fixture
     def break_storage(self, tmp_path: Path) -> BreakStorage:
-        return partial(replaced_by_a_file, tmp_path / "segments")
+        return lambda _storage: taken_by_a_file(tmp_path / "segments")
 
     @pytest.fixture
     def make_storage(self, tmp_path: Path) -> MakeStorage:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -25,6 +25,7 @@ from diskless_core.plugin.remote_storage import (
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage, Operation, StoredSegment
+from diskless_core.testing.lost_folder import taken_by_a_file
 from diskless_core.testing.power_cut import SyncedFiles
 from diskless_core.testing.remote_storage import RemoteStorageContract
 from diskless_core.testing.remote_storage_failures import BreakStorage, MakeStorage
@@ -240,18 +241,10 @@ async def broken(storage: RemoteStorage) -> AsyncIterator[None]:
         yield
 
 
-@asynccontextmanager
-async def replaced_by_a_file(storage: RemoteStorage) -> AsyncIterator[None]:
+def replaced_by_a_file(storage: RemoteStorage) -> AbstractAsyncContextManager[None]:
     """Where the folder was is a file."""
     assert isinstance(storage, InFolder)
-    aside = storage.folder.with_name("aside")
-    storage.folder.rename(aside)
-    storage.folder.touch()
-    try:
-        yield
-    finally:
-        storage.folder.unlink()
-        aside.rename(storage.folder)
+    return taken_by_a_file(storage.folder)
 
 
 def memory_fault(name: str, made: type[InMemory], promise: str) -> Fault:
