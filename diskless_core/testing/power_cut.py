@@ -103,10 +103,11 @@ class SyncedFiles:
     def _note(self, path: Path) -> None:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            self._names[status.st_ino] = {entry.name: entry.stat().st_ino for entry in path.iterdir()}
-            for entry in path.iterdir():
-                if entry.is_dir():
-                    self._names.setdefault(entry.stat().st_ino, {})
+            entries = {entry.name: entry.stat() for entry in path.iterdir()}
+            self._names[status.st_ino] = {name: entry.st_ino for name, entry in entries.items()}
+            for entry in entries.values():
+                if stat.S_ISDIR(entry.st_mode):  # a folder that was not synced itself is empty, and no file
+                    self._names.setdefault(entry.st_ino, {})
         else:
             self._contents[status.st_ino] = path.read_bytes()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,6 +25,8 @@ from diskless_kafka.kafka_log import KafkaCoordinatorLog
 from tests.support.apache_kafka import ApacheKafka, free_ports
 from tests.support.kafka_log import kafka_log, log_properties
 from tests.support.relay import Relay
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -48,24 +50,18 @@ def properties(relay: Relay, request: pytest.FixtureRequest) -> dict[str, Any]:
     return log_properties(f"127.0.0.1:{relay.port}", f"{request.node.name[:60]}_")
 
 
+async def until_it_answers(call: Callable[[], Awaitable[T]]) -> T:
+    """What a call of the log gives, which may fail as long as librdkafka does not know the leaders again."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            try:
+                return await call()
+            except CoordinatorLogError:
+                continue
+
+
 async def append_until_taken(log: KafkaCoordinatorLog, batch: bytes) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            try:
-                await log.append(SHARD, [batch])
-            except CoordinatorLogError:
-                continue
-            return
-
-
-async def end_when_known(log: KafkaCoordinatorLog) -> int:
-    """The log's end. librdkafka may learn of the leaders a little later than an append finds its own."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            try:
-                return (await log.bounds(SHARD)).end
-            except CoordinatorLogError:
-                continue
+    await until_it_answers(lambda: log.append(SHARD, [batch]))
 
 
 async def test_connections_lost_under_appends_lose_nothing_that_was_acknowledged_and_double_nothing(
@@ -113,7 +109,7 @@ async def test_while_kafka_is_silent_appends_end_and_what_is_known_is_read_and_t
         relay.pass_on()
         recovered = batch_of(b"recovered")
         await append_until_taken(log, recovered)
-        entries = await read_batches(log, SHARD, 0, await end_when_known(log))
+        entries = await read_batches(log, SHARD, 0, (await until_it_answers(lambda: log.bounds(SHARD))).end)
         contents = [settled_bytes(entry.data) for entry in entries]
         assert len(set(contents[1:11])) == 10
         assert contents.count(settled_bytes(recovered)) == 1

@@ -200,7 +200,7 @@ async def test_a_store_may_stop_at_any_turn_of_a_write(
         await store.start()
         putting = [asyncio.create_task(store.put(f"key/{number}", b"x")) for number in range(4)]
         for _ in range(turns):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # no time passes: one turn of the loop
         async with asyncio.timeout(TIMEOUT_S):
             await store.stop()
             outcomes = await asyncio.gather(*putting, return_exceptions=True)
