@@ -30,7 +30,11 @@ class Group:
 
 
 class Kip1164Placement(GatewayPlacement):
-    """max(1, brokers // coordinators // racks) gateways for each shard and rack, or all brokers of a smaller rack."""
+    """One gateway for each shard and rack, and where a rack has more brokers than that takes, all of them, dealt out.
+
+    In racks of one size that is the KIP's number, max(1, brokers // coordinators // racks), or one more: what its
+    division leaves over would be brokers that no producer is led to.
+    """
 
     def __init__(self, context: PluginContext, settings: Kip1164Settings) -> None:
         """Make the policy; it needs nothing of its context."""
@@ -42,8 +46,7 @@ class Kip1164Placement(GatewayPlacement):
             return {coordinator.shard: {} for coordinator in coordinators}
         to_share = len(coordinators) * len(racks)
         groups = grouped(coordinators, {broker.node_id for broker in brokers}, together=len(brokers) < to_share)
-        wanted = max(1, len(brokers) // to_share)
-        placed = {rack: dealt(groups, node_ids, min(wanted, len(node_ids))) for rack, node_ids in racks.items()}
+        placed = {rack: dealt(groups, node_ids) for rack, node_ids in racks.items()}
         return {shard: {rack: placed[rack][group] for rack in racks} for group in groups for shard in group.shards}
 
 
@@ -57,26 +60,33 @@ def grouped(coordinators: Iterable[Coordinator], live: Container[int], *, togeth
     return [Group(shards=tuple(sorted(shards)), leader_id=leader_id) for (leader_id, _), shards in led.items()]
 
 
-def dealt(groups: Sequence[Group], node_ids: Sequence[int], wanted: int) -> dict[Group, frozenset[int]]:
-    """`wanted` brokers of one rack for each group: its leader if it is here, the rest so that loads are even.
+def dealt(groups: Sequence[Group], node_ids: Sequence[int]) -> dict[Group, frozenset[int]]:
+    """Brokers of one rack for each group, its leader if it is here, and a group for each broker; loads are even.
 
-    Every broker gets a first group, the heaviest pairs coming first, before any gets a second one, and so on. Each of
-    these rounds is a stable matching: a broker that goes displaces its own groups, and few others along with them.
+    Every broker gets a first group, the heaviest pairs coming first, before any gets a second one, and so on; where
+    brokers are left over, every group gets a second broker before any gets a third one. Each of these rounds is a
+    stable matching: a broker that goes displaces its own groups, and few others along with them.
     """
     chosen = {group: {node_id for node_id in node_ids if node_id == group.leader_id} for group in groups}
     load = Counter(node_id for gateways in chosen.values() for node_id in gateways)
+    pairs = by_weight(groups, node_ids)
 
-    def wants(group: Group, node_id: int) -> bool:
-        return len(chosen[group]) < wanted and node_id not in chosen[group]
+    def deal(group: Group, node_id: int) -> None:
+        chosen[group].add(node_id)
+        load[node_id] += 1
 
     limit = 0
-    pairs = by_weight(groups, node_ids)
-    while pairs := [pair for pair in pairs if wants(*pair)]:
+    while not all(chosen.values()):
         limit += 1
         for group, node_id in pairs:
-            if load[node_id] < limit and wants(group, node_id):
-                chosen[group].add(node_id)
-                load[node_id] += 1
+            if not chosen[group] and load[node_id] < limit:
+                deal(group, node_id)
+    share = 1
+    while pairs := [pair for pair in pairs if not load[pair[1]]]:
+        share += 1
+        for group, node_id in pairs:
+            if not load[node_id] and len(chosen[group]) < share:
+                deal(group, node_id)
     return {group: frozenset(gateways) for group, gateways in chosen.items()}
 
 
