@@ -66,6 +66,7 @@ class ShardWatch:
             CoordinatorLogError: the log did not answer.
         """
         for shard in self._to_ask():
+            self._ends.pop(shard.id, None)  # if there is no answer, it is asked about until there is one
             bounds = await self._coordinators.log.bounds(shard.id)
             self._ends[shard.id] = bounds.end
             self._metrics.coordinator_log_start_offset.labels(str(shard.id)).set(bounds.start)

@@ -31,6 +31,10 @@ STEADY_S = 5.0
 """No leader moves for balance before the brokers have been the same for so long: one that crashes again and again is
 given nothing."""
 
+GRACE_S = 5.0
+"""No leader is replaced for what it says of itself before a controller has been at work for so long. A log that was
+away has kept all nodes from leading alike, and they lead again by themselves."""
+
 BALANCE_PAUSE_S = 1.0
 """Between two moves for balance."""
 
@@ -67,6 +71,7 @@ class Controller:
         self._near = neighbours
         self._news = asyncio.Event()
         self._brokers: Sequence[LiveBroker] = ()
+        self._began = 0.0
         self._steady_since = 0.0
         self._moved_at = 0.0
         self._awaited: dict[ShardId, tuple[int, float]] = {}
@@ -80,7 +85,7 @@ class Controller:
         """Nominate for ever, whenever this node leads the cluster shard."""
         while True:
             term = await self._near.cluster.until_term_changes(None)
-            self._steady_since = self._moved_at = self._near.clock.monotonic()
+            self._began = self._steady_since = self._moved_at = self._near.clock.monotonic()
             self._awaited, self._rest = {}, None
             while self._near.cluster.term == term:
                 self._news.clear()
@@ -101,8 +106,8 @@ class Controller:
 
     async def _nominate(self) -> Sequence[Nomination]:
         """Write what is to be changed now; whether that was anything."""
-        electorate = self._electorate()
         held = self._held()
+        electorate = self._electorate(held)
         situation = (electorate.brokers, electorate.may_balance, held)
         if situation == self._rest:
             return ()
@@ -125,9 +130,11 @@ class Controller:
             )
         return changes
 
-    def _electorate(self) -> Electorate:
+    def _electorate(self, held: Mapping[ShardId, Nomination]) -> Electorate:
         brokers = self._near.brokers()
         now = self._near.clock.monotonic()
+        if now - self._began < GRACE_S:
+            brokers = [_keeping_what_it_leads(one, held) for one in brokers]
         if _steady(brokers) != _steady(self._brokers):
             self._steady_since = now
         self._brokers = brokers
@@ -160,6 +167,12 @@ class Controller:
         if self._near.shards[shard].claimed_by == node_id:
             return True
         return any(shard in one.led for one in self._brokers if one.node_id == node_id)
+
+
+def _keeping_what_it_leads(broker: LiveBroker, held: Mapping[ShardId, Nomination]) -> LiveBroker:
+    """The broker, as if it could lead all that it is nominated for."""
+    kept = {shard for shard in broker.barred if shard in held and held[shard].leader == broker.node_id}
+    return replace(broker, barred=broker.barred - kept) if kept else broker
 
 
 def _steady(brokers: Sequence[LiveBroker]) -> Sequence[LiveBroker]:

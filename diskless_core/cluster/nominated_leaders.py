@@ -35,6 +35,7 @@ class NominatedLeaders:
         self._node_id: int | None = None
         self._is_member: Callable[[], bool] = lambda: True
         cluster.on_commit(self._committed)
+        cluster.on_failure(self.wake)
 
     def require_membership(self, node_id: int, is_member: Callable[[], bool]) -> None:
         """Give this node no hint at itself unless it is a member; looked at whenever brokers or nominations change.
@@ -84,8 +85,10 @@ class NominatedLeaders:
         nomination = self._nomination(shard)
         if nomination is None:
             return NOBODY
-        is_for_another_process = nomination.leader == self._node_id and not self._is_member()
-        return LeadershipHint(None if is_for_another_process else nomination.leader, nomination.generation)
+        is_here = nomination.leader == self._node_id
+        # Without a copy of the cluster shard it would not be known when another node is nominated.
+        is_out = is_here and (self._cluster.failure is not None or not self._is_member())
+        return LeadershipHint(None if is_out else nomination.leader, nomination.generation)
 
     def _nomination(self, shard: ShardId) -> Nomination | None:
         return self._cluster.state.committed(NOMINATIONS, nomination_key(shard))

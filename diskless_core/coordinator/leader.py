@@ -15,6 +15,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
+from diskless_core.coordinator.claim_failures import ClaimFailures
 from diskless_core.coordinator.entries import Acceptance, Claim, Position
 from diskless_core.coordinator.errors import (
     CommandTakenBackError,
@@ -117,6 +118,7 @@ class Leader:
         self._is_deposed = False
         self._times_deposed = 0
         self._term_began = 0.0
+        self._claim_failures = ClaimFailures()
         self._logger = _logger.bind(shard=str(shard_id), node=node_id)
 
     # --- commands ------------------------------------------------------------------------------------------------
@@ -291,6 +293,11 @@ class Leader:
                 campaign.cancel()
 
     @property
+    def claims_fail(self) -> bool:
+        """Whether claims failed for so long that another node should be nominated: see `ClaimFailures`."""
+        return self._claim_failures.last(self._clock.monotonic())
+
+    @property
     def _stands(self) -> bool:
         return self.candidate and not self._held_by
 
@@ -301,6 +308,7 @@ class Leader:
         if hint != self._node_id:
             reason = "nobody is nominated" if hint is None else f"node {hint} is nominated"
             self.step_down(reason, expected=hint is not None)
+            self._claim_failures.interrupted()
         elif self.leadership.claim is not None:
             self.step_down("a claim was interrupted")
         self.leadership.changed.set()
@@ -356,6 +364,7 @@ class Leader:
             self.step_down(f"node {claim.node_id} claimed the shard at offset {offset}")
         if self.leadership.claim == claim:
             self._is_deposed = False
+            self._claim_failures.succeeded()
             self._term_began = self._clock.monotonic()
             self.leadership.claim = None
             self.leadership.term = offset
@@ -376,6 +385,8 @@ class Leader:
         if self.leadership.term is not None:
             log = self._logger.info if expected else self._logger.warning
             log("this node no longer leads the shard", reason=reason, pending=len(self.pipeline))
+        if self.leadership.claim is not None:
+            self._claim_failures.failed(self._clock.monotonic())
         self.leadership.term = None
         self.leadership.claim = None
         self._state.forget_pending()

@@ -161,6 +161,7 @@ class CoordinatorShard(Generic[RecordT]):
         self._tasks: list[asyncio.Task[None]] = []
         self._is_followed: bool | None = None
         self._follow_failure: str | None = None
+        self._failure_listeners: list[Callable[[], None]] = []
         self._log = _logger.bind(shard=str(shard_id), node=services.node_id)
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -269,6 +270,8 @@ class CoordinatorShard(Generic[RecordT]):
             for task in others:
                 task.cancel()
             self._leader.hold_back(Hold.FAILURE, self.failure)
+            for listener in self._failure_listeners:
+                listener()
             if others:  # there is one loop where there is no copy
                 await asyncio.wait(others)
             await self._follow_hints_of_others()
@@ -397,6 +400,10 @@ class CoordinatorShard(Generic[RecordT]):
         """
         self._replica.on_commit(listener)
 
+    def on_failure(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when `failure` has come to be known; it must be quick."""
+        self._failure_listeners.append(listener)
+
     def on_restore(self, listener: Callable[[], None]) -> None:
         """Call `listener` when a snapshot took the place of entries; it must be quick.
 
@@ -497,6 +504,11 @@ class CoordinatorShard(Generic[RecordT]):
         """Whether another node would be the better leader: this one's copy is broken, or is being mended."""
         is_broken = self.failure is not None or self._follow_failure is not None
         return is_broken or self._replica.restoring or self.held_back
+
+    @property
+    def claims_fail(self) -> bool:
+        """Whether another node would be the better leader because the log does not take this one's claims."""
+        return self._leader.claims_fail
 
     @property
     def next_offset(self) -> int:

@@ -105,7 +105,7 @@ class ProducerPool:
                 if self._spare is None and rounds_to_wait <= 0 and not self._stopping.is_set():
                     try:
                         self._spare = PooledProducer(self._options)
-                    except KafkaClientError as error:
+                    except (KafkaClientError, OSError) as error:  # a file of the settings cannot be read
                         rounds_to_wait = _SPARE_AGAIN_ROUNDS
                         _log.warning("the coordinator log has no spare producer; it is tried again", error=str(error))
                 for producer in (*self._producers, self._spare):

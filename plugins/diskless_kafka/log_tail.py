@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBatch
 
+ENTRY_BYTES = 200
+"""About what an entry takes in memory beside its bytes. What others wrote into the topic is an entry without any."""
+
 
 class Tail:
     """All committed entries from `start` to `end`. Runs on the event loop.
@@ -29,7 +32,7 @@ class Tail:
     def add(self, entries: Sequence[LogBatch]) -> None:
         """Take the entries that follow."""
         self._entries.extend(entries)
-        self._size_bytes += sum(len(entry.data) for entry in entries)
+        self._size_bytes += sum(map(_size_bytes, entries))
         self.end = entries[-1].next_offset
         if self._size_bytes > 2 * self._max_bytes:
             self._trim()
@@ -60,7 +63,7 @@ class Tail:
     def _trim(self) -> None:
         given_up = 0
         while self._size_bytes > self._max_bytes:
-            self._size_bytes -= len(self._entries[given_up].data)
+            self._size_bytes -= _size_bytes(self._entries[given_up])
             given_up += 1
         self.start = self._entries[given_up - 1].next_offset
         del self._entries[:given_up]
@@ -68,6 +71,10 @@ class Tail:
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _size_bytes(entry: LogBatch) -> int:
+    return ENTRY_BYTES + len(entry.data)
 
 
 def _next_offset(entry: LogBatch) -> int:

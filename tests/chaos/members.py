@@ -39,6 +39,10 @@ _SESSION: Mapping[str, Mapping[str, Any]] = {
 _NEVER = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
+LEAVE_S = 180.0
+"""So long a member may take to leave: for a part of it, all brokers may be on their way up."""
+
+
 class Slot:
     """A place in a group that somebody has most of the time: one member after the other, for some seconds each.
 
@@ -247,7 +251,7 @@ class JavaSlot(Slot):
             self._history.complain(name, f"ended by itself with {process.returncode}; see {self._log}")
         process.send_signal(signal.SIGTERM if self._stopping.is_set() else ends_by)
         try:
-            process.wait(60)
+            process.wait(LEAVE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

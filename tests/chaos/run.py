@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -268,7 +269,7 @@ def _require_health(cluster: ChaosCluster, history: History) -> None:
     """Nothing is wrong any more: no broker has given a shard up, none found a mistake of its own."""
     for member in cluster.members.values():
         who = f"broker {member.node_id}"
-        shards = cluster.shards_of(member, CHANGE_S)
+        shards = _shards_of(cluster, member)
         if not shards:
             history.complain(who, f"does not answer\n{member.process.log_tail()}")
         for shard in shards:
@@ -277,3 +278,11 @@ def _require_health(cluster: ChaosCluster, history: History) -> None:
         for line in member.process.log_text().splitlines():
             if _DEFECT in line:
                 history.complain(who, line)
+
+
+def _shards_of(cluster: ChaosCluster, member: Member) -> list[Mapping[str, Any]]:
+    """A log that was broken until just now may not yet say where it ends."""
+    deadline = time.monotonic() + CHANGE_S
+    while not (shards := cluster.shards_of(member, CHANGE_S)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return shards

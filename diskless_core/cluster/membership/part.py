@@ -26,6 +26,7 @@ from diskless_core.coordinator.calls import PeerCalls
 from diskless_core.coordinator.peers import AskOnce, PeerTransport
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.metrics import Metrics
+from diskless_core.plugin.shard import ShardId
 
 _log = structlog.get_logger(__name__)
 
@@ -244,10 +245,25 @@ class Membership:
         return Predecessor(node_id=node_id, is_gone=member.unreachable == node_id, silent_s=silent_s)
 
     def _health(self) -> Health:
+        knows_the_cluster = self._shard.failure is None
         return Health(
-            log_is_ok=self._log_is_ok(),
+            log_is_ok=self._log_is_ok() and knows_the_cluster,
             bucket_is_ok=self.bucket_is_ok(),
-            barred=frozenset(shard.id for shard in self._shards if shard.cannot_lead),
+            barred=barred(self._shards, self._shard, self._node_id),
             ready=frozenset(shard.id for shard in self._handed_over if shard.is_caught_up),
             led=frozenset(shard.id for shard in self._handed_over if shard.claimed_by == self._node_id),
         )
+
+
+def barred(shards: Sequence[CoordinatorShard[Any]], cluster: CoordinatorShard[Any], node_id: int) -> frozenset[ShardId]:
+    """The shards that a node cannot lead now, of all that it has.
+
+    All of them where its copy of the cluster shard stands still: it would not read that it is nominated. Nothing new
+    where the log does not take its claims: that will most likely be so for other shards too.
+    """
+    if cluster.failure is not None:
+        return frozenset(shard.id for shard in shards)
+    out = {shard.id for shard in shards if shard.cannot_lead or shard.claims_fail}
+    if any(shard.claims_fail for shard in shards):
+        out |= {shard.id for shard in shards if shard.claimed_by != node_id}
+    return frozenset(out)

@@ -167,7 +167,7 @@ class Registrar:
         now_s = self._clock.monotonic()
         if isinstance(answer, Refusal):
             if self._refused.get(spec.node_id) != answer.message:
-                self._refused[spec.node_id] = answer.message
+                self._note_refusal(spec.node_id, answer)
                 _log.warning("a broker may not register", broker=spec.node_id, reason=answer.message)
             if answer.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 return answer
@@ -181,6 +181,13 @@ class Registrar:
             self._reachability.begin(answer)  # it reads the log meanwhile
         _log.info("a broker has registered", broker=spec.node_id, epoch=answer.epoch, address=spec.address)
         return answer
+
+    def _note_refusal(self, node_id: int, refusal: Refusal) -> None:
+        """Remember why a process may not register, within a bound: who asks may make up node ids."""
+        self._refused.pop(node_id, None)
+        self._refused[node_id] = refusal.message
+        if len(self._refused) > node_ids.MAX_BROKERS:
+            del self._refused[next(iter(self._refused))]
 
     async def allocate_node_id(self, allocation_id: uuid.UUID) -> int | Refusal:
         """A node id for a broker that has none: the same one for the same allocation id.

@@ -14,7 +14,7 @@ from diskless_core.broker.shard_watch import LOOK_S, ShardWatch
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.metrics import Metrics
-from diskless_core.plugin.coordinator_log import LogBounds
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import DISKLESS, GROUPS
 from diskless_core.testing.fakes.log import SharedLog
@@ -98,6 +98,35 @@ def test_a_log_that_brokers_share_is_asked_about_one_shard_at_a_time() -> None:
             for _ in shards[1:]:
                 await watch.look_at_logs()
             assert sorted(asked) == shards
+
+    run(main)
+
+
+def test_a_log_that_fails_for_one_shard_fails_until_it_answers_for_that_one() -> None:
+    async def main() -> None:
+        async with served_shards() as (coordinators, metrics):
+            watch = ShardWatch(coordinators, metrics)
+            await watch.look_at_logs()
+            bounds, failing = coordinators.log.bounds, {DISKLESS.shard(0)}
+
+            async def fail_for_one(shard: ShardId) -> LogBounds:
+                if shard in failing:
+                    raise CoordinatorLogError("nobody leads this partition")
+                return await bounds(shard)
+
+            async def fails() -> bool:
+                try:
+                    await watch.look_at_logs()
+                except CoordinatorLogError:
+                    return True
+                return False
+
+            coordinators.log.bounds = fail_for_one  # type: ignore[method-assign]
+            looks = [await fails() for _ in range(2 * len(coordinators.all()))]
+            assert True in looks
+            assert all(looks[looks.index(True) :])
+            failing.clear()
+            assert not await fails()
 
     run(main)
 

@@ -9,16 +9,21 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.cluster.controller import BALANCE_PAUSE_S, STEADY_S, Controller, ControllerNeighbours
 from diskless_core.cluster.membership.model import LiveBroker
+from diskless_core.cluster.membership.part import barred
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.placement import may_lead, parse_placement
+from diskless_core.coordinator.claim_failures import FIRST_REST_S
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.plugin.shard import ShardId
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, short_name
-from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.log import AppendFault, SharedLog
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 from tests.support.shards import Sequential
 from tests.support.virtual_time import VirtualClock, run
@@ -98,6 +103,10 @@ class Broker:
             "led": frozenset(one.id for one in shards if one.claimed_by == self.node_id),
         }
 
+    def barred(self) -> frozenset[ShardId]:
+        """What it says in its heartbeats that it cannot lead."""
+        return barred(self.coordinators.all(), self.coordinators.cluster, self.node_id)
+
     def leads(self) -> set[str]:
         return {short_name(shard.id) for shard in self.coordinators.all() if shard.leading}
 
@@ -130,12 +139,20 @@ class World:
             self.brokers[node_id] = Broker(self, node_id, placement=placement, balances=balances)
         await asyncio.gather(*(self.brokers[node_id].start() for node_id in node_ids))
 
+    def refuse_appends(self, *node_ids: int) -> None:
+        """From now on these nodes can read the log and not write it, and all others can do both."""
+        refused = AppendFault.NOTHING_APPENDED
+        self.shared.append_error = lambda _shard, node_id: refused if node_id in node_ids else None
+
     async def die(self, node_id: int) -> None:
         await self.brokers.pop(node_id).stop()
 
     def live(self) -> list[LiveBroker]:
         """What the controller knows of the brokers that are up, with what they say in their heartbeats."""
-        return [replace(one, **self.brokers[one.node_id].copies()) for one in self.up.values()]
+        return [
+            replace(one, barred=one.barred | self.brokers[one.node_id].barred(), **self.brokers[one.node_id].copies())
+            for one in self.up.values()
+        ]
 
     def led(self) -> list[set[str]]:
         """What each broker leads, without the cluster shard."""
@@ -297,6 +314,69 @@ def test_a_shard_that_a_broker_cannot_lead_is_led_by_another_one_and_comes_back_
         await asyncio.sleep(60)
         assert world.brokers[other].coordinators.groups[0].leading
         assert world.counts() == [3, 3]
+
+    story(told)
+
+
+def test_a_broker_whose_copy_of_the_cluster_shard_stands_still_leads_nothing_and_is_nominated_for_nothing() -> None:
+    """It would not read that it is nominated, nor that another one is."""
+
+    async def told(world: World) -> None:
+        await world.start(1, 2, 3)
+        await world.until_balanced()
+        cluster = world.brokers[3].coordinators.cluster
+
+        def fail(_writes: object) -> None:
+            raise RuntimeError("a defect")
+
+        cluster.on_commit(fail)
+        await world.die(2)
+        await world.until(world.all_are_led)
+        assert cluster.failure is not None
+        assert world.led() == [ALL, set()]
+        terms = world.brokers[1].terms()
+        await asyncio.sleep(120)
+        assert world.brokers[1].terms() == terms, "nobody claims against the leader"
+
+    story(told)
+
+
+def test_a_broker_that_can_read_the_log_and_not_write_it_is_not_waited_for() -> None:
+    async def told(world: World) -> None:
+        await world.start(1, 2, 3)
+        await world.until_balanced()
+        world.refuse_appends(3)
+        for shard in world.brokers[3].coordinators.all():
+            if shard.leading:
+                with pytest.raises(CoordinatorError):
+                    await shard.barrier()
+        await world.until(world.all_are_led, within_s=60)
+        assert world.led()[2] == set()
+        await asyncio.sleep(30)
+        assert world.all_are_led()
+
+        world.refuse_appends()
+        await asyncio.sleep(2 * FIRST_REST_S)
+        await world.until_balanced()
+
+    story(told)
+
+
+def test_where_no_broker_can_write_the_log_leaders_stay_and_lead_at_once_when_it_takes_writes_again() -> None:
+    async def told(world: World) -> None:
+        await world.start(1, 2, 3)
+        await world.until_balanced()
+        leaders = {one: world.brokers[1].nominated(one)[0] for one in map(DISKLESS.shard, range(SHARDS))}
+        world.refuse_appends(*world.brokers)
+        for broker in world.brokers.values():
+            for shard in broker.coordinators.all():
+                if shard.leading:
+                    with pytest.raises(CoordinatorError):
+                        await shard.barrier()
+        await asyncio.sleep(300)
+        world.refuse_appends()
+        await world.until(world.all_are_led, within_s=2)
+        assert {one: world.brokers[1].nominated(one)[0] for one in leaders} == leaders
 
     story(told)
 

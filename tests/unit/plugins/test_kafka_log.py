@@ -23,7 +23,7 @@ from diskless_kafka.log_config import KafkaLogSettings
 from diskless_kafka.log_producer import ProducerPool
 from diskless_kafka.log_reader import ReadMessage
 from diskless_kafka.log_shard import as_entries
-from diskless_kafka.log_tail import Tail
+from diskless_kafka.log_tail import ENTRY_BYTES, Tail
 from diskless_kafka.log_topics import FoundTopic, objections, topic_name
 from diskless_kafka.topic_ids import TopicIds
 
@@ -148,27 +148,29 @@ def entry(offset: int, size: int = 10) -> LogBatch:
 
 
 async def test_a_tail_gives_what_it_has_from_any_offset_on() -> None:
-    tail = Tail(5, max_bytes=1_000)
+    tail = Tail(5, max_bytes=10_000)
     tail.add([entry(5), entry(6), entry(9)])
     assert (tail.start, tail.end) == (5, 10)
     assert [one.offset for one in await tail.entries_from(6)] == [6, 9]
     assert [one.offset for one in await tail.entries_from(7)] == [9]
 
 
-async def test_a_tail_holds_twice_its_bytes_at_most_and_gives_up_the_oldest() -> None:
-    tail = Tail(0, max_bytes=100)
+@pytest.mark.parametrize("size", [0, 10, 1_000], ids=["what others wrote", "small", "larger"])
+async def test_a_tail_holds_twice_its_bytes_at_most_and_gives_up_the_oldest(size: int) -> None:
+    max_bytes = 10_000
+    tail = Tail(0, max_bytes=max_bytes)
     held = 0
     for offset in range(200):
-        tail.add([entry(offset)])
+        tail.add([entry(offset, size)])
         kept = await tail.entries_from(tail.start)
-        held = max(held, sum(len(one.data) for one in kept))
+        held = max(held, sum(ENTRY_BYTES + len(one.data) for one in kept))
         assert kept[-1].offset == offset
         assert tail.start == kept[0].offset
-    assert 100 <= held <= 200
+    assert max_bytes <= held <= 2 * max_bytes
 
 
 async def test_a_reader_that_has_all_waits_for_more_and_hears_of_a_failure() -> None:
-    tail = Tail(0, max_bytes=100)
+    tail = Tail(0, max_bytes=10_000)
     tail.add([entry(0)])
     waiting = asyncio.create_task(tail.entries_from(1))
     await asyncio.sleep(0)
@@ -231,15 +233,20 @@ class FakeProducer:
         self.served.release()
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [KafkaClientError("no thread is left", code=-1, retriable=True), FileNotFoundError("no such file: ca.pem")],
+    ids=["the client", "a file of the settings"],
+)
 def test_producers_are_served_while_a_spare_one_cannot_be_opened_and_it_is_opened_later(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     opened, failing, failures = list[FakeProducer](), threading.Event(), threading.Semaphore(0)
 
     def open_producer(_: object) -> FakeProducer:
         if failing.is_set():
             failures.release()
-            raise KafkaClientError("no thread is left", code=-1, retriable=True)
+            raise failure
         opened.append(FakeProducer())
         return opened[-1]
 

@@ -7,9 +7,12 @@ import uuid
 
 import pytest
 
+from diskless_core.cluster.membership import node_ids
 from diskless_core.cluster.membership.member import NodeIdRetiredError
+from diskless_core.cluster.membership.model import BrokerSpec
 from diskless_core.cluster.membership.node_ids import IDLE_MS
 from diskless_core.cluster.membership.tables import NODE_IDS
+from diskless_core.cluster.operations import Refusal
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessAllocateNodeIdRequest, UnregisterBrokerRequest
 from tests.support.membership import CLUSTER_ID, HEARTBEAT_S, MemberProcess, MemberWorld, begun, in_world, until
@@ -178,5 +181,19 @@ def test_connections_that_a_broker_changes_between_are_watched_once_each() -> No
             two.links[one.port] = (one, first)
             await asyncio.sleep(2 * HEARTBEAT_S)
         assert len(first._listeners) == len(second._listeners) == 1
+
+    in_world(scene)
+
+
+def test_refusals_of_made_up_brokers_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_ids, "MAX_BROKERS", 20)
+
+    async def scene(world: MemberWorld) -> None:
+        one, _ = await world.join(1, 2)
+        registrar = one.membership.registrar
+        for node_id in range(100, 200):
+            spec = BrokerSpec(node_id=node_id, incarnation_id=uuid.uuid4(), listeners=(), rack=None, features={})
+            assert isinstance(await registrar.register(spec, allocation_id=ALLOCATION), Refusal)
+        assert len(registrar._refused) == 20
 
     in_world(scene)
