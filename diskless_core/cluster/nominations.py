@@ -148,17 +148,18 @@ class _Planner:
     def _without_surplus(self) -> Sequence[Nomination]:
         """For the first shard with more followers than it needs, one less: who can be spared and has the most copies.
 
-        Nobody is spared before all others have caught up.
+        Nobody is spared before all have caught up: the one that has not is there to take another's place.
         """
         for held in self._held():
             followers = self._sound(held.shard, held.followers)
             if len(followers) <= FOLLOWERS or self._rank(held.shard, held.leader) is _Rank.OUT:
                 continue
+            if not all(self._is_ready(held.shard, one) for one in followers):
+                continue
             needed = self._merits(held.shard, held.leader, self._followers(held.shard, held.leader))
             for one in sorted(followers, key=lambda one: (-self.copies[one], one)):
                 rest = [other for other in followers if other != one]
-                has_merits = _are_at_least(self._merits(held.shard, held.leader, rest), needed)
-                if has_merits and all(self._is_ready(held.shard, other) for other in rest):
+                if _are_at_least(self._merits(held.shard, held.leader, rest), needed):
                     return [_with_followers(held, rest)]
         return []
 

@@ -242,6 +242,14 @@ def test_in_the_end_copies_are_spread_as_evenly_as_racks_let_them_be(shards, bro
     assert max(movable.values(), default=0) - min(copies.values(), default=0) <= 1
 
 
+@given(shards_of, brokers_of, placements, nominations_of(), st.data())
+def test_it_settles_while_copies_do_not_catch_up_too(shards, brokers, placement, present, data):
+    copies = st.none() | st.frozensets(st.sampled_from(SHARDS))
+    brokers = [replace(one, ready=data.draw(copies)) for one in brokers]
+
+    until_rest(electorate(shards, brokers, placement), present)
+
+
 @given(shards_of, sound_brokers_of.filter(len), nominations_of(), st.data())
 def test_no_broker_leads_for_balance_and_none_is_let_go_before_copies_have_caught_up(shards, brokers, present, data):
     up = {broker.node_id for broker in brokers}
@@ -272,3 +280,21 @@ def test_no_broker_leads_for_balance_and_none_is_let_go_before_copies_have_caugh
             break
     else:
         raise AssertionError("it does not settle")
+
+
+def test_a_follower_that_is_there_to_take_anothers_place_is_waited_for_and_not_let_go():
+    """Once it was let go because all others had caught up, and named again because it had few copies, for ever."""
+    named = [(2, (1, 5)), (5, (1, 2)), (4, (2, 5)), (3, (1, 5)), (2, (3, 5)), (1, (2, 5))]
+    present = {
+        shard: Nomination(shard=shard, generation=1, leader=leader, followers=followers)
+        for shard, (leader, followers) in zip(SHARDS, named, strict=True)
+    }
+    ready = dict.fromkeys(NODES, frozenset(SHARDS)) | {4: frozenset({SHARDS[2]})}
+    known = electorate(SHARDS, [replace(sound(one), ready=ready[one]) for one in NODES])
+
+    held, changes = until_rest(known, present)
+    assert [one.followers for one in changes] == [(1, 4, 5)]
+
+    ready[4] |= {changes[0].shard}
+    known = electorate(SHARDS, [replace(sound(one), ready=ready[one]) for one in NODES])
+    assert [(one.shard, len(one.followers)) for one in plan(known, held)] == [(changes[0].shard, 2)]
