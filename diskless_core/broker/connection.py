@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import Any, Protocol, cast
 
 import structlog
@@ -25,7 +25,11 @@ RECEIVE_BYTES = 64 << 10
 MAX_CONCURRENT_REQUESTS = 4096
 """Of one connection; above it the connection is not read."""
 
+CLOSE_S = 10.0
+"""How long a client that is to go may read nothing of what was answered, before it is let go without."""
+
 _SIZE_BYTES = 4
+_API_KEY_BYTES = 2
 
 _log = structlog.get_logger(__name__)
 
@@ -49,8 +53,27 @@ class Dispatcher(Protocol):
         ...
 
 
+class Room(Protocol):
+    """Memory for requests that have begun and are not settled."""
+
+    def wait_if_full(self, resume: Callable[[], None]) -> bool:
+        """Whether it is full; then `resume` is called once, when it is not any more."""
+        ...
+
+    def forget(self, resume: Callable[[], None]) -> None:
+        """Do not call `resume`, if it waits."""
+        ...
+
+
 class Server:
-    """What the connections of a listener share."""
+    """What the connections of a listener share.
+
+    Args:
+        room: for what has been accepted and is not settled; None where nobody counts it.
+        needs_room: the API keys of requests that are begun only while there is room.
+        one_at_a_time: of requests that have large answers: of one connection one is begun when the client has taken
+            the answer to the one before.
+    """
 
     def __init__(
         self,
@@ -60,7 +83,9 @@ class Server:
         *,
         max_frame_bytes: int,
         limit: ConnectionLimit,
-        wait_for_room: Callable[[Callable[[], None]], bool],
+        room: Room | None,
+        needs_room: Container[int],
+        one_at_a_time: Container[int],
         metrics: Metrics,
     ) -> None:
         self.dispatcher = dispatcher
@@ -68,7 +93,9 @@ class Server:
         self.receive_memory = receive_memory
         self.max_frame_bytes = max_frame_bytes
         self.limit = limit
-        self.wait_for_room = wait_for_room
+        self.room = room
+        self.needs_room = needs_room
+        self.one_at_a_time = one_at_a_time
         self.metrics = metrics
         self.receive_buffer = bytearray(RECEIVE_BYTES + _SIZE_BYTES)
         self.connections: set[Connection] = set()
@@ -77,11 +104,12 @@ class Server:
 class _Slot:
     """The place of one request's answer in the order of its connection."""
 
-    __slots__ = ("answer", "done")
+    __slots__ = ("answer", "done", "is_large")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_large: bool) -> None:
         self.done = False
         self.answer: Answer = None
+        self.is_large = is_large
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -107,10 +135,13 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: Frame | None = None
         self._filled = 0
         self._partial = b""
+        self._held: Frame | None = None
         self._slots: deque[_Slot] = deque()
+        self._large_answers = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused_for: set[str] = set()
         self._mute: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None
         self._lost_listeners: list[Callable[[], None]] = []
 
     # --- the transport's calls -----------------------------------------------------------------------------------
@@ -135,11 +166,16 @@ class Connection(asyncio.BufferedProtocol):
         self._server.receive_memory.end(self)
         for task in self._tasks:
             task.cancel()
-        if self._mute is not None:
-            self._mute.cancel()
-        if self._frame is not None:
-            self._frame.release()
-            self._frame = None
+        for timer in (self._mute, self._end):
+            if timer is not None:
+                timer.cancel()
+        for frame in (self._frame, self._held):
+            if frame is not None:
+                frame.release()
+        self._frame = self._held = None
+        self._partial = b""
+        if self._server.room is not None:
+            self._server.room.forget(self._room_again)
         for listener in self._lost_listeners:
             listener()
 
@@ -159,8 +195,11 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += nbytes
         if self._filled == len(self._frame.view):
             frame, self._frame = self._frame, None
-            self._server.receive_memory.end(self)
             self._begin(frame)
+            if self._held is None:
+                self._server.receive_memory.end(self)
+            else:
+                self._server.receive_memory.keep(self, frame.touched_bytes(self._filled))
         else:
             self._hold(self._frame)
 
@@ -169,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._resume("writing")
+        self._begin_held("answers")
 
     # --- frames --------------------------------------------------------------------------------------------------
 
@@ -196,6 +236,8 @@ class Connection(asyncio.BufferedProtocol):
             self._begin(frame)
             if self.is_closing:
                 return
+            if self._held is not None:
+                break
         self._partial = bytes(received[position:])
 
     def _hold(self, frame: Frame) -> None:
@@ -205,8 +247,38 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause("receive_memory")
 
     def _begin(self, frame: Frame) -> None:
-        slot = _Slot()
+        """Begin a request, or hold it until it may begin. Nothing is read, and no other one begun, meanwhile."""
+        api_key = int.from_bytes(frame.view[:_API_KEY_BYTES], "big")
+        is_large = api_key in self._server.one_at_a_time
+        if is_large and (self._large_answers or "writing" in self._paused_for):
+            self._held = frame
+            self._pause("answers")
+        elif api_key in self._server.needs_room and self._waits_for_room():
+            self._held = frame
+            self._pause("room")
+        else:
+            self._dispatch(frame, is_large=is_large)
+
+    def _waits_for_room(self) -> bool:
+        return self._server.room is not None and self._server.room.wait_if_full(self._room_again)
+
+    def _begin_held(self, reason: str) -> None:
+        """What a request is held for is over, most likely."""
+        if reason not in self._paused_for:
+            return
+        frame, self._held = self._held, None
+        self._resume(reason)
+        if frame is not None:
+            self._begin(frame)
+        if self._held is None:
+            self._server.receive_memory.end(self)
+            if not self.is_closing:
+                self._cut(memoryview(self._partial))
+
+    def _dispatch(self, frame: Frame, *, is_large: bool) -> None:
+        slot = _Slot(is_large=is_large)
         self._slots.append(slot)
+        self._large_answers += is_large
         try:
             answer = self._server.dispatcher.dispatch(frame, self)
         except CloseConnectionError as error:
@@ -224,8 +296,6 @@ class Connection(asyncio.BufferedProtocol):
             task.add_done_callback(self._tasks.discard)
         if len(self._slots) >= MAX_CONCURRENT_REQUESTS:
             self._pause("requests")
-        if "room" not in self._paused_for and self._server.wait_for_room(self._room_again):
-            self._pause("room")
 
     async def _await(self, slot: _Slot, answer: Awaitable[Answer]) -> None:
         try:
@@ -254,14 +324,17 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         pieces: list[Any] = []
         while self._slots and self._slots[0].done:
-            answer = self._slots.popleft().answer
-            if answer is not None:
-                pieces += answer
+            slot = self._slots.popleft()
+            self._large_answers -= slot.is_large
+            if slot.answer is not None:
+                pieces += slot.answer
         if pieces and self._transport is not None and not self.is_closing:
             self._server.metrics.sent_bytes.inc(sum(map(len, pieces)))
             self._transport.writelines(pieces)
         if len(self._slots) < MAX_CONCURRENT_REQUESTS:
             self._resume("requests")
+        if not self._large_answers:
+            self._begin_held("answers")
 
     # --- flow and end --------------------------------------------------------------------------------------------
 
@@ -293,6 +366,17 @@ class Connection(asyncio.BufferedProtocol):
         if reason is not None:
             _log.warning("a connection was closed", client=self.peer, reason=reason)
         self._transport.close()
+        self._end = self._loop.call_later(CLOSE_S, self._end_unless_read, self._transport.get_write_buffer_size())
+
+    def _end_unless_read(self, unread_bytes: int) -> None:
+        """The connection still has answers that the client reads slowly, or not at all."""
+        if self._transport is None:
+            return
+        unread = self._transport.get_write_buffer_size()
+        if unread < unread_bytes:
+            self._end = self._loop.call_later(CLOSE_S, self._end_unless_read, unread)
+        else:
+            self._transport.abort()
 
     def stop_reading(self) -> None:
         """Accept no more requests; those under way are still answered."""
@@ -324,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """There is room for a large request again: for the rest of it, or to begin it."""
         self._resume("receive_memory")
-        if self._frame is None and not self.is_closing:
+        if self._frame is None and self._held is None and not self.is_closing:
             self._cut(memoryview(self._partial))
 
     def give_up(self) -> None:
@@ -342,7 +426,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resume("start")
 
     def _room_again(self) -> None:
-        self._resume("room")
+        self._begin_held("room")
 
     def _pause(self, reason: str) -> None:
         if not self._paused_for and not self.is_closing and self._transport is not None:

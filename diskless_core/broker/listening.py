@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from diskless_core.broker import open_files
-from diskless_core.broker.connection import Connection, Dispatcher, Server
+from diskless_core.broker.connection import Connection, Dispatcher, Room, Server
 from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import StartError
@@ -23,6 +23,7 @@ from diskless_core.config.listeners import LOOPBACK_HOSTS, Listener
 from diskless_core.config.types import MAX_INT
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
+from diskless_core.protocol.messages import FetchRequest, ProduceRequest
 
 ANSWER_S = 0.5
 """How long a stop waits at least for requests to be answered, once nothing more is committed."""
@@ -51,22 +52,20 @@ class Listening:
         self,
         dispatcher: Dispatcher,
         max_connections: Callable[[], int],
-        wait_for_room: Callable[[Callable[[], None]], bool],
+        room: Room,
     ) -> Server:
         """What the connections of clients share. Files that are open now are taken for the broker's own."""
-        room = open_files.room_for_clients(open_files.limit(), open_files.in_use())
-        return self._server(dispatcher, ConnectionLimit(max_connections, room, self._clock), wait_for_room)
+        files = open_files.room_for_clients(open_files.limit(), open_files.in_use())
+        limit = ConnectionLimit(max_connections, files, self._clock)
+        return self._server(dispatcher, limit, room, needs_room=frozenset({ProduceRequest.API_KEY}))
 
     def peer_server(self, dispatcher: Dispatcher) -> Server:
         """What the connections of other brokers share."""
         unlimited = ConnectionLimit(lambda: MAX_INT, MAX_INT, self._clock)
-        return self._server(dispatcher, unlimited, lambda _: False)
+        return self._server(dispatcher, unlimited, room=None, needs_room=frozenset())
 
     def _server(
-        self,
-        dispatcher: Dispatcher,
-        limit: ConnectionLimit,
-        wait_for_room: Callable[[Callable[[], None]], bool],
+        self, dispatcher: Dispatcher, limit: ConnectionLimit, room: Room | None, needs_room: frozenset[int]
     ) -> Server:
         return Server(
             dispatcher,
@@ -74,7 +73,9 @@ class Listening:
             ReceiveMemory(self._config.diskless_append_inflight_max_bytes, self._metrics),
             max_frame_bytes=self._config.socket_request_max_bytes,
             limit=limit,
-            wait_for_room=wait_for_room,
+            room=room,
+            needs_room=needs_room,
+            one_at_a_time=frozenset({FetchRequest.API_KEY}),
             metrics=self._metrics,
         )
 

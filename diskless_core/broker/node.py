@@ -313,7 +313,7 @@ class Node:
         clients = self._listening.client_server(
             ApiDispatcher(services, self._enabled(CLIENT_APIS), traffic),
             services.configs.max_connections,
-            services.writer.backlog.wait_if_full,
+            services.writer.backlog,
         )
         servers = {listener.name: clients for listener in self.config.listeners}
         name = self.config.inter_broker_listener_name

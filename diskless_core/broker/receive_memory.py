@@ -1,8 +1,9 @@
-"""Memory for requests that are still arriving: bounded, and shared out so that some of them always arrive whole.
+"""Memory for requests that are arriving, or wait to be begun: bounded, and shared out so that some always arrive whole.
 
 Bytes count as they come, not as they were announced: who announces much and sends little takes little. Above the limit
 one connection after the other has its turn to go on reading: now the one with the least to come, so that who sends
-little is not kept by those who send much, then the one that has waited longest.
+little is not kept by those who send much, then the one that has waited longest. While one that is whole waits to be
+begun there are no turns: others would only come to wait with it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class ReceiveMemory:
         self._held: dict[Receiving, int] = {}
         self._missing: dict[Receiving, int] = {}
         self._waiting: dict[Receiving, None] = {}
+        self._kept: set[Receiving] = set()
         self._turn: Receiving | None = None
         self._is_turn_of_the_shortest = False
         self._timer: asyncio.TimerHandle | None = None
@@ -67,8 +69,20 @@ class ReceiveMemory:
         self._held[who] = size_bytes
         return not self.is_full or self._has_turn(who, missing_bytes)
 
+    def keep(self, who: Receiving, size_bytes: int) -> None:
+        """The request is whole, takes so much memory, and waits to be begun; `end` is called then."""
+        self._kept.add(who)
+        self._waiting.pop(who, None)
+        self._missing.pop(who, None)
+        self._count(size_bytes - self._held.get(who, 0))
+        self._held[who] = size_bytes
+        if who is self._turn:
+            self._end_turn()
+        self._advance()
+
     def end(self, who: Receiving) -> None:
-        """The request is whole, or its connection gone. Nothing happens to one that was not counted."""
+        """The request has begun, or its connection is gone. Nothing happens to one that was not counted."""
+        self._kept.discard(who)
         self._waiting.pop(who, None)
         self._missing.pop(who, None)
         self._count(-self._held.pop(who, 0))
@@ -83,7 +97,7 @@ class ReceiveMemory:
 
     def _has_turn(self, who: Receiving, missing_bytes: int) -> bool:
         self._missing[who] = missing_bytes
-        if self._turn is None:
+        if self._turn is None and not self._kept:
             self._begin_turn(who)
         if who is self._turn:
             return True
@@ -97,7 +111,7 @@ class ReceiveMemory:
             waiting, self._waiting = self._waiting, {}
             for who in sorted(waiting, key=self._missing.__getitem__):
                 who.go_on()
-        elif self._turn is None:
+        elif self._turn is None and not self._kept:
             self._is_turn_of_the_shortest = not self._is_turn_of_the_shortest
             shortest = min(self._waiting, key=self._missing.__getitem__)
             who = shortest if self._is_turn_of_the_shortest else next(iter(self._waiting))
@@ -120,7 +134,7 @@ class ReceiveMemory:
         if who is None:
             return
         self._end_turn()
-        if not self.is_full or not self._waiting:
+        if not self.is_full or not self._waiting or self._kept:
             return
         if not who.is_held_up:
             self._metrics.arrivals_given_up.inc()

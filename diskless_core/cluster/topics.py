@@ -20,7 +20,7 @@ from diskless_core.cluster.configs import Configs, warn_of_no_effect
 from diskless_core.cluster.operations import Growth, NewTopic, Refusal
 from diskless_core.cluster.records import ClusterRecord, ResourceType
 from diskless_core.cluster.shard import ClusterShard
-from diskless_core.cluster.tables import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS
+from diskless_core.cluster.tables import CONFIGS, PLACEMENTS, TOPIC_IDS, TOPICS, UNSETTLED
 from diskless_core.cluster.topic_settling import DeletionListener, Having, TopicSettling, as_they_are
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.state_machine import Command
@@ -161,9 +161,17 @@ class Topics:
             yield
 
     def is_awaited(self, partition: PartitionKey) -> bool:
-        """Whether a partition is created, and its Diskless coordinator does not have it yet, as this node knows."""
+        """Whether a partition is created, and its Diskless coordinator does not have it yet, as this node knows.
+
+        Without a copy of the coordinator it is known when the cluster knows it: a moment later.
+        """
         replica = self.replica_of(partition)
-        return replica is not None and replica.is_readable and replica.head(partition) is None
+        if replica is None:
+            return False
+        if replica.is_readable:
+            return replica.head(partition) is None
+        first = self._cluster.state.committed(UNSETTLED, (partition.topic_id,))
+        return first is not None and partition.partition >= first
 
     def coordinator_of(self, partition: PartitionKey) -> DisklessCoordinator | None:
         """Who decides about a partition, for changes and strict reads."""

@@ -178,12 +178,18 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
     diskless_append_inflight_max_bytes: Long = Field(
         default=128 * MIB,
         ge=1,
-        description="Memory for data that is accepted but not committed yet, in bytes. Above it, no connection is "
-        "read until some of it is committed. Large requests that are still arriving may take as much again, and so may "
-        "what is on its way to a coordinator that does not answer.",
+        description="Memory for data that is accepted but not committed yet, in bytes. Above it, no Produce request is "
+        "begun until some of it is committed. Large requests that are arriving, or wait for that, may take as much "
+        "again, and so may what is on its way to a coordinator that does not answer.",
     )
     diskless_append_upload_parallelism: Int = Field(
         default=4, ge=1, description="How many WAL objects are uploaded at the same time."
+    )
+    fetch_max_bytes: Int = Field(
+        default=55 * MIB,
+        ge=1024,
+        description="Size of the records in one answer to a consumer, in bytes, however much it asks for. A single "
+        "batch may be larger.",
     )
     diskless_fetch_cache_max_bytes: Long = Field(
         default=128 * MIB, ge=0, description="Memory for WAL objects that consumers read again, in bytes."

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from diskless_core.metrics import Metrics
 
 
 class Backlog:
-    """Bytes accepted and not yet settled. Above the limit it asks its subscribers to stop reading.
+    """Bytes accepted and not yet settled. Above the limit nothing more is to be accepted.
 
     Args:
         excused_bytes: how many of them do not count now, up to the limit again. After a change for the better
@@ -20,7 +19,7 @@ class Backlog:
         self._excused_bytes = excused_bytes
         self._limit_bytes = limit_bytes
         self._metrics = metrics
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}
         self.size_bytes = 0
 
     @property
@@ -32,9 +31,13 @@ class Backlog:
     def wait_if_full(self, resume: Callable[[], None]) -> bool:
         """Whether it is full; then `resume` is called once, when it is not any more."""
         if self.is_full:
-            self._waiting.append(resume)
+            self._waiting[resume] = None
             return True
         return False
+
+    def forget(self, resume: Callable[[], None]) -> None:
+        """Do not call `resume`, if it waits."""
+        self._waiting.pop(resume, None)
 
     def grow(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
@@ -46,6 +49,8 @@ class Backlog:
         self.look_again()
 
     def look_again(self) -> None:
-        """Let subscribers go on if it is not full any more."""
+        """Let who waits go on, one after the other, as long as it is not full any more."""
         while self._waiting and not self.is_full:
-            self._waiting.popleft()()
+            resume = next(iter(self._waiting))
+            del self._waiting[resume]
+            resume()

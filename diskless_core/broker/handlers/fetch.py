@@ -50,7 +50,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
                 )
     query = FetchQuery(
         partitions=known,
-        max_bytes=request.max_bytes,
+        max_bytes=min(request.max_bytes, context.services.config.fetch_max_bytes),
         min_bytes=request.min_bytes,
         max_wait_ms=0 if refused else request.max_wait_ms,
     )

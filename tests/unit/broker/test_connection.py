@@ -1,48 +1,261 @@
-"""What becomes of a connection whose requests come to no answer."""
+"""What a connection holds in memory, and what becomes of it when a request or a client comes to no end."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from diskless_core.broker import connection
 from diskless_core.broker.connection import Answer, Connection, Server
 from diskless_core.broker.frames import Frame
+from diskless_core.broker.receive_memory import ReceiveMemory
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
+from diskless_core.produce.backlog import Backlog
+
+PATIENCE_S = 60
+MIB = 1 << 20
+LIMIT = 4 * MIB
+PRODUCE, FETCH, OTHER = 0, 1, 2
 
 
-class GivesUp:
-    """Every request ends with the wait that it shares with others, as when the broker stops."""
+def request(api_key: int, size: int = 8) -> bytes:
+    return size.to_bytes(4, "big") + api_key.to_bytes(2, "big") + bytes(size - 2)
 
-    def dispatch(self, frame: Frame, connection: Connection) -> Any:
-        async def answer() -> Answer:
-            raise asyncio.CancelledError
 
-        return answer()
+class Broker:
+    """A server whose requests are begun at once, and answered when the test lets them be.
+
+    Attributes:
+        begun: the API keys of the requests in the order in which they were begun.
+    """
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.backlog = Backlog(LIMIT, self.metrics, lambda: 0)
+        self.begun: list[int] = []
+        self.answers: list[tuple[int, asyncio.Future[Answer]]] = []
+        limit: Any = SimpleNamespace(refuses=lambda *_, **__: False)
+        self.server = Server(
+            self,
+            PagePool(0),
+            ReceiveMemory(LIMIT, self.metrics),
+            max_frame_bytes=100 * MIB,
+            limit=limit,
+            room=self.backlog,
+            needs_room={PRODUCE},
+            one_at_a_time={FETCH},
+            metrics=self.metrics,
+        )
+
+    def dispatch(self, frame: Frame, _connection: Connection) -> Answer | Awaitable[Answer]:
+        api_key = int.from_bytes(frame.view[:2], "big")
+        self.begun.append(api_key)
+        if api_key == PRODUCE:
+            self.backlog.grow(len(frame.view))
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answers.append((len(frame.view) if api_key == PRODUCE else 0, answer))
+        return answer
+
+    def answer(self, size: int = 4) -> None:
+        """Answer the oldest request that has no answer."""
+        settled, answer = self.answers.pop(0)
+        answer.set_result([memoryview(bytes(size))])
+        self.backlog.shrink(settled)
+
+
+@asynccontextmanager
+async def serving(server: Server) -> AsyncIterator[Callable[[], socket.socket]]:
+    """Gives sockets of clients, which do not block. They are closed in the end."""
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: Connection(server, "PLAINTEXT"), "127.0.0.1", 0)
+    clients: list[socket.socket] = []
+
+    def connect() -> socket.socket:
+        client = socket.create_connection(listening.sockets[0].getsockname())
+        client.setblocking(False)
+        clients.append(client)
+        return client
+
+    try:
+        yield connect
+    finally:
+        for client in clients:
+            client.close()
+        for one in list(server.connections):
+            one.give_up()
+        listening.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def until_steady(value: Callable[[], Any]) -> None:
+    """Until something has not changed for many turns of the loop."""
+    before, same = value(), 0
+    while same < 100:
+        await asyncio.sleep(0.001)
+        before, same = value(), same + 1 if value() == before else 0
 
 
 def test_a_request_that_is_given_up_ends_its_connection_instead_of_holding_up_what_follows() -> None:
     async def main() -> None:
-        memory: Any = SimpleNamespace(end=lambda _: None)
-        limit: Any = SimpleNamespace(refuses=lambda *_, **__: False)
-        server = Server(
-            GivesUp(),
-            PagePool(0),
-            memory,
-            max_frame_bytes=100,
-            limit=limit,
-            wait_for_room=lambda _: False,
-            metrics=Metrics(),
-        )
+        broker = Broker()
+        async with serving(broker.server) as connect:
+            client = connect()
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(client, request(OTHER))
+            await until(lambda: bool(broker.answers))
+            broker.answers[0][1].cancel()
+            async with asyncio.timeout(PATIENCE_S):
+                assert await loop.sock_recv(client, 1) == b""
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("reconnects", [False, True], ids=["many clients", "one that comes again and again"])
+def test_what_is_accepted_and_what_waits_is_bounded_however_many_connections_send(*, reconnects: bool) -> None:
+    async def main() -> None:
+        broker = Broker()
         loop = asyncio.get_running_loop()
-        listening = await loop.create_server(lambda: Connection(server, "PLAINTEXT"), "127.0.0.1", 0)
-        host, port = listening.sockets[0].getsockname()
-        reader, writer = await asyncio.open_connection(host, port)
-        writer.write(b"\0\0\0\1?")
-        async with asyncio.timeout(60):
-            assert await reader.read() == b""
-        writer.close()
-        listening.close()
+        async with serving(broker.server) as connect:
+            sending: list[asyncio.Task[None]] = []
+            for _ in range(40):
+                client = connect()
+                sending.append(asyncio.create_task(loop.sock_sendall(client, request(PRODUCE, MIB))))
+                await until_steady(lambda: (broker.backlog.size_bytes, broker.server.receive_memory.size_bytes))
+                if reconnects:
+                    sending[-1].cancel()
+                    await asyncio.wait([sending[-1]])
+                    client.close()
+            assert broker.backlog.size_bytes == LIMIT
+            assert broker.server.receive_memory.size_bytes <= LIMIT + MIB + 40 * 256 * 1024
+            if reconnects:
+                return
+            for _ in range(40):
+                await until(lambda: bool(broker.answers))
+                broker.answer()
+                assert broker.backlog.size_bytes <= LIMIT
+            await asyncio.gather(*sending)
+        assert broker.begun == [PRODUCE] * 40
+        assert broker.backlog.size_bytes == 0
+        await until(lambda: broker.server.receive_memory.size_bytes == 0)
+
+    asyncio.run(main())
+
+
+def test_only_what_needs_room_waits_for_it_and_the_order_of_a_connection_is_kept() -> None:
+    async def main() -> None:
+        broker = Broker()
+        broker.backlog.grow(LIMIT)
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            producer, consumer = connect(), connect()
+            await loop.sock_sendall(producer, request(OTHER) + request(PRODUCE) + request(PRODUCE) + request(OTHER))
+            await until(lambda: broker.begun == [OTHER])
+            await loop.sock_sendall(consumer, request(FETCH))
+            await until(lambda: broker.begun == [OTHER, FETCH])
+            await until_steady(lambda: len(broker.begun))
+            assert broker.begun == [OTHER, FETCH]
+            broker.backlog.shrink(LIMIT)
+            assert broker.begun == [OTHER, FETCH, PRODUCE, PRODUCE, OTHER]
+            await loop.sock_sendall(producer, request(OTHER))
+            await until(lambda: len(broker.begun) == 6)
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_is_lost_while_its_request_waits_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        broker = Broker()
+        broker.backlog.grow(LIMIT)
+        async with serving(broker.server) as connect:
+            await asyncio.get_running_loop().sock_sendall(connect(), request(PRODUCE, MIB))
+            await until(lambda: broker.server.receive_memory.size_bytes == MIB)
+            for one in list(broker.server.connections):
+                one.give_up()
+            await until(lambda: not broker.server.connections)
+            assert broker.server.receive_memory.size_bytes == 0
+            broker.backlog.shrink(LIMIT)
+            assert broker.begun == []
+
+    asyncio.run(main())
+
+
+def test_a_large_answer_is_made_only_when_the_client_has_taken_the_one_before() -> None:
+    async def main() -> None:
+        broker = Broker()
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            client = connect()
+            await loop.sock_sendall(client, request(FETCH) * 50 + request(OTHER))
+            answered = 0
+            for _ in range(50):
+                await until_steady(lambda: len(broker.answers))
+                if not broker.answers:
+                    break  # the client's window and the transport's buffer are full
+                assert len(broker.answers) == 1
+                broker.answer(MIB)
+                answered += 1
+            assert answered < 20
+            received = 0
+            while received < 50 * MIB:
+                if broker.answers:
+                    broker.answer(MIB)
+                async with asyncio.timeout(PATIENCE_S):
+                    received += len(await loop.sock_recv(client, MIB))
+            assert broker.begun == [FETCH] * 50 + [OTHER]
+
+    asyncio.run(main())
+
+
+def test_a_client_that_reads_nothing_is_let_go_when_its_connection_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CLOSE_S", 0.05)
+
+    async def main() -> None:
+        broker = Broker()
+        async with serving(broker.server) as connect:
+            await asyncio.get_running_loop().sock_sendall(connect(), request(OTHER))
+            await until(lambda: bool(broker.answers))
+            broker.answer(50 * MIB)
+            [served] = broker.server.connections
+            await until(lambda: served.is_idle)
+            served.close()
+            await until(lambda: not broker.server.connections)
+
+    asyncio.run(main())
+
+
+def test_a_client_that_reads_slowly_gets_all_before_its_connection_ends() -> None:
+    size = 20 * MIB
+
+    async def main() -> None:
+        broker = Broker()
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            client = connect()
+            await loop.sock_sendall(client, request(OTHER))
+            await until(lambda: bool(broker.answers))
+            broker.answer(size)
+            [served] = broker.server.connections
+            await until(lambda: served.is_idle)
+            served.close()
+            transport: Any = served._transport
+            unread_bytes, received = transport.get_write_buffer_size(), 0
+            while transport.get_write_buffer_size() == unread_bytes:
+                received += len(await loop.sock_recv(client, MIB))
+            served._end_unless_read(unread_bytes)
+            while data := await loop.sock_recv(client, MIB):
+                received += len(data)
+            assert received == size
 
     asyncio.run(main())

@@ -200,6 +200,35 @@ def test_a_partition_is_awaited_from_its_creation_in_the_cluster_until_its_coord
     run(main)
 
 
+def test_a_partition_is_awaited_as_well_by_a_node_without_a_copy_of_its_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with started() as node:
+            first = await node.topics.create("t", 1, {})
+            assert isinstance(first, TopicInfo)
+            old, new = (PartitionKey(first.topic_id.bytes, partition) for partition in (0, 1))
+            replica = node.topics.replica_of(old)
+            assert replica is not None
+            monkeypatch.setattr(replica, "is_readable", False)
+            create_partitions, may_go_on = node.diskless.create_partitions, asyncio.Event()
+
+            async def slowly(*arguments: Any) -> None:
+                await may_go_on.wait()
+                await create_partitions(*arguments)
+
+            monkeypatch.setattr(node.diskless, "create_partitions", slowly)
+            creating = asyncio.create_task(node.topics.add_partitions("t", 2, None, [1]))
+            await asyncio.sleep(1)
+            assert (node.topics.is_awaited(old), node.topics.is_awaited(new)) == (False, True)
+            may_go_on.set()
+            await creating
+            await asyncio.sleep(1)
+            assert not node.topics.is_awaited(new)
+
+    run(main)
+
+
 def test_a_topic_of_the_same_name_is_another_topic_without_the_settings_of_the_first() -> None:
     async def main() -> None:
         async with started() as node:
