@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from diskless_bucket_log.bucket_log import BucketLog
 from diskless_bucket_log.config import BucketLogSettings
+from diskless_core.cluster.nominations import FOLLOWERS
 
 PRICES_AS_OF = "November 2025, us-east-1"
 
 _MONTH_S = 30 * 86_400
-_OTHER_SHARDS = 2  # the cluster's and the groups'
 _WRITES_IN_A_LEASE = 4
 
 BROKERS = (1, 10, 100)
@@ -55,7 +56,9 @@ def requests(brokers: int, shards: int, linger_ms: int | None) -> Requests:
     poll_s = settings.longest_poll_s(requests_are_billed=True)
     # A put is followed by reading the log start. A leader whose appends go on has nothing to look for besides.
     entries = 0.0 if linger_ms is None else shards * 1000 / linger_ms
-    looking = brokers * (shards + _OTHER_SHARDS) - (0 if linger_ms is None else shards)
+    # All brokers have a copy of the cluster shard, and of each other one its leader and its followers.
+    copies = min(brokers, 1 + FOLLOWERS)
+    looking = brokers + copies * (shards + BucketLog.group_coordinators) - (0 if linger_ms is None else shards)
     # One lease, the cluster shard's: its holder reads and writes it, the others read it.
     puts = entries + 1 / lease_s
     gets = entries + looking * 2 / poll_s + brokers / lease_s

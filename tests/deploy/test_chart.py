@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -156,6 +158,29 @@ def test_ports_volumes_and_names_that_are_referred_to_exist(chart: Rendered) -> 
         assert not any(selects(service, other["metadata"]["labels"]) for service in chart.of_kind("Service"))
 
 
+def test_named_clients_are_joined_by_the_brokers_and_the_test_of_the_release(
+    charts: dict[str, Rendered],
+) -> None:
+    full = charts["full"]
+    rules = {port["port"]: rule for rule in full.one("NetworkPolicy")["spec"]["ingress"] for port in rule["ports"]}
+    let_in = [one["podSelector"]["matchLabels"].items() for one in rules["kafka"]["from"] if "podSelector" in one]
+    for pod in (pod_of(full), full.one("Pod")):
+        assert any(labels <= pod["metadata"]["labels"].items() for labels in let_in)
+
+
+@pytest.mark.parametrize("rack", ["nodeLabel", "podLabel"])
+def test_a_pod_without_a_rack_does_not_start(rack: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({**PLACES, "rack": {"from": rack}}))
+    [chart] = render(CHART, [values])
+    [init] = pod_of(chart)["spec"]["initContainers"]
+    assert init["name"] == "rack"
+    if rack == "podLabel":
+        for found, code in (("", 1), ("eu-1a", 0)):
+            done = subprocess.run([sys.executable, *init["command"][1:], *init["args"]], env={"RACK": found})
+            assert done.returncode == code
+
+
 def pod_name(service: Mapping[str, Any]) -> str:
     """The pod that a Service is for, if for one alone."""
     name: str = service["spec"]["selector"].get("statefulset.kubernetes.io/pod-name", "")
@@ -260,7 +285,7 @@ def test_prometheus_finds_the_brokers_once_and_gets_the_alerts(charts: dict[str,
     alerts = yaml.safe_load((PROJECT / "deploy" / "prometheus" / "alerts.yaml").read_text())
     for rule in rules_of(alerts):
         page = rule["annotations"].pop("runbook")
-        rule["annotations"]["runbook_url"] = f"https://docs.example.org/diskless/{page}"
+        rule["annotations"]["runbook_url"] = f"https://docs.example.org/diskless/{page.replace('.md#', '/#')}"
     assert full.one("PrometheusRule")["spec"] == alerts
     dashboards = full.one("ConfigMap", f"{RELEASE}-diskless-dashboards")["data"]
     assert dashboards == {path.name: path.read_text() for path in Path(PROJECT / "deploy" / "grafana").glob("*.json")}

@@ -132,6 +132,14 @@ def test_it_copies_only_what_is_there_and_not_ignored() -> None:
     assert all((PROJECT / source).exists() for source in sources)
 
 
+def test_it_builds_with_the_pip_that_everything_else_is_installed_with() -> None:
+    makefile = (PROJECT / "Makefile").read_text()
+
+    assert re.findall(r"^ARG PIP=(.*)$", CONTAINERFILE.read_text(), re.M) == re.findall(
+        r"^PIP_VERSION := (.*)$", makefile, re.M
+    )
+
+
 def test_the_image_says_who_runs_and_how_it_is_stopped_and_what_is_kept() -> None:
     image = Image()
 

@@ -8,6 +8,11 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- define "diskless.testSelector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "diskless.labels" -}}
 {{ include "diskless.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
