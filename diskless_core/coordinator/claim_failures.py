@@ -25,18 +25,21 @@ class ClaimFailures:
         self._is_told = False
         self._until = 0.0
 
-    def failed(self, now: float) -> None:
-        """A claim was not appended, or the log was not read up to it."""
+    def began(self, now: float) -> None:
+        """A claim is on its way."""
         if self._since is None:
             self._since = now
-        elif now - self._since >= PATIENCE_S:
+
+    def failed(self, now: float) -> None:
+        """It was not appended, or the log was not read up to it."""
+        if self._since is not None and now - self._since >= PATIENCE_S:
             if not self._is_told:
                 self._is_told = True
                 self._rests += 1
             self._until = now + min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** min(self._rests - 1, 30))
 
     def interrupted(self) -> None:
-        """Another node is nominated: this one claims no more for now."""
+        """This node claims no more for now: another one is nominated, or it is no candidate."""
         self._since, self._is_told = None, False
 
     def succeeded(self) -> None:

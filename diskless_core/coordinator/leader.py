@@ -327,6 +327,7 @@ class Leader:
     async def _append_claim(self) -> None:
         claim = Claim(node_id=self._node_id, claim_id=self._clock.new_uuid(), read=self._position())
         self.leadership.claim = claim
+        self._claim_failures.began(self._clock.monotonic())
         async with self._appending:
             try:
                 await self._append([entries.encode_claim(claim, self._clock.now_ms())])
@@ -346,6 +347,7 @@ class Leader:
         if self.leadership.hint == self._node_id:
             self.leadership.hint = None
         self.step_down(reason, expected=expected)
+        self._claim_failures.interrupted()
 
     def may_claim(self, cause: Hold) -> None:
         """End what `hold_back` began, if nothing else holds this node back."""
