@@ -13,7 +13,9 @@ import pytest
 from diskless_bucket_log import decisions, pruning, view, writer
 from diskless_bucket_log.decisions import Confirming, Deleting, Putting
 from diskless_bucket_log.writer import ShardWriter
+from diskless_core.cluster import nominations
 from diskless_core.cluster.membership.sessions import Sessions
+from diskless_core.cluster.nominations import FOLLOWERS
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance
 from diskless_core.coordinator.errors import CoordinatorError
@@ -55,6 +57,20 @@ WEAK_GRACE_MS = 10_000
 def old_terms_count(patch: pytest.MonkeyPatch) -> None:
     """A deposed leader's entries are accepted."""
     patch.setattr(Acceptance, "accepts", lambda self, entry: True)
+
+
+def followers_that_are_behind_are_let_go(patch: pytest.MonkeyPatch) -> None:
+    """A follower that is to take another's place is let go when all others have caught up."""
+
+    def without_surplus(planner: Any) -> Sequence[nominations.Nomination]:
+        for held in planner._held():
+            for one in held.followers if len(held.followers) > FOLLOWERS else ():
+                rest = [other for other in held.followers if other != one]
+                if all(planner._is_ready(held.shard, other) for other in rest if other in planner.brokers):
+                    return [nominations._with_followers(held, rest)]
+        return []
+
+    patch.setattr(nominations._Planner, "_without_surplus", without_surplus)
 
 
 def answers_before_read_back(patch: pytest.MonkeyPatch) -> None:
@@ -457,6 +473,11 @@ def _members_take_turns(scenario: Scenario) -> object:
     return scenario.members > 1 and not scenario.processes_end
 
 
+def _copies_move(scenario: Scenario) -> bool:
+    """Whether brokers that come take their share of the copies: not all follow everything."""
+    return scenario.log is not LogKind.LENIENT and scenario.brokers > 1 + FOLLOWERS
+
+
 MUTATIONS: Sequence[Mutation] = (
     Mutation(old_terms_count, _leaders_change),
     Mutation(answers_before_read_back),
@@ -495,5 +516,6 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(control_batches_are_forgotten, _is_kafka_log, showed_in=17),
     Mutation(entries_have_other_offsets, _is_kafka_log),
     Mutation(generations_begin_anew, lambda scenario: _is_kafka_log(scenario) and scenario.processes_end, showed_in=20),
+    Mutation(followers_that_are_behind_are_let_go, _copies_move),
     Mutation(nobody_is_fenced, _guests_die, steps=3.0, showed_in=507),
 )

@@ -102,6 +102,7 @@ def _scaled(scenario: Scenario) -> Iterator[None]:
         patches.enter_context(mock.patch.object(shard_watch, "LOOK_S", 100.0))
         patches.enter_context(mock.patch.object(followed_shards, "KEPT_SESSIONS", 1))
         patches.enter_context(mock.patch.object(following, "WAIT_MS", 8_000))
+        patches.enter_context(mock.patch.object(controller, "GRACE_S", 1.0))
         patches.enter_context(mock.patch.object(controller, "STEADY_S", 0.5))
         patches.enter_context(mock.patch.object(controller, "BALANCE_PAUSE_S", 0.2))
         patches.enter_context(mock.patch.object(ending, "ANSWERS_KEPT_MS", scenario.answers_kept_ms))

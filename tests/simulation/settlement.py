@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diskless_core.cluster.state_machine import ClusterMachine
+from diskless_core.cluster.tables import NOMINATIONS
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.tables import Table
 from diskless_core.diskless import remote_segments
@@ -76,6 +77,10 @@ PASSING_TABLES: Sequence[Table[Any]] = (
 )
 
 
+MOST_NOMINATIONS = 100
+"""Of one shard in a history. Twenty are many, though brokers come and go and are paused all the time."""
+
+
 class Settlement:
     """The last part of a history, when nothing fails any more."""
 
@@ -108,6 +113,7 @@ class Settlement:
             lambda: f"dead objects are left: {self._world.checker.dead_objects()}",
         )
         await self._compare_stores()
+        self._nominations_are_few()
         await self._delete_everything()
 
     async def _take_producer_ids(self) -> None:
@@ -187,6 +193,13 @@ class Settlement:
         shard = broker.shard(shard_id)
         await shard.flush()
         return await shard.with_store(lambda store: {table.name: store.scan(table.name) for table in tables})
+
+    def _nominations_are_few(self) -> None:
+        """Each is a record, and asks brokers for something: a controller that is never content wears out the log."""
+        state = self._world.brokers[READER].parts.coordinators.cluster.state
+        for _, nomination in state.rows(NOMINATIONS):
+            if nomination.generation > MOST_NOMINATIONS:
+                self._world.checker.broken(f"{nomination.shard} was nominated for {nomination.generation} times")
 
     async def _compare_stores(self) -> None:
         """All replicas have the same rows, once nothing has happened for a while."""
