@@ -65,6 +65,7 @@ class AzureContainer:
         self._prefix = f"{settings.prefix}/" if settings.prefix else ""
         self._timeout_s = settings.request_timeout_ms / 1000
         self._connection: Connection | None = None
+        self._limits: set[asyncio.Timeout] = set()
         self._has_worked = False
         self._keeps_versions = False
 
@@ -88,8 +89,11 @@ class AzureContainer:
             raise
 
     async def close(self) -> None:
-        """Close all connections. Idempotent."""
+        """Close all connections. What is under way ends with an error. Idempotent."""
         connection, self._connection = self._connection, None
+        for limit in self._limits:  # what comes to wait for a connection now would wait for one that never comes
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
         if connection is not None:
             await connection.close()
 
@@ -208,14 +212,20 @@ class AzureContainer:
 
     async def _attempt(self, doing: str, work: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await work
+            async with asyncio.timeout(self._timeout_s) as limit:
+                self._limits.add(limit)
+                try:
+                    return await work
+                finally:
+                    self._limits.discard(limit)
         except (RuntimeError, AssertionError, asyncio.CancelledError):
             # aiohttp ends like this what waits for a connection, or has just got one, when its session is closed.
             if self._connection is not None or _is_being_cancelled():
                 raise
             raise RefusedError(f"{doing}: the store was stopped meanwhile", retriable=True) from None
         except self._expected as error:
+            if self._connection is None:
+                raise RefusedError(f"{doing}: the store was stopped meanwhile", retriable=True) from None
             raise translated(
                 error, doing, now_ms=self.clock.now_ms(), secrets=self._secrets, has_worked=self._has_worked
             ) from None
