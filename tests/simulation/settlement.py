@@ -46,9 +46,6 @@ CLEAN_STEP_S = 15.0
 FORGOTTEN_WITHIN_S = 100.0
 LONGEST_COPY_MS = 60_000
 QUIET_S = 5.0
-MOST_LOOKS = 6
-"""At stores that differ: trimming takes as long as it takes, and each of them does it for itself."""
-
 READER = 99
 """The node id of the broker that is started when all is over, to read everything."""
 
@@ -213,22 +210,24 @@ class Settlement:
                 await self._world.until(
                     lambda shard=shard: reader.shard(shard).is_followed, lambda: "nobody can follow anew"
                 )
-            end, looks = None, 0
-            different: Sequence[str] = ()
-            while self._world.log.end(shard) != end or (different and looks < MOST_LOOKS):
-                end, looks = self._world.log.end(shard), looks + 1
+            compared = None
+            while (present := (self._world.log.end(shard), self._followers(shard))) != compared:
+                compared = present
                 # A replica that reads the log by itself may lag by as long as it waits between two looks.
                 await self._world.until(self._replicas_agree, lambda: "replicas do not come to agree")
                 await asyncio.sleep(QUIET_S)  # rows of what is trimmed go by and by
                 rows = {
                     broker.process.name: await self._rows(broker, shard, COMPARED_TABLES[kind_of(shard)])
-                    for broker in self._world.brokers.values()
-                    if broker.follows(shard)
+                    for broker in self._followers(shard)
                 }
-                expected = rows.get(reader.process.name, next(iter(rows.values())))  # it may have let go of it by now
-                different = [name for name, found in rows.items() if found != expected]
-            for name in different:
-                self._world.history.violated(f"the store of {name} is not like that of a fresh broker")
+            expected = rows.get(reader.process.name, next(iter(rows.values())))  # it may have let go of it by now
+            for name, found in rows.items():
+                if found != expected:
+                    self._world.history.violated(f"the store of {name} is not like that of a fresh broker")
+
+    def _followers(self, shard: ShardId) -> Sequence[Broker]:
+        """Who has a copy. One that has just come to have one has still to trim it."""
+        return [broker for broker in self._world.brokers.values() if broker.follows(shard)]
 
     async def _kept(self) -> str | None:
         """What is left in a store of what came and went; None: nothing in any."""
