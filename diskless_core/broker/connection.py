@@ -69,7 +69,7 @@ class Server:
     """What the connections of a listener share.
 
     Args:
-        room: for what has been accepted and is not settled; None where nobody counts it.
+        room: for what has been accepted and is not settled; None where there is no limit to it.
         needs_room: the API keys of requests that are begun only while there is room.
         one_at_a_time: of requests that have large answers: of one connection one is begun when the client has taken
             the answer to the one before.
@@ -264,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_held(self, reason: str) -> None:
         """What a request is held for is over, most likely."""
-        if reason not in self._paused_for:
+        if reason not in self._paused_for or self.is_closing:
             return
         frame, self._held = self._held, None
         self._resume(reason)

@@ -57,16 +57,14 @@ class Listening:
         """What the connections of clients share. Files that are open now are taken for the broker's own."""
         files = open_files.room_for_clients(open_files.limit(), open_files.in_use())
         limit = ConnectionLimit(max_connections, files, self._clock)
-        return self._server(dispatcher, limit, room, needs_room=frozenset({ProduceRequest.API_KEY}))
+        return self._server(dispatcher, limit, room)
 
     def peer_server(self, dispatcher: Dispatcher) -> Server:
         """What the connections of other brokers share."""
         unlimited = ConnectionLimit(lambda: MAX_INT, MAX_INT, self._clock)
-        return self._server(dispatcher, unlimited, room=None, needs_room=frozenset())
+        return self._server(dispatcher, unlimited, None)
 
-    def _server(
-        self, dispatcher: Dispatcher, limit: ConnectionLimit, room: Room | None, needs_room: frozenset[int]
-    ) -> Server:
+    def _server(self, dispatcher: Dispatcher, limit: ConnectionLimit, room: Room | None) -> Server:
         return Server(
             dispatcher,
             self._pool,
@@ -74,7 +72,7 @@ class Listening:
             max_frame_bytes=self._config.socket_request_max_bytes,
             limit=limit,
             room=room,
-            needs_room=needs_room,
+            needs_room=frozenset({ProduceRequest.API_KEY}),
             one_at_a_time=frozenset({FetchRequest.API_KEY}),
             metrics=self._metrics,
         )

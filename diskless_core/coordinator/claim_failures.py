@@ -1,4 +1,4 @@
-"""Whether a node's claims of a shard fail for so long that another node should be nominated. Pure.
+"""Whether a node's claims of a shard fail for so long that another node should be nominated.
 
 A node may be able to read a log and not to write it, as a whole or one shard's part: its credentials lack a right, or
 it is cut from the one machine that takes the writes. It claims again and again, and only it knows that this leads to
@@ -7,36 +7,39 @@ nothing. Nobody stops it: where all nodes fail alike, whoever is nominated leads
 
 from __future__ import annotations
 
+from diskless_core.clock import Clock
+from diskless_core.plugin.retrying import Backoff
+
 PATIENCE_S = 10.0
 """So long claims may fail before anybody is told."""
 
-FIRST_REST_S = 60.0
-"""So long another node is preferred after the last failure; twice as long each time that claims failed anew."""
-
-LONGEST_REST_S = 1_800.0
+REST = Backoff(first_ms=60_000, max_ms=1_800_000, jitter=0)
+"""So long another node is preferred after the last failure; longer each time that claims failed anew."""
 
 
 class ClaimFailures:
-    """Of one shard on one node. All times are of its monotonic clock, in seconds."""
+    """Of one shard on one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._since: float | None = None
         self._rests = 0
         self._is_told = False
         self._until = 0.0
 
-    def began(self, now: float) -> None:
+    def began(self) -> None:
         """A claim is on its way."""
         if self._since is None:
-            self._since = now
+            self._since = self._clock.monotonic()
 
-    def failed(self, now: float) -> None:
+    def failed(self) -> None:
         """It was not appended, or the log was not read up to it."""
+        now = self._clock.monotonic()
         if self._since is not None and now - self._since >= PATIENCE_S:
             if not self._is_told:
                 self._is_told = True
                 self._rests += 1
-            self._until = now + min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** min(self._rests - 1, 30))
+            self._until = now + REST.pause_s(self._rests, self._clock)
 
     def interrupted(self) -> None:
         """This node claims no more for now: another one is nominated, or it is no candidate."""
@@ -46,6 +49,7 @@ class ClaimFailures:
         """A claim was read back."""
         self._since, self._is_told, self._rests, self._until = None, False, 0, 0.0
 
-    def last(self, now: float) -> bool:
+    @property
+    def last(self) -> bool:
         """Whether another node is to be preferred."""
-        return now < self._until
+        return self._clock.monotonic() < self._until

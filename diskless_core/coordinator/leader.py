@@ -118,7 +118,7 @@ class Leader:
         self._is_deposed = False
         self._times_deposed = 0
         self._term_began = 0.0
-        self._claim_failures = ClaimFailures()
+        self._claim_failures = ClaimFailures(clock)
         self._logger = _logger.bind(shard=str(shard_id), node=node_id)
 
     # --- commands ------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Leader:
     @property
     def claims_fail(self) -> bool:
         """Whether claims failed for so long that another node should be nominated: see `ClaimFailures`."""
-        return self._claim_failures.last(self._clock.monotonic())
+        return self._claim_failures.last
 
     @property
     def _stands(self) -> bool:
@@ -327,7 +327,7 @@ class Leader:
     async def _append_claim(self) -> None:
         claim = Claim(node_id=self._node_id, claim_id=self._clock.new_uuid(), read=self._position())
         self.leadership.claim = claim
-        self._claim_failures.began(self._clock.monotonic())
+        self._claim_failures.began()
         async with self._appending:
             try:
                 await self._append([entries.encode_claim(claim, self._clock.now_ms())])
@@ -388,7 +388,7 @@ class Leader:
             log = self._logger.info if expected else self._logger.warning
             log("this node no longer leads the shard", reason=reason, pending=len(self.pipeline))
         if self.leadership.claim is not None:
-            self._claim_failures.failed(self._clock.monotonic())
+            self._claim_failures.failed()
         self.leadership.term = None
         self.leadership.claim = None
         self._state.forget_pending()

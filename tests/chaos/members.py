@@ -39,7 +39,7 @@ _SESSION: Mapping[str, Mapping[str, Any]] = {
 _NEVER = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
-LEAVE_S = 180.0
+_LEAVE_S = 180.0
 """So long a member may take to leave: for a part of it, all brokers may be on their way up."""
 
 
@@ -251,7 +251,7 @@ class JavaSlot(Slot):
             self._history.complain(name, f"ended by itself with {process.returncode}; see {self._log}")
         process.send_signal(signal.SIGTERM if self._stopping.is_set() else ends_by)
         try:
-            process.wait(LEAVE_S)
+            process.wait(_LEAVE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -17,7 +17,7 @@ from diskless_core.cluster.membership.model import LiveBroker
 from diskless_core.cluster.membership.part import barred
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.placement import may_lead, parse_placement
-from diskless_core.coordinator.claim_failures import FIRST_REST_S
+from diskless_core.coordinator.claim_failures import REST
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.diskless.operations import CommitRules
@@ -356,7 +356,7 @@ def test_a_broker_that_can_read_the_log_and_not_write_it_is_not_waited_for() -> 
         assert world.all_are_led()
 
         world.refuse_appends()
-        await asyncio.sleep(2 * FIRST_REST_S)
+        await asyncio.sleep(2 * REST.first_ms / 1000)
         await world.until_balanced()
 
     story(told)
