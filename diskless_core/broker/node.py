@@ -22,6 +22,7 @@ from diskless_core.broker.dispatch import ApiDispatcher, Apis, with_unstable
 from diskless_core.broker.endpoint import Endpoint
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.listening import Listening
+from diskless_core.broker.lost_brokers import LostBrokers
 from diskless_core.broker.newcomer import Newcomer
 from diskless_core.broker.node_identity import IdentityFile, NodeIdentity
 from diskless_core.broker.parts import BrokerBackends, BrokerParts, Surroundings, start_parts
@@ -242,19 +243,23 @@ class Node:
         IdentityFile(self.config.data_dir.absolute()).forget()
 
     async def _start_parts(self) -> BrokerParts:
+        lost = LostBrokers(self.config.broker_session_timeout_ms / 1000, self._clock)
         connections = PeerConnections(
             self.peers,
             f"broker-{self.config.node_id}",
             self.config.inter_broker_listener_name,
             PeerTraffic(self.metrics, self.config.broker_rack, self.peers.rack_of),
+            lost,
         )
         self._stack.push_async_callback(connections.stop)
+        self._stack.push_async_callback(lost.stop)
         heartbeats = connections.beside()
         around = Surroundings(
             transport=connections,
             new_transport=connections.beside,
             membership_transport=heartbeats,
             ask_once=connections.ask_once,
+            lost_brokers=lost.now,
             serve_brokers=self._serve_brokers,
             peers=self.peers,
             endpoints=self.endpoints,

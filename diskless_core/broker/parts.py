@@ -116,6 +116,7 @@ class Surroundings:
         new_transport: makes one beside `transport`, for requests that wait long: answers come in the order of requests.
         membership_transport: for heartbeats alone: by it the controller sees that this process has ended.
         ask_once: asks whoever listens at an address.
+        lost_brokers: which other brokers have most likely just ended, as this one sees it.
         serve_brokers: answers other brokers by the inter-broker listener from now on. It is called before this broker
             registers, where others can have the same log; what it is given cannot answer everything yet.
         endpoints: where this broker is reached, by the names of its listeners.
@@ -126,6 +127,7 @@ class Surroundings:
     new_transport: Callable[[], PeerTransport]
     membership_transport: PeerTransport
     ask_once: AskOnce
+    lost_brokers: Callable[[], frozenset[int]]
     serve_brokers: Callable[[EarlyAnswers], Awaitable[None]]
     peers: RegisteredPeers
     endpoints: Mapping[str, Endpoint]
@@ -337,6 +339,7 @@ async def start_parts(
             placement=backends.gateway_placement,
             itself=LiveBroker(node_id=node_id, rack=config.broker_rack),
             brokers=membership.brokers,
+            lost=around.lost_brokers,
             cluster=coordinators.cluster,
             coordinators=replicas,
             metrics=metrics,

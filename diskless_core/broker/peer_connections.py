@@ -16,6 +16,7 @@ from typing import cast
 
 import structlog
 
+from diskless_core.broker.lost_brokers import LostBrokers
 from diskless_core.broker.rack_traffic import PeerBytes, PeerTraffic
 from diskless_core.coordinator.peers import (
     AnswerLostError,
@@ -76,19 +77,26 @@ class PeerConnections:
     Args:
         listener: the name of the listener of `peers`, for people.
         traffic: where the bytes of all connections but those of `ask_once` are counted.
+        lost: is told of the brokers that end a connection.
 
     Attributes:
         on_lost: called with a node's id when the connection to it broke.
     """
 
     def __init__(
-        self, peers: Peers, client_id: str, listener: str | None = None, traffic: PeerTraffic | None = None
+        self,
+        peers: Peers,
+        client_id: str,
+        listener: str | None = None,
+        traffic: PeerTraffic | None = None,
+        lost: LostBrokers | None = None,
     ) -> None:
         self.on_lost: Callable[[int], None] = lambda _: None
         self._peers = peers
         self._client_id = client_id
         self._listener = listener
         self._traffic = traffic
+        self._lost = lost
         self._reached = _Reached()
         self._connections: dict[int, PeerConnection] = {}
         self._connecting: dict[int, asyncio.Task[PeerConnection]] = {}
@@ -96,7 +104,7 @@ class PeerConnections:
 
     def beside(self) -> PeerConnections:
         """Connections of their own to the same brokers, which end with these."""
-        connections = PeerConnections(self._peers, self._client_id, self._listener, self._traffic)
+        connections = PeerConnections(self._peers, self._client_id, self._listener, self._traffic, self._lost)
         connections._reached = self._reached
         self._beside.append(connections)
         return connections
@@ -111,7 +119,7 @@ class PeerConnections:
         """An `AskOnce`: the answer of whoever listens at an address, by a connection that ends then."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        connection = await _connected(address, self._client_id, lambda: None, timeout_s)
+        connection = await _connected(address, self._client_id, lambda _: None, timeout_s)
         try:
             return await connection.send(request, max(0.0, began_s + timeout_s - loop.time()))
         finally:
@@ -155,7 +163,7 @@ class PeerConnections:
             connection = await _connected(
                 address,
                 self._client_id,
-                lambda: self.on_lost(node_id),
+                lambda by_it: self._closed(node_id, by_it=by_it),
                 CONNECT_TIMEOUT_S,
                 self._traffic.to(node_id) if self._traffic is not None else None,
             )
@@ -170,6 +178,11 @@ class PeerConnections:
         self._connections[node_id] = connection
         return connection
 
+    def _closed(self, node_id: int, *, by_it: bool) -> None:
+        self.on_lost(node_id)
+        if by_it and self._lost is not None:
+            self._lost.broke(node_id, self._connect)
+
     def _why_no_address(self, node_id: int) -> str:
         if node_id not in self._peers.node_ids():
             return f"this broker has not read of a registration of node {node_id} yet"
@@ -182,7 +195,7 @@ class PeerConnections:
 async def _connected(
     address: PeerAddress,
     client_id: str,
-    on_lost: Callable[[], None],
+    on_closed: Callable[[bool], None],
     timeout_s: float,
     traffic: PeerBytes | None = None,
 ) -> PeerConnection:
@@ -194,7 +207,7 @@ async def _connected(
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: PeerConnection(client_id, on_lost, traffic), address.host, address.port
+                lambda: PeerConnection(client_id, on_closed, traffic), address.host, address.port
             )
     except ConnectionRefusedError as error:
         raise PeerGoneError(f"nobody listens at {address.host}:{address.port}") from error
@@ -207,10 +220,14 @@ async def _connected(
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """One connection: requests go out at once, answers come back in the order of the requests."""
+    """One connection: requests go out at once, answers come back in the order of the requests.
 
-    def __init__(self, client_id: str, on_lost: Callable[[], None], traffic: PeerBytes | None = None) -> None:
-        self._on_lost = on_lost
+    Args:
+        on_closed: called when it has ended, with whether the other broker ended it.
+    """
+
+    def __init__(self, client_id: str, on_closed: Callable[[bool], None], traffic: PeerBytes | None = None) -> None:
+        self._on_closed = on_closed
         self._traffic = traffic
         self._client_id = client_id
         self._transport: asyncio.Transport | None = None
@@ -244,7 +261,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.close(f"no answer within {timeout_s} s")
             raise AnswerLostError(f"there was no answer within {timeout_s} s") from None
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, *, by_the_other: bool = False) -> None:
         """Close it; what is under way is lost."""
         was_closed, self.is_closed = self.is_closed, True
         if self._transport is not None:
@@ -254,7 +271,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             if not answer.done():
                 answer.set_exception(AnswerLostError(reason))
         if not was_closed:
-            self._on_lost()
+            self._on_closed(by_the_other)
 
     # --- the transport's calls -----------------------------------------------------------------------------------
 
@@ -262,7 +279,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.close(f"the connection broke: {exc!r}" if exc is not None else "the other broker closed the connection")
+        reason = f"the connection broke: {exc!r}" if exc is not None else "the other broker closed the connection"
+        self.close(reason, by_the_other=True)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # the base class's signature
         if self._frame is not None:

@@ -19,13 +19,16 @@ from diskless_core.files.stage_counts import StageCounter
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.shard import ShardId
-from diskless_core.side_by_side import together
+from diskless_core.side_by_side import side_by_side, together
 
 LOOK_S = 5.0
 """Between questions to the log where it begins and ends."""
 
-LOOK_LIMIT_S = 10.0
-"""After which a log that has not answered counts as one that fails."""
+LOOK_LIMIT_S = 5.0
+"""After which a log that has not answered for a shard counts as one that fails there."""
+
+AT_ONCE = 8
+"""So many questions are under way together."""
 
 _log = structlog.get_logger(__name__)
 
@@ -51,38 +54,57 @@ class ShardWatch:
     async def _look_at_logs(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(LOOK_LIMIT_S):
-                    await self.look_at_logs()
+                await self.look_at_logs()
                 self._coordinators.log_failure = None
-            except (CoordinatorLogError, TimeoutError) as error:
-                self._coordinators.log_failure = str(error) or "it does not answer"
-                _log.warning("the log does not say where it ends", error=self._coordinators.log_failure)
+            except CoordinatorLogError as error:
+                self._coordinators.log_failure = str(error)
             await asyncio.sleep(LOOK_S)
 
     async def look_at_logs(self) -> None:
         """Export where each shard's log begins and ends, as far as is known.
 
+        One shard that has no answer is not the log's failure: who leads that one notices by itself, and the other
+        shards of this node are well. It is asked about each time until there is an answer.
+
         Raises:
-            CoordinatorLogError: the log did not answer.
+            CoordinatorLogError: the log did not answer for any shard that was asked about.
         """
-        for shard in self._to_ask():
-            self._ends.pop(shard.id, None)  # if there is no answer, it is asked about until there is one
-            bounds = await self._coordinators.log.bounds(shard.id)
-            self._ends[shard.id] = bounds.end
-            self._metrics.coordinator_log_start_offset.labels(str(shard.id)).set(bounds.start)
+        asked = self._to_ask()
+        errors = await side_by_side(self._ask, asked, AT_ONCE)
+        others = [shard for shard in self._coordinators.followed() if shard not in asked]
+        if others and None not in errors:
+            errors.append(await self._ask(others[self._turn % len(others)]))
         for shard in self._coordinators.all():
             if not shard.is_followed:
                 self._ends.pop(shard.id, None)
             end = max(self._ends.get(shard.id, 0), shard.next_offset)
             self._metrics.coordinator_log_end_offset.labels(str(shard.id)).set(end)
+        failures = [error for error in errors if error is not None]
+        if failures and len(failures) == len(errors):
+            raise CoordinatorLogError(failures[-1])
+
+    async def _ask(self, shard: CoordinatorShard[Any]) -> str | None:
+        """Ask the log about one shard; what went wrong, if anything did."""
+        self._ends.pop(shard.id, None)  # if there is no answer, it is asked about until there is one
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                bounds = await self._coordinators.log.bounds(shard.id)
+        except (CoordinatorLogError, TimeoutError) as error:
+            reason = str(error) or f"it has not answered within {LOOK_LIMIT_S} s"
+            _log.warning("the log does not say where it ends", shard=str(shard.id), error=reason)
+            return reason
+        self._ends[shard.id] = bounds.end
+        self._metrics.coordinator_log_start_offset.labels(str(shard.id)).set(bounds.start)
+        return None
 
     def _to_ask(self) -> Sequence[CoordinatorShard[Any]]:
-        """All at first; then, of a log that brokers share, one in turn: each question may cost a request there."""
+        """All at first; then, of a log that brokers share, one in turn: each question may cost a request there.
+
+        Beside it those that had no answer the last time.
+        """
         shards = self._coordinators.followed()
-        if not self._coordinators.log.is_shared:
+        known = [shard for shard in shards if shard.id in self._ends]
+        if not known or not self._coordinators.log.is_shared:
             return shards
-        unknown = [shard for shard in shards if shard.id not in self._ends]
-        if unknown:
-            return unknown
-        self._turn = (self._turn + 1) % len(shards)
-        return [shards[self._turn]]
+        self._turn += 1
+        return [shard for shard in shards if shard.id not in self._ends] + [known[self._turn % len(known)]]

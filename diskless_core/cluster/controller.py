@@ -19,6 +19,7 @@ from diskless_core.cluster.membership.model import LiveBroker
 from diskless_core.cluster.nominations import Electorate, Nomination, plan
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
+from diskless_core.coordinator.claim_failures import PATIENCE_S
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.plugin.shard import ShardId
@@ -38,8 +39,9 @@ away has kept all nodes from leading alike, and they lead again by themselves.""
 BALANCE_PAUSE_S = 1.0
 """Between two moves for balance."""
 
-HANDOVER_S = 10.0
-"""A nominated leader that has not claimed its shard after so long is waited for no more."""
+HANDOVER_S = PATIENCE_S + 5.0
+"""A nominated leader that has not claimed its shard after so long is waited for no more. One whose claims fail has said
+so by then, and is given nothing more."""
 
 _log = structlog.get_logger(__name__)
 
@@ -171,8 +173,8 @@ class Controller:
 
 def _keeping_what_it_leads(broker: LiveBroker, held: Mapping[ShardId, Nomination]) -> LiveBroker:
     """The broker, as if it could lead all that it is nominated for."""
-    kept = {shard for shard in broker.barred if shard in held and held[shard].leader == broker.node_id}
-    return replace(broker, barred=broker.barred - kept) if kept else broker
+    led = {shard for shard, nomination in held.items() if nomination.leader == broker.node_id}
+    return replace(broker, barred=broker.barred - led, doubtful=broker.doubtful - led)
 
 
 def _steady(brokers: Sequence[LiveBroker]) -> Sequence[LiveBroker]:

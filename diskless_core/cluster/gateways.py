@@ -6,7 +6,7 @@ It is worked out when a client asks after brokers or leaders of coordinators hav
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +31,14 @@ class GatewayNeighbours:
 
     Attributes:
         itself: this broker. It is named while no other is known to be live.
+        lost: the brokers that have most likely just ended, whatever their registrations say.
         coordinators: the Diskless shards of this node by index, of all coordinators.
     """
 
     placement: GatewayPlacement
     itself: LiveBroker
     brokers: Brokers
+    lost: Callable[[], frozenset[int]]
     cluster: ClusterShard
     coordinators: Mapping[int, CoordinatorShard[Any]]
     metrics: Metrics
@@ -48,17 +50,20 @@ class ProduceGateways:
     def __init__(self, neighbours: GatewayNeighbours) -> None:
         self._neighbours = neighbours
         self._led_by: Sequence[int | None] = ()
+        self._lost: frozenset[int] = frozenset()
         self._choices: dict[str, LeaderChoice] = {}
         neighbours.cluster.on_commit(self._note)
 
     def leaders(self, listener: str, client: ClientIdentity, rack: str | None) -> Leaders:
         """What a client of this listener and rack is told to be the leaders of all partitions.
 
-        None of them is fenced, shuts down or lacks the listener, as far as this node knows and as there is another.
+        None of them is fenced, lost, shuts down or lacks the listener, as far as this node knows and as there is
+        another.
         """
         led_by = [shard.leader_hint for shard in self._neighbours.coordinators.values()]
-        if led_by != self._led_by:
-            self._led_by = led_by
+        lost = self._neighbours.lost()
+        if led_by != self._led_by or lost != self._lost:
+            self._led_by, self._lost = led_by, lost
             self._choices.clear()
         choice = self._choices.get(listener)
         if choice is None:
@@ -68,7 +73,7 @@ class ProduceGateways:
 
     def _live(self, listener: str) -> Sequence[LiveBroker]:
         live = [one for one in self._neighbours.brokers.live() if one.spec.listener(listener) is not None]
-        staying = [one for one in live if not one.is_shutting_down]
+        staying = [one for one in live if not one.is_shutting_down and one.spec.node_id not in self._lost]
         return [_live_broker(one) for one in staying or live] or [self._neighbours.itself]
 
     def _place(self, brokers: Sequence[LiveBroker]) -> Gateways:

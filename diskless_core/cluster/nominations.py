@@ -46,7 +46,7 @@ class Electorate:
     Attributes:
         shards: those that it nominates leaders for.
         brokers: those that are up. One that is not healthy keeps what it leads, and is nominated for more only where
-            nobody else is left.
+            nobody else is left. One that is in doubt keeps it only where nobody else could lead it.
         may_lead: whether the operator lets a broker lead a shard.
         may_balance: whether a leader that could go on may be replaced for the sake of balance now.
     """
@@ -75,7 +75,8 @@ class _Rank(IntEnum):
 
     READY = 0
     AILING = 1
-    OUT = 2
+    DOUBTFUL = 2
+    OUT = 3
 
 
 @dataclass(slots=True)
@@ -95,15 +96,16 @@ class _Planner:
             self._count_copies(nomination, 1)
 
     def replace_leaders(self) -> Iterator[Nomination]:
-        """For each shard whose leader is gone or cannot lead it, and that another broker could lead.
+        """For each shard whose leader is gone or cannot lead it, or in doubt, and that another broker could lead.
 
         Shards that never had a leader come last: any broker will do for them, so they level what the others leave.
         """
         for shard in sorted(self.electorate.shards, key=lambda shard: shard not in self.present):
             held = self.present.get(shard)
-            if held is not None and self._rank(shard, held.leader) is not _Rank.OUT:
+            rank = _Rank.OUT if held is None else self._rank(shard, held.leader)
+            if rank < _Rank.DOUBTFUL:
                 continue
-            candidates = self._candidates(shard)
+            candidates = [one for one in self._candidates(shard) if self._rank(shard, one) < rank]
             if not candidates:
                 continue
             followers = () if held is None else held.followers
@@ -254,6 +256,8 @@ class _Planner:
         broker = self.brokers.get(node_id)
         if broker is None or shard in broker.barred or not self.electorate.may_lead(shard, node_id):
             return _Rank.OUT
+        if shard in broker.doubtful:
+            return _Rank.DOUBTFUL
         return _Rank.READY if broker.is_healthy else _Rank.AILING
 
     def _is_ready(self, shard: ShardId, node_id: int) -> bool:

@@ -7,6 +7,8 @@ nothing. Nobody stops it: where all nodes fail alike, whoever is nominated leads
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from diskless_core.clock import Clock
 from diskless_core.plugin.retrying import Backoff
 
@@ -16,14 +18,35 @@ PATIENCE_S = 10.0
 REST = Backoff(first_ms=60_000, max_ms=1_800_000, jitter=0)
 """So long another node is preferred after the last failure; longer each time that claims failed anew."""
 
+GIVE_WAY_S = 6.0
+"""So long a node is no candidate for a shard whose leader the log elects. The log has elected another one by then, if
+there is one; where all nodes fail alike, no more time is lost once the log is well."""
+
+
+@dataclass(slots=True)
+class Rests:
+    """What the claims of one node have come to, those of all its shards together.
+
+    Attributes:
+        times: how often they failed anew since one succeeded. What fails at the same time counts once.
+        until: monotonic time of the end of the last rest, in seconds.
+    """
+
+    times: int = 0
+    until: float = 0.0
+
 
 class ClaimFailures:
-    """Of one shard on one node."""
+    """Of one shard on one node.
 
-    def __init__(self, clock: Clock) -> None:
+    Args:
+        rests: the node's.
+    """
+
+    def __init__(self, clock: Clock, rests: Rests) -> None:
         self._clock = clock
+        self._rests = rests
         self._since: float | None = None
-        self._rests = 0
         self._is_told = False
         self._until = 0.0
 
@@ -36,10 +59,10 @@ class ClaimFailures:
         """It was not appended, or the log was not read up to it."""
         now = self._clock.monotonic()
         if self._since is not None and now - self._since >= PATIENCE_S:
-            if not self._is_told:
-                self._is_told = True
-                self._rests += 1
-            self._until = now + REST.pause_s(self._rests, self._clock)
+            if not self._is_told and now >= self._rests.until:
+                self._rests.times += 1
+            self._is_told = True
+            self._until = self._rests.until = now + REST.pause_s(self._rests.times, self._clock)
 
     def interrupted(self) -> None:
         """This node claims no more for now: another one is nominated, or it is no candidate."""
@@ -47,7 +70,8 @@ class ClaimFailures:
 
     def succeeded(self) -> None:
         """A claim was read back."""
-        self._since, self._is_told, self._rests, self._until = None, False, 0, 0.0
+        self._since, self._is_told, self._until = None, False, 0.0
+        self._rests.times, self._rests.until = 0, 0.0
 
     @property
     def last(self) -> bool:

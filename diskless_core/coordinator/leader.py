@@ -15,7 +15,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
-from diskless_core.coordinator.claim_failures import ClaimFailures
+from diskless_core.coordinator.claim_failures import GIVE_WAY_S, ClaimFailures, Rests
 from diskless_core.coordinator.entries import Acceptance, Claim, Position
 from diskless_core.coordinator.errors import (
     CommandTakenBackError,
@@ -60,6 +60,7 @@ class Hold(Enum):
     RESTORING = auto()
     FAILURE = auto()
     LEAVING = auto()
+    CLAIMS = auto()
     NAMESAKE = auto()
     UNREACHABLE = auto()
     OBJECTS = auto()
@@ -82,6 +83,9 @@ class Leader:
         position: how far this node has read the log, and what it found there.
         nominator: says who should lead the shard.
         candidate: whether this node may lead the shard at all. One that may not never claims, whatever the log hints.
+        gives_way: whether it stops to be a candidate for a while when its claims fail. Where the controller nominates,
+            it hears of that instead.
+        rests: the node's.
 
     Attributes:
         on_step_down: called when it leads no more.
@@ -98,6 +102,8 @@ class Leader:
         *,
         node_id: int,
         candidate: bool,
+        gives_way: bool,
+        rests: Rests,
     ) -> None:
         self.id = shard_id
         self.leadership = Leadership()
@@ -118,7 +124,8 @@ class Leader:
         self._is_deposed = False
         self._times_deposed = 0
         self._term_began = 0.0
-        self._claim_failures = ClaimFailures(clock)
+        self._gives_way = gives_way
+        self._claim_failures = ClaimFailures(clock, rests)
         self._logger = _logger.bind(shard=str(shard_id), node=node_id)
 
     # --- commands ------------------------------------------------------------------------------------------------
@@ -319,10 +326,17 @@ class Leader:
             if self._stands and self.leadership.term is None and self.leadership.claim is None:
                 await self._append_claim()
             await self.leadership.wait_until(lambda: self.leadership.term is None and self.leadership.claim is None)
+            if self._gives_way and self._claim_failures.last:
+                self._give_way()
             if self._is_deposed:
                 await asyncio.sleep(DEPOSED.pause_s(self._times_deposed, self._clock))
             else:
                 await self.back_off()
+
+    def _give_way(self) -> None:
+        self._logger.warning("the log does not take this node's claims: it lets another one lead, if there is one")
+        self.hold_back(Hold.CLAIMS, "its claims fail")
+        asyncio.get_running_loop().call_later(GIVE_WAY_S, self.may_claim, Hold.CLAIMS)
 
     async def _append_claim(self) -> None:
         claim = Claim(node_id=self._node_id, claim_id=self._clock.new_uuid(), read=self._position())

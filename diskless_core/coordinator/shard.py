@@ -17,6 +17,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, which_log
+from diskless_core.coordinator.claim_failures import Rests
 from diskless_core.coordinator.entries import Claim, DamagedEntryError
 from diskless_core.coordinator.errors import (
     CommandTakenBackError,
@@ -81,6 +82,7 @@ class ShardServices:
     Attributes:
         may_lead: of which shards the operator lets this node be the leader.
         nominator: says who should lead a shard; None: the log does.
+        claim_rests: what the claims of this node have come to.
         levels: what this build knows of feature levels.
         new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
     """
@@ -93,6 +95,7 @@ class ShardServices:
     metrics: Metrics = field(default_factory=Metrics)
     may_lead: Callable[[ShardId], bool] = _anybody
     nominator: Nominator | None = None
+    claim_rests: Rests = field(default_factory=Rests)
     levels: FeatureLevels = BUILD_LEVELS
     new_transport: Callable[[], PeerTransport] | None = None
 
@@ -137,6 +140,8 @@ class CoordinatorShard(Generic[RecordT]):
             services.clock,
             node_id=services.node_id,
             candidate=services.may_lead(shard_id),
+            gives_way=is_shared and services.nominator is None,
+            rests=services.claim_rests,
         )
         self._replica.flusher.on_room = self._notice_room
         self._leader.on_step_down = self._replica.tail.wake

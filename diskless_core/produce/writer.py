@@ -234,11 +234,11 @@ class WalWriter:
                 self._object_time.learn(stored.object_key, created_ms, outcome)
                 if self._gaps is not None:
                     outcome = self._gaps.judged(sealed.batches, outcome)
-            size_bytes = sum(batch.size for batch in sealed.batches)
-            self._under_way[part.shard] -= size_bytes
-            self.backlog.shrink(size_bytes)
             self._count(sealed.batches, outcome)
             _settle(sealed.places, outcome)
+            size_bytes = sum(batch.size for batch in sealed.batches)
+            self._under_way[part.shard] -= size_bytes
+            self.backlog.shrink(size_bytes)  # last: this may begin requests that waited
             # What failed early must not let a later object pass those that are still under way.
             await part.ticket.come()
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +12,9 @@ from kafka.protocol.admin import DescribeClusterRequest
 
 from tests.support.batches import batch_of
 from tests.support.broker import BrokerProcess
-from tests.support.broker_cluster import on_one_bucket
+from tests.support.broker_cluster import on_one_bucket, settled
 from tests.support.cluster import until
-from tests.support.requests import append, create_topic
+from tests.support.requests import append, create_topic, metadata_request
 
 SESSION_MS = 1_000_000
 """Longer than any test waits."""
@@ -31,9 +33,10 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
                 **on_one_bucket(tmp_path),
                 "coordinator_log.bucket.lease.ms": str(LEASE_MS),
                 "broker.session.timeout.ms": str(SESSION_MS),
+                "admin.listener": "http://127.0.0.1:0",
             },
         )
-        for node_id in (1, 2)
+        for node_id in (1, 2, 3)  # a test starts those that it needs
     }
     try:
         yield made
@@ -55,6 +58,16 @@ def controller(broker: BrokerProcess) -> int:
         return wire.call(DescribeClusterRequest(include_fenced_brokers=True), 2).controller_id
 
 
+def told_leaders(broker: BrokerProcess) -> set[int]:
+    """Whom one broker tells any of fifty clients to produce to."""
+    told = set()
+    for number in range(50):
+        with broker.connect(client_id=f"client-{number}") as wire:
+            answer = wire.call(metadata_request("t"), 12)
+        told |= {partition.leader_id for partition in answer.topics[0].partitions}
+    return told
+
+
 async def test_a_process_that_is_killed_is_fenced_before_its_session_ends_and_may_start_again_at_once(brokers):
     one, two = brokers[1].start(), brokers[2].start()
     assert fenced(one) == fenced(two) == {1: False, 2: False}
@@ -62,6 +75,26 @@ async def test_a_process_that_is_killed_is_fenced_before_its_session_ends_and_ma
     await until(lambda: fenced(one) == {1: False, 2: True})
     two.start()
     assert fenced(one) == fenced(two) == {1: False, 2: False}
+
+
+async def test_clients_are_sent_to_no_broker_that_was_killed_though_nobody_has_fenced_it(brokers):
+    for broker in brokers.values():
+        broker.start()
+    settled(brokers)
+    asleep = brokers[controller(brokers[1])]
+    victim, other = (broker for broker in brokers.values() if broker is not asleep)
+    victim_id, asleep_id = (next(one for one in brokers if brokers[one] is broker) for broker in (victim, asleep))
+    with other.connect() as wire:
+        create_topic(wire, "t", 8)
+    assert told_leaders(other) == {1, 2, 3}
+    os.kill(asleep.pid, signal.SIGSTOP)
+    try:
+        victim.kill()
+        await until(lambda: victim_id not in told_leaders(other))
+        assert fenced(other)[victim_id] is False
+        assert asleep_id in told_leaders(other), "it has not ended"
+    finally:
+        os.kill(asleep.pid, signal.SIGCONT)
 
 
 async def test_a_controller_that_stops_leaves_when_another_broker_is_the_controller_and_may_start_again(brokers):

@@ -210,6 +210,7 @@ class Broker:
             new_transport=lambda: transport,
             membership_transport=transport,
             ask_once=transport.ask_once,
+            lost_brokers=frozenset,
             serve_brokers=self._serve_brokers,
             peers=RegisteredPeers(self.node_id, BROKERS),
             endpoints=endpoints,

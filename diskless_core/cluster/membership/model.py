@@ -88,6 +88,7 @@ class LiveBroker:
     Attributes:
         is_healthy: whether the log and the WAL object store answer it, by what it said last.
         barred: the shards that it cannot lead now.
+        doubtful: those that it leads only where nobody else can: the log has not taken its claims.
         ready: those of which it has a copy that has caught up; None where it has not said: it is taken for ready.
         led: those that it leads, by what it said last.
     """
@@ -96,5 +97,6 @@ class LiveBroker:
     rack: str | None
     is_healthy: bool
     barred: frozenset[ShardId]
+    doubtful: frozenset[ShardId] = frozenset()
     ready: frozenset[ShardId] | None = None
     led: frozenset[ShardId] = frozenset()

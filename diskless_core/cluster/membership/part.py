@@ -249,21 +249,28 @@ class Membership:
         return Health(
             log_is_ok=self._log_is_ok() and knows_the_cluster,
             bucket_is_ok=self.bucket_is_ok(),
-            barred=barred(self._shards, self._shard, self._node_id),
+            barred=barred(self._shards, self._shard),
+            doubtful=doubtful(self._shards, self._node_id),
             ready=frozenset(shard.id for shard in self._handed_over if shard.is_caught_up),
             led=frozenset(shard.id for shard in self._handed_over if shard.claimed_by == self._node_id),
         )
 
 
-def barred(shards: Sequence[CoordinatorShard[Any]], cluster: CoordinatorShard[Any], node_id: int) -> frozenset[ShardId]:
+def barred(shards: Sequence[CoordinatorShard[Any]], cluster: CoordinatorShard[Any]) -> frozenset[ShardId]:
     """The shards that a node cannot lead now, of all that it has.
 
-    All of them where its copy of the cluster shard stands still: it would not read that it is nominated. Nothing new
-    where the log does not take its claims: that will most likely be so for other shards too.
+    All of them where its copy of the cluster shard stands still: it would not read that it is nominated.
     """
     if cluster.failure is not None:
         return frozenset(shard.id for shard in shards)
-    out = {shard.id for shard in shards if shard.cannot_lead or shard.claims_fail}
-    if any(shard.claims_fail for shard in shards):
-        out |= {shard.id for shard in shards if shard.claimed_by != node_id}
-    return frozenset(out)
+    return frozenset(shard.id for shard in shards if shard.cannot_lead)
+
+
+def doubtful(shards: Sequence[CoordinatorShard[Any]], node_id: int) -> frozenset[ShardId]:
+    """The shards that another node should rather lead, since the log does not take this one's claims.
+
+    Those that it does not lead are among them: it will most likely be so there too.
+    """
+    if not any(shard.claims_fail for shard in shards):
+        return frozenset()
+    return frozenset(shard.id for shard in shards if shard.claims_fail or shard.claimed_by != node_id)

@@ -103,6 +103,7 @@ class Registrar:
                 rack=one.spec.rack,
                 is_healthy=health.is_ok,
                 barred=health.barred,
+                doubtful=health.doubtful,
                 ready=health.ready,
                 led=health.led,
             )
@@ -224,6 +225,7 @@ class Registrar:
                 log_is_ok=beat.health.log_is_ok,
                 bucket_is_ok=beat.health.bucket_is_ok,
                 barred=sorted(map(str, beat.health.barred)),
+                doubtful=sorted(map(str, beat.health.doubtful)),
             )
         if was != beat.health:
             self._tell()

@@ -33,6 +33,7 @@ class Health:
 
     Attributes:
         barred: the shards that it cannot lead now.
+        doubtful: those that another broker should rather lead: the log has not taken this one's claims.
         ready: those of which it has a copy that has caught up; None where it has not said.
         led: those that it leads, the cluster shard aside.
     """
@@ -40,6 +41,7 @@ class Health:
     log_is_ok: bool = True
     bucket_is_ok: bool = True
     barred: frozenset[ShardId] = frozenset()
+    doubtful: frozenset[ShardId] = frozenset()
     ready: frozenset[ShardId] | None = None
     led: frozenset[ShardId] = frozenset()
 
@@ -49,9 +51,9 @@ class Health:
         return self.log_is_ok and self.bucket_is_ok
 
     @property
-    def troubles(self) -> tuple[bool, bool, frozenset[ShardId]]:
+    def troubles(self) -> tuple[bool, bool, frozenset[ShardId], frozenset[ShardId]]:
         """What people want to know of it."""
-        return self.log_is_ok, self.bucket_is_ok, self.barred
+        return self.log_is_ok, self.bucket_is_ok, self.barred, self.doubtful
 
     @property
     def complaint(self) -> str:

@@ -136,6 +136,7 @@ def heartbeat_request(beat: Beat) -> BrokerHeartbeatRequest:
         log_is_ok=beat.health.log_is_ok,
         bucket_is_ok=beat.health.bucket_is_ok,
         barred_shards=_names(beat.health.barred),
+        doubtful_shards=_names(beat.health.doubtful),
         ready_shards=_names(beat.health.ready) if beat.health.ready is not None else None,
         led_shards=_names(beat.health.led),
     )
@@ -161,6 +162,7 @@ def beat_of(request: BrokerHeartbeatRequest, shards: Mapping[str, ShardId]) -> B
             log_is_ok=request.log_is_ok,
             bucket_is_ok=request.bucket_is_ok,
             barred=known(request.barred_shards),
+            doubtful=known(request.doubtful_shards),
             ready=known(request.ready_shards) if request.ready_shards is not None else None,
             led=known(request.led_shards),
         ),

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from diskless_core.broker.lost_brokers import LostBrokers
 from diskless_core.broker.peer_connections import PeerConnections
 from diskless_core.broker.rack_traffic import PeerTraffic
+from diskless_core.clock import SystemClock
 from diskless_core.coordinator.peers import (
     AnswerLostError,
     PeerAddress,
@@ -81,13 +83,13 @@ class Plays:
 
 @asynccontextmanager
 async def connected_to(
-    *plays: Play, traffic: PeerTraffic | None = None
+    *plays: Play, traffic: PeerTraffic | None = None, lost: LostBrokers | None = None
 ) -> AsyncIterator[tuple[PeerConnections, Plays]]:
     played = Plays(*plays)
     server = await asyncio.start_server(played.serve, "127.0.0.1", 0)
     peers = PeerMap(1)
     peers.learn(PEER, PeerAddress("127.0.0.1", server.sockets[0].getsockname()[1]))
-    connections = PeerConnections(peers, "broker-1", traffic=traffic)
+    connections = PeerConnections(peers, "broker-1", traffic=traffic, lost=lost)
     try:
         yield connections, played
     finally:
@@ -325,6 +327,29 @@ async def ask_or_fail(connections: PeerConnections) -> None:
     except PeerUnavailableError:
         return
     await until(lambda: connections._connections[PEER].is_closed)
+
+
+async def test_a_broker_that_ends_a_connection_is_lost_until_there_is_one_again_and_one_that_is_late_is_not() -> None:
+    async def leaving(peer: Peer) -> None:
+        correlation_id, _ = await peer.receive()
+        peer.answer(correlation_id, b"bye")
+
+    async def late(peer: Peer) -> None:
+        await peer.receive()
+        await peer.until_closed()
+
+    lost = LostBrokers(LIMIT_S, SystemClock())
+    async with connected_to(late, leaving, echo, lost=lost) as (connections, played):
+        with pytest.raises(AnswerLostError):
+            await send(connections, b"a", 0.05)
+        assert lost.now() == frozenset()
+        beside = connections.beside()
+        assert await send(beside, b"a") == b"bye"
+        await until(lambda: lost.now() == {PEER})
+        await until(lambda: lost.now() == frozenset())
+        assert played.connections == 3
+        assert await send(beside, b"b") == b"b"
+        await lost.stop()
 
 
 async def test_a_stop_loses_what_is_under_way() -> None:

@@ -102,31 +102,51 @@ def test_a_log_that_brokers_share_is_asked_about_one_shard_at_a_time() -> None:
     run(main)
 
 
-def test_a_log_that_fails_for_one_shard_fails_until_it_answers_for_that_one() -> None:
+def test_a_log_fails_where_no_shard_that_is_asked_about_has_an_answer() -> None:
     async def main() -> None:
         async with served_shards() as (coordinators, metrics):
             watch = ShardWatch(coordinators, metrics)
             await watch.look_at_logs()
-            bounds, failing = coordinators.log.bounds, {DISKLESS.shard(0)}
+            bounds, failing, asked = coordinators.log.bounds, {DISKLESS.shard(0)}, list[ShardId]()
 
-            async def fail_for_one(shard: ShardId) -> LogBounds:
+            async def fail_for_some(shard: ShardId) -> LogBounds:
+                asked.append(shard)
                 if shard in failing:
                     raise CoordinatorLogError("nobody leads this partition")
                 return await bounds(shard)
 
-            async def fails() -> bool:
-                try:
-                    await watch.look_at_logs()
-                except CoordinatorLogError:
-                    return True
-                return False
+            coordinators.log.bounds = fail_for_some  # type: ignore[method-assign]
+            for _ in range(3 * len(coordinators.all())):
+                await watch.look_at_logs()  # one shard that has no answer is not the log's failure
+            assert set(asked) == {shard.id for shard in coordinators.all()}
+            asked.clear()
+            await watch.look_at_logs()
+            assert DISKLESS.shard(0) in asked  # it is asked about until it has one
 
-            coordinators.log.bounds = fail_for_one  # type: ignore[method-assign]
-            looks = [await fails() for _ in range(2 * len(coordinators.all()))]
-            assert True in looks
-            assert all(looks[looks.index(True) :])
+            failing.update(shard.id for shard in coordinators.all())
+            with pytest.raises(CoordinatorLogError, match="nobody leads"):
+                await watch.look_at_logs()
             failing.clear()
-            assert not await fails()
+            await watch.look_at_logs()
+
+    run(main)
+
+
+def test_a_log_that_does_not_answer_for_one_shard_keeps_no_other_shard_waiting() -> None:
+    async def main() -> None:
+        async with served_shards() as (coordinators, metrics):
+            bounds = coordinators.log.bounds
+
+            async def hang_for_one(shard: ShardId) -> LogBounds:
+                if shard == DISKLESS.shard(0):
+                    await asyncio.Event().wait()
+                return await bounds(shard)
+
+            coordinators.log.bounds = hang_for_one  # type: ignore[method-assign]
+            watching = asyncio.create_task(ShardWatch(coordinators, metrics).run())
+            await asyncio.sleep(10 * LOOK_S)
+            assert coordinators.log_failure is None
+            watching.cancel()
 
     run(main)
 

@@ -14,7 +14,7 @@ import pytest
 from diskless_core.broker.coordinators import Coordinators, ShardSettings
 from diskless_core.cluster.controller import BALANCE_PAUSE_S, STEADY_S, Controller, ControllerNeighbours
 from diskless_core.cluster.membership.model import LiveBroker
-from diskless_core.cluster.membership.part import barred
+from diskless_core.cluster.membership.part import barred, doubtful
 from diskless_core.cluster.tables import NOMINATIONS, nomination_key
 from diskless_core.config.placement import may_lead, parse_placement
 from diskless_core.coordinator.claim_failures import REST
@@ -105,7 +105,11 @@ class Broker:
 
     def barred(self) -> frozenset[ShardId]:
         """What it says in its heartbeats that it cannot lead."""
-        return barred(self.coordinators.all(), self.coordinators.cluster, self.node_id)
+        return barred(self.coordinators.all(), self.coordinators.cluster)
+
+    def doubtful(self) -> frozenset[ShardId]:
+        """What it says in its heartbeats that another one should rather lead."""
+        return doubtful(self.coordinators.all(), self.node_id)
 
     def leads(self) -> set[str]:
         return {short_name(shard.id) for shard in self.coordinators.all() if shard.leading}
@@ -150,8 +154,9 @@ class World:
     def live(self) -> list[LiveBroker]:
         """What the controller knows of the brokers that are up, with what they say in their heartbeats."""
         return [
-            replace(one, barred=one.barred | self.brokers[one.node_id].barred(), **self.brokers[one.node_id].copies())
+            replace(one, barred=one.barred | broker.barred(), doubtful=broker.doubtful(), **broker.copies())
             for one in self.up.values()
+            for broker in (self.brokers[one.node_id],)
         ]
 
     def led(self) -> list[set[str]]:
@@ -358,6 +363,24 @@ def test_a_broker_that_can_read_the_log_and_not_write_it_is_not_waited_for() -> 
         world.refuse_appends()
         await asyncio.sleep(2 * REST.first_ms / 1000)
         await world.until_balanced()
+
+    story(told)
+
+
+def test_a_broker_whose_claims_failed_leads_where_no_other_one_is_left() -> None:
+    async def told(world: World) -> None:
+        await world.start(1, 2, 3, placement="cluster-0:1,*:2|3")
+        await world.until(world.all_are_led)
+        world.refuse_appends(3)
+        for shard in world.brokers[3].coordinators.all():
+            if shard.leading:
+                with pytest.raises(CoordinatorError):
+                    await shard.barrier()
+        await world.until(lambda: world.brokers[2].leads() == ALL, within_s=60)
+        assert world.brokers[3].doubtful()
+        world.refuse_appends()
+        await world.die(2)
+        await world.until(lambda: world.brokers[3].leads() == ALL, within_s=5)
 
     story(told)
 

@@ -61,12 +61,14 @@ class World:
         self.policy = policy or Watched()
         self.shards = {index: SimpleNamespace(leader_hint=1) for index in range(shards)}
         self.metrics = Metrics()
+        self.lost = frozenset()
         listeners = []
         self.gateways = ProduceGateways(
             GatewayNeighbours(
                 placement=self.policy,
                 itself=LiveBroker(node_id=7, rack="own"),
                 brokers=SimpleNamespace(live=lambda: [one for one in self.registrations if one.is_live]),
+                lost=lambda: self.lost,
                 cluster=SimpleNamespace(on_commit=listeners.append),
                 coordinators=self.shards,
                 metrics=self.metrics,
@@ -115,6 +117,20 @@ def test_other_changes_of_the_cluster_place_nothing():
     world._committed({})
     world.told()
     assert len(world.policy.asked) == 1
+
+
+def test_nobody_is_sent_to_a_broker_that_has_most_likely_just_ended_though_it_is_not_fenced_yet():
+    world = World(registration(1, "a"), registration(2, "a"), registration(3, "b"))
+    assert world.told() == {1, 2, 3}
+    world.lost = frozenset({1})
+    assert world.told() == {2, 3}
+    assert world.told("a") == {2}
+    world.lost = frozenset({1, 2})
+    assert world.told("a") == {3}, "another rack is better than nobody"
+    world.lost = frozenset({1, 2, 3})
+    assert world.told() == {1, 2, 3}, "where all are lost, nobody knows better"
+    world.lost = frozenset()
+    assert world.told("a") == {1, 2}
 
 
 def test_nobody_is_sent_to_a_broker_that_is_fenced_or_shuts_down():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from diskless_core.coordinator.claim_failures import PATIENCE_S, REST, ClaimFailures
+from diskless_core.coordinator.claim_failures import PATIENCE_S, REST, ClaimFailures, Rests
 from tests.support.virtual_time import VirtualClock, run
 
 FIRST_REST_S = REST.first_ms / 1000
@@ -14,7 +14,7 @@ LONGEST_REST_S = REST.max_ms / 1000
 
 def with_claims(told: Callable[[ClaimFailures], Awaitable[None]]) -> None:
     async def main() -> None:
-        await told(ClaimFailures(VirtualClock(asyncio.get_running_loop())))
+        await told(ClaimFailures(VirtualClock(asyncio.get_running_loop()), Rests()))
 
     run(main)
 
@@ -79,3 +79,19 @@ def test_a_claim_that_succeeds_forgets_what_was_before() -> None:
         assert not claims.last
 
     with_claims(told)
+
+
+def test_all_shards_of_a_node_rest_longer_for_what_one_of_them_failed_at_and_what_fails_together_counts_once() -> None:
+    async def main() -> None:
+        rests = Rests()
+        shards = [ClaimFailures(VirtualClock(asyncio.get_running_loop()), rests) for _ in range(3)]
+        for times, failing in enumerate((shards[:2], shards[2:], shards[:1])):
+            await asyncio.gather(*(fail_for(claims, 2 * PATIENCE_S) for claims in failing))
+            for claims in failing:
+                claims.interrupted()
+            await asyncio.sleep(FIRST_REST_S * 2**times - 1)
+            assert all(claims.last for claims in failing)
+            await asyncio.sleep(1)
+            assert not any(claims.last for claims in shards)
+
+    run(main)

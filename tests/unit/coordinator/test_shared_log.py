@@ -10,6 +10,7 @@ import pytest
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, leader
+from diskless_core.coordinator.claim_failures import GIVE_WAY_S
 from diskless_core.coordinator.entries import Claim, Position
 from diskless_core.coordinator.errors import CommandTakenBackError, CoordinatorError, EntryTooLargeError
 from diskless_core.coordinator.snapshots import Snapshots
@@ -17,7 +18,7 @@ from diskless_core.plugin.coordinator_log import EntryRefusedError, LeadershipHi
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
-from diskless_core.testing.fakes.log import SharedLog
+from diskless_core.testing.fakes.log import AppendFault, SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from tests.support.shards import SHARD_ID, TOPIC, ShardNode, batch, commit_of
 from tests.support.virtual_time import VirtualClock, run
@@ -178,6 +179,30 @@ def test_a_shard_that_failed_gives_way_to_another_node() -> None:
         shared.set_leader(SHARD_ID, 1)  # a log that nominates it all the same
         await asyncio.sleep(5)
         assert claims(shared) == 2
+        await one.stop()
+        await two.stop()
+
+    run(main)
+
+
+def test_a_node_whose_claims_the_log_does_not_take_gives_way_for_a_while_where_the_log_elects_leaders() -> None:
+    async def main() -> None:
+        shared, clock = SharedLog(), VirtualClock(asyncio.get_running_loop(), 1)
+        one, two = ShardNode(shared, clock, 1), ShardNode(shared, clock, 2)
+        for node in (one, two):
+            await node.start(lead=False)
+        await one.shard.until_leading()
+        shared.append_error = lambda _, node_id: AppendFault.NOTHING_APPENDED if node_id == 1 else None
+        with pytest.raises(CoordinatorError):
+            await one.shard.barrier()
+        await asyncio.wait_for(two.shard.until_leading(), 60)
+        shared.set_leader(SHARD_ID, 2)
+        await asyncio.sleep(10 * GIVE_WAY_S)
+        assert two.shard.leading
+
+        shared.append_error = None
+        shared.set_leader(SHARD_ID, 1)
+        await asyncio.wait_for(one.shard.until_leading(), 5)
         await one.stop()
         await two.stop()
 

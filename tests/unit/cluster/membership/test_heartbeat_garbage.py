@@ -29,5 +29,7 @@ def test_shards_that_the_cluster_does_not_have_are_left_out_and_the_others_count
         log_is_ok=True,
         bucket_is_ok=True,
         barred_shards=[*names, str(KNOWN)],
+        doubtful_shards=[*names, str(KNOWN)],
     )
-    assert wire.beat_of(request, {str(KNOWN): KNOWN}).health.barred == {KNOWN}
+    health = wire.beat_of(request, {str(KNOWN): KNOWN}).health
+    assert health.barred == health.doubtful == {KNOWN}
