@@ -3,6 +3,10 @@
 A delivery report says nothing about an append that failed: a message that timed out may land later. So reports only
 tell early that something went wrong. Each shard has a producer of its own, which a failed append ends: what it still
 had queued never lands, and other shards do not notice.
+
+librdkafka packs messages that are queued together into record batches. A Kafka refuses a batch that is too large as a
+whole, and may still take the batches that follow it. So only a message that was produced alone is certainly refused:
+large ones are, and what follows a part of an append is produced once that part was read back.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +29,10 @@ from diskless_kafka.log_reader import Place
 
 _INSTANCE_BYTES = 16
 _NUMBER_BYTES = 8
+_FRAME_BYTES = 64
+"""More than a message takes in a record batch beside its value."""
+_PART_BYTES = 1_000_000
+"""How much is produced at once at the most: as much as librdkafka would pack into one record batch."""
 _POLL_S = 0.02
 _SPARE_AGAIN_ROUNDS = 100
 """How often the producers are served until a spare one is tried again that could not be opened."""
@@ -32,6 +40,10 @@ _SPARE_AGAIN_ROUNDS = 100
 _log = structlog.get_logger(__name__)
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
+
+
+class PartTooLargeError(CoordinatorLogError):
+    """Kafka refused some of several batches for their size, and it is not known which ones are too large."""
 
 
 class PooledProducer:
@@ -124,9 +136,15 @@ def _ignore(error: KafkaError | None, message: Message) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Append:
-    """One call: which offsets its messages have been read back at so far. `numbers` are those of its messages."""
+    """A part of a call: which offsets its messages have been read back at so far.
+
+    Attributes:
+        numbers: those of its messages.
+        position: of its first batch among those of the call.
+    """
 
     numbers: range
+    position: int
     done: asyncio.Future[list[int]]
     offsets: list[int] = field(default_factory=list)
 
@@ -157,15 +175,25 @@ class ShardProducer:
         self._next_number = 0
         self._waiting: dict[int, _Append] = {}
 
-    async def append(self, batches: Sequence[bytes]) -> list[int]:
+    async def append(self, batches: Sequence[bytes], max_entry_bytes: int) -> list[int]:
         """Produce one message for each batch, and return their offsets once all were read back, however long it takes.
 
+        Args:
+            max_entry_bytes: the largest batch that the topic is thought to take.
+
         Raises:
-            EntryRefusedError: Kafka has refused the only batch there is for its size.
+            EntryRefusedError: Kafka has refused a batch for its size. Those before it were appended, and none behind it
+                was produced.
+            PartTooLargeError: Kafka has refused something for its size, and what is not certain.
             CoordinatorLogError: some batch was not, or not knowingly, appended.
         """
         producer = await self._open()
-        return await self._produce(producer, batches).done
+        offsets = list[int]()
+        for part in in_parts(batches, min(max_entry_bytes, _PART_BYTES)):
+            if self._producer is not producer:
+                raise CoordinatorLogError(f"{self} failed between two parts of an append")
+            offsets += await self._produce(producer, part, len(offsets)).done
+        return offsets
 
     def read_back(self, offset: int, key: bytes | None) -> None:
         """Take note of a message that was read, if it is of this instance."""
@@ -198,11 +226,11 @@ class ShardProducer:
                     raise CoordinatorLogError(f"{self} has no producer: {error}") from error
             return self._producer
 
-    def _produce(self, producer: PooledProducer, batches: Sequence[bytes]) -> _Append:
+    def _produce(self, producer: PooledProducer, batches: Sequence[bytes], position: int) -> _Append:
         first = self._next_number
         self._next_number += len(batches)
         numbers = range(first, self._next_number)
-        append = _Append(numbers, self._loop.create_future())
+        append = _Append(numbers, position, self._loop.create_future())
         append.done.add_done_callback(_note_outcome)
         self._waiting.update(dict.fromkeys(numbers, append))
         try:
@@ -227,13 +255,28 @@ class ShardProducer:
         if append is None:
             return
         text = f"{self} does not take an append: {error}"
-        is_refused = error.code == KafkaError.MSG_SIZE_TOO_LARGE and len(append.numbers) == 1
-        if is_refused and not append.done.done():
-            append.done.set_exception(EntryRefusedError(text, position=0))
+        if error.code == KafkaError.MSG_SIZE_TOO_LARGE and not append.done.done():
+            is_certain = len(append.numbers) == 1
+            append.done.set_exception(
+                EntryRefusedError(text, position=append.position) if is_certain else PartTooLargeError(text)
+            )
         self.fail(CoordinatorLogError(text))
 
     def __str__(self) -> str:
         return f"{self._topic}-{self._partition}"
+
+
+def in_parts(batches: Sequence[bytes], part_bytes: int) -> Iterator[Sequence[bytes]]:
+    """Divide batches, in order, into parts that fit into so many bytes as messages; one that does not fit is alone."""
+    first, size_bytes = 0, 0
+    for position, batch in enumerate(batches):
+        message_bytes = len(batch) + _FRAME_BYTES
+        if position > first and size_bytes + message_bytes > part_bytes:
+            yield batches[first:position]
+            first, size_bytes = position, 0
+        size_bytes += message_bytes
+    if first < len(batches):
+        yield batches[first:]
 
 
 def _note_outcome(done: asyncio.Future[list[int]]) -> None:

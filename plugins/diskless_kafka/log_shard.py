@@ -6,8 +6,11 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
+import structlog
+
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLogError,
+    EntryRefusedError,
     LogBatch,
     LogBounds,
     LogOffsetPrunedError,
@@ -15,11 +18,14 @@ from diskless_core.plugin.coordinator_log import (
 from diskless_core.plugin.kafka_client import KafkaClientError
 from diskless_core.plugin.shard import ShardId
 from diskless_kafka.log_backend import LogBackend
+from diskless_kafka.log_config import ENTRY_OVERHEAD_BYTES
 from diskless_kafka.log_history import LogHistory
-from diskless_kafka.log_producer import ShardProducer, is_entry_key
+from diskless_kafka.log_producer import PartTooLargeError, ShardProducer, is_entry_key
 from diskless_kafka.log_reader import Place, ReadMessage
 from diskless_kafka.log_tail import Tail
 from diskless_kafka.log_topics import topic_name
+
+_log = structlog.get_logger(__name__)
 
 
 class LogShard:
@@ -37,19 +43,20 @@ class LogShard:
         self._backend = backend
         self._append_timeout_s = settings.append_timeout_ms / 1000
         self._producer = ShardProducer(self.place, instance, backend.open_producer, backend.close_producer)
+        self._max_entry_bytes: int | None = settings.max_entry_bytes  # None: the topic is asked anew
         self._tail: Tail | None = None
         self._known_end = 0
         self._opening: asyncio.Task[Tail] | None = None
         self._verifying: asyncio.Task[None] | None = None
 
     async def append(self, batches: Sequence[bytes]) -> list[int]:
-        """Append whole batches that are not too large; errors as `CoordinatorLog.append`."""
+        """Append whole batches that are not larger than the settings allow; errors as `CoordinatorLog.append`."""
         if not self._backend.writes:
             raise CoordinatorLogError(f"the log of {self.id} was opened for reading only")
         try:
             async with asyncio.timeout(self._append_timeout_s):
                 await self._open_tail()
-                return await self._producer.append(batches)
+                return await self._append(batches)
         except TimeoutError:
             error = CoordinatorLogError(
                 f"an append to {self} was not read back within {self._append_timeout_s:g} s: it may or may not have "
@@ -57,6 +64,43 @@ class LogShard:
             )
             self._producer.fail(error)
             raise error from None
+
+    async def _append(self, batches: Sequence[bytes]) -> list[int]:
+        limit = await self._limit(max(map(len, batches)))
+        fitting = next((position for position, batch in enumerate(batches) if len(batch) > limit), len(batches))
+        try:
+            offsets = await self._producer.append(batches[:fitting], limit) if fitting else []
+        except (EntryRefusedError, PartTooLargeError):
+            self._max_entry_bytes = None
+            raise
+        if fitting < len(batches):
+            raise EntryRefusedError(
+                f"an entry has {len(batches[fitting])} bytes, and {self} takes {limit}: raise max.message.bytes of the "
+                f"topic to {self._backend.settings.topic_max_message_bytes}",
+                position=fitting,
+            )
+        return offsets
+
+    async def _limit(self, largest_bytes: int) -> int:
+        """The largest entry that the topic takes: less than the settings say, if the topic was changed meanwhile.
+
+        It is asked anew after a refusal by Kafka, and before an entry is refused because of what was heard earlier.
+        """
+        known = self._max_entry_bytes
+        if known is not None and largest_bytes <= known:
+            return known
+        settings = self._backend.settings
+        found_bytes: int = await self._backend.run(self._backend.topics.max_message_bytes, self.id)
+        self._max_entry_bytes = limit = min(found_bytes - ENTRY_OVERHEAD_BYTES, settings.max_entry_bytes)
+        if limit < settings.max_entry_bytes and limit != known:
+            _log.warning(
+                "the topic's max.message.bytes was lowered, and larger entries are refused; a broker that starts will "
+                "refuse the topic",
+                topic=self.place[0],
+                found=found_bytes,
+                wanted=settings.topic_max_message_bytes,
+            )
+        return limit
 
     async def bounds(self) -> LogBounds:
         """As `CoordinatorLog.bounds`. It may be asked of a shard that there is not: nothing is created."""

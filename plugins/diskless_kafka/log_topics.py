@@ -165,12 +165,11 @@ class LogTopics:
 
     def verify(self, shard: ShardId) -> None:
         """See that the topic is still the one that it was."""
-        name = topic_name(shard, self._settings.topic_prefix)
-        found = self._found(name)
-        if found is None:
-            self._partitions.pop(name, None)
-            raise CoordinatorLogError(f"the topic {name} is gone: somebody deleted it")
-        self._ids.require(name, found.topic_id)
+        self._found_again(shard)
+
+    def max_message_bytes(self, shard: ShardId) -> int:
+        """Size in bytes of the largest message that the topic takes now; errors as `verify`."""
+        return int(self._found_again(shard).configs["max.message.bytes"])
 
     def bounds(self, shard: ShardId) -> LogBounds:
         """Where the partition begins, and its high watermark."""
@@ -203,6 +202,15 @@ class LogTopics:
         if self._creates:
             self._ids.remember(name, found.topic_id)
         self._partitions[name] = found.partitions
+
+    def _found_again(self, shard: ShardId) -> FoundTopic:
+        name = topic_name(shard, self._settings.topic_prefix)
+        found = self._found(name)
+        if found is None:
+            self._partitions.pop(name, None)
+            raise CoordinatorLogError(f"the topic {name} is gone: somebody deleted it")
+        self._ids.require(name, found.topic_id)
+        return found
 
     def _found(self, name: str) -> FoundTopic | None:
         with _told(f"the topic {name} cannot be described"):

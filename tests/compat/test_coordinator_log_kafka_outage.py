@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from confluent_kafka import Producer
 
+from diskless_core.plugin import kafka_client
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, EntryRefusedError
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
@@ -25,6 +28,7 @@ from diskless_kafka.kafka_log import KafkaCoordinatorLog
 from tests.support.apache_kafka import ApacheKafka, free_ports
 from tests.support.kafka_log import kafka_log, log_properties
 from tests.support.relay import Relay
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -48,6 +52,19 @@ def relay(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def properties(relay: Relay, request: pytest.FixtureRequest) -> dict[str, Any]:
     relay.pass_on()
     return log_properties(f"127.0.0.1:{relay.port}", f"{request.node.name[:60]}_")
+
+
+@pytest.fixture
+def producers(monkeypatch: pytest.MonkeyPatch) -> list[Producer]:
+    """All that the log has opened. The length of each is how many messages it holds, on their way or queued."""
+    opened, open_producer = list[Producer](), kafka_client.open_producer
+
+    def remember(options: Mapping[str, Any]) -> Producer:
+        opened.append(open_producer(options))
+        return opened[-1]
+
+    monkeypatch.setattr(kafka_client, "open_producer", remember)
+    return opened
 
 
 async def until_it_answers(call: Callable[[], Awaitable[T]]) -> T:
@@ -91,18 +108,21 @@ async def test_connections_lost_under_appends_lose_nothing_that_was_acknowledged
 
 
 async def test_while_kafka_is_silent_appends_end_and_what_is_known_is_read_and_then_all_goes_on_by_itself(
-    relay: Relay, properties: dict[str, Any], tmp_path: Path
+    relay: Relay, properties: dict[str, Any], producers: list[Producer], tmp_path: Path
 ) -> None:
-    known = numbered_batches(10)
+    known, given_up = numbered_batches(10), numbered_batches(50, size_bytes=10_000)
     properties["append.timeout.ms"] = 1_500
+    # so what is queued would not go by itself
+    properties["producer.options"] = json.dumps({"delivery.timeout.ms": 600_000})
     async with started(kafka_log(properties, tmp_path)) as log:
         await append_until_taken(log, batch_of(b"first"))
         await log.append(SHARD, known)
         relay.hang()
-        for _ in range(3):  # each gives up what it had queued: nothing piles up
+        for _ in range(3):
             with pytest.raises(CoordinatorLogError, match=r"within 1\.5 s") as error:
-                await log.append(SHARD, numbered_batches(50, size_bytes=10_000))
+                await log.append(SHARD, given_up)
             assert not isinstance(error.value, EntryRefusedError)
+            await asyncio.to_thread(wait_until, lambda: sum(map(len, producers)) == 0, "nothing is queued any more")
         start = (await read_batches(log, SHARD, 1, len(known)))[0].offset
         assert same_content(await read_batches(log, SHARD, start, len(known)), known)
         relay.drop()
@@ -113,6 +133,7 @@ async def test_while_kafka_is_silent_appends_end_and_what_is_known_is_read_and_t
         contents = [settled_bytes(entry.data) for entry in entries]
         assert len(set(contents[1:11])) == 10
         assert contents.count(settled_bytes(recovered)) == 1
+        assert not {settled_bytes(batch) for batch in given_up} & set(contents), "it was given up, and came later"
         await log.append(OTHER_SHARD, [batch_of(b"of another shard")])
 
 

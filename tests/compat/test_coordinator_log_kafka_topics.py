@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from diskless_core.plugin import kafka_client
 from diskless_core.plugin.context import TOOL_NODE_ID
-from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds
+from diskless_core.plugin.coordinator_log import CoordinatorLogError, EntryRefusedError, LogBounds
 from diskless_core.shards import GROUPS
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
     TIMEOUT_S,
     batch_of,
+    batch_of_size,
     read_all,
     same_content,
     started,
@@ -51,6 +52,21 @@ def admin(apache_kafka: ApacheKafka) -> Iterator[AdminClient]:
 def make_topic(admin: AdminClient, name: str, **configs: str) -> None:
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     kafka_client.answer(admin.create_topics([NewTopic(name, 1, 1, config=settings)]))
+
+
+async def set_max_message_bytes(admin: AdminClient, name: str, size_bytes: int) -> None:
+    """Change the limit of a topic, and wait until its broker says that it has it."""
+    value = str(size_bytes)
+    change = ConfigEntry("max.message.bytes", value, incremental_operation=AlterConfigOpType.SET)
+    kafka_client.answer(
+        admin.incremental_alter_configs([ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[change])])
+    )
+
+    def is_so() -> bool:
+        asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
+        return bool(kafka_client.answer(asked)["max.message.bytes"].value == value)
+
+    await asyncio.to_thread(wait_until, is_so, f"max.message.bytes={value} of the topic {name}")
 
 
 def delete_topic(admin: AdminClient, name: str) -> None:
@@ -185,6 +201,37 @@ async def test_a_topic_that_is_made_anew_while_a_node_uses_it_is_refused(
                 with pytest.raises(CoordinatorLogError) as error:
                     await log.append(SHARD, [batch_of(b"never acknowledged")])
                 told = str(error.value)
+
+
+async def test_a_limit_that_is_lowered_while_brokers_run_fails_what_is_too_large_and_nothing_else_for_long(
+    properties: dict[str, Any], admin: AdminClient, prefix: str, tmp_path: Path
+) -> None:
+    name = f"{prefix}metadata"
+    async with started(kafka_log(properties, tmp_path)) as log:
+        before, behind = batch_of(b"before"), batch_of(b"behind")
+        await log.append(SHARD, [before])
+        await set_max_message_bytes(admin, name, 1_048_588)
+        with pytest.raises(EntryRefusedError) as refused:
+            await log.append(SHARD, [before, batch_of_size(1_500_000), behind])
+        assert refused.value.position == 1
+        await log.append(SHARD, [behind])
+        assert same_content(await read_all(log, SHARD), [before, before, behind])
+
+        await set_max_message_bytes(admin, name, 100_000)
+        small = [batch_of_size(30_000 + number) for number in range(8)]
+        under_load = [*small, batch_of_size(200_000), behind]
+        with pytest.raises(CoordinatorLogError) as failed:
+            await log.append(SHARD, under_load)
+        assert not isinstance(failed.value, EntryRefusedError), "they share a record batch"
+        for _ in range(2):
+            with pytest.raises(EntryRefusedError) as refused:
+                await log.append(SHARD, under_load)
+            assert refused.value.position == len(small)
+        assert same_content((await read_all(log, SHARD))[-2 * len(small) :], small * 2)
+
+        await set_max_message_bytes(admin, name, 2 << 20)
+        await log.append(SHARD, under_load)
+        assert same_content((await read_all(log, SHARD))[-len(under_load) :], under_load)
 
 
 async def test_what_others_wrote_into_the_topic_is_nothing_to_read_at_its_offset(
