@@ -1,7 +1,8 @@
 """One client connection: bytes to frames, frames to the dispatcher, answers back in order. Knows no API.
 
 Small frames are cut out of a receive buffer that all connections share; a large one is received straight into a
-buffer of its own. Requests are processed concurrently and answered in the order in which they came.
+buffer of its own. Requests are answered in the order in which they came. Those of some APIs are processed concurrently.
+Of all others a connection has one under way at a time: the next one is neither begun nor read to its end meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ CLOSE_S = 10.0
 
 _SIZE_BYTES = 4
 _API_KEY_BYTES = 2
+
+_HOLDS_REQUESTS = frozenset({"answers", "turn", "room"})
+"""Reasons to read nothing and to begin nothing of what has arrived. A connection has at most one of them at a time."""
 
 _log = structlog.get_logger(__name__)
 
@@ -71,8 +75,8 @@ class Server:
     Args:
         room: for what has been accepted and is not settled; None where there is no limit to it.
         needs_room: the API keys of requests that are begun only while there is room.
-        one_at_a_time: of requests that have large answers: of one connection one is begun when the client has taken
-            the answer to the one before.
+        one_at_a_time: tells by the API key of which requests a connection has one under way at a time. The next one is
+            begun when the answer to the one before has been handed to the transport and the client reads its answers.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class Server:
         limit: ConnectionLimit,
         room: Room | None,
         needs_room: Container[int],
-        one_at_a_time: Container[int],
+        one_at_a_time: Callable[[int], bool],
         metrics: Metrics,
     ) -> None:
         self.dispatcher = dispatcher
@@ -104,12 +108,11 @@ class Server:
 class _Slot:
     """The place of one request's answer in the order of its connection."""
 
-    __slots__ = ("answer", "done", "is_large")
+    __slots__ = ("answer", "done")
 
-    def __init__(self, *, is_large: bool) -> None:
+    def __init__(self) -> None:
         self.done = False
         self.answer: Answer = None
-        self.is_large = is_large
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -137,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         self._partial = b""
         self._held: Frame | None = None
         self._slots: deque[_Slot] = deque()
-        self._large_answers = 0
+        self._alone: _Slot | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused_for: set[str] = set()
         self._mute: asyncio.TimerHandle | None = None
@@ -163,19 +166,12 @@ class Connection(asyncio.BufferedProtocol):
         if self in self._server.connections:
             self._server.connections.remove(self)
             self._server.metrics.connections.dec()
-        self._server.receive_memory.end(self)
+        self._forget_unbegun()
         for task in self._tasks:
             task.cancel()
         for timer in (self._mute, self._end):
             if timer is not None:
                 timer.cancel()
-        for frame in (self._frame, self._held):
-            if frame is not None:
-                frame.release()
-        self._frame = self._held = None
-        self._partial = b""
-        if self._server.room is not None:
-            self._server.room.forget(self._room_again)
         for listener in self._lost_listeners:
             listener()
 
@@ -195,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += nbytes
         if self._filled == len(self._frame.view):
             frame, self._frame = self._frame, None
-            self._begin(frame)
+            self._begin(frame, _api_key(frame.view))
             if self._held is None:
                 self._server.receive_memory.end(self)
             else:
@@ -203,42 +199,69 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._hold(self._frame)
 
+    def eof_received(self) -> bool:
+        """The client sends nothing more. What has been answered is still written, as `close` says."""
+        self.close()
+        return False
+
     def pause_writing(self) -> None:
         self._pause("writing")
 
     def resume_writing(self) -> None:
         self._resume("writing")
-        self._begin_held("answers")
+        self._go_on_after("answers")
 
     # --- frames --------------------------------------------------------------------------------------------------
 
     def _cut(self, received: memoryview) -> None:
         position = 0
+        has_begun_one = False
         while len(received) - position >= _SIZE_BYTES:
             size = int.from_bytes(received[position : position + _SIZE_BYTES], "big", signed=True)
             if not 0 < size <= self._server.max_frame_bytes:
                 self._server.metrics.frames_refused.inc()
                 self.close(f"a frame of {size} bytes is not accepted, see socket.request.max.bytes")
                 return
-            here = min(size, len(received) - position - _SIZE_BYTES)
+            start = position + _SIZE_BYTES
+            here = min(size, len(received) - start)
             missing = size - here
+            if missing and here < _API_KEY_BYTES:
+                break
+            api_key = _api_key(received[start : start + here])
+            is_alone = self._server.one_at_a_time(api_key)
+            if is_alone and self._holds_back(has_begun_one=has_begun_one):
+                break
             if missing and size >= COUNTED_FROM_BYTES and not self._server.receive_memory.may_begin(self, missing):
                 self._pause("receive_memory")
                 break
-            position += _SIZE_BYTES
             frame = Frame(size, self._server.pool)
-            frame.view[:here] = received[position : position + here]
-            position += here
+            position = start + here
+            frame.view[:here] = received[start:position]
             if missing:
                 self._frame, self._filled = frame, here
                 self._hold(frame)
                 break
-            self._begin(frame)
+            self._begin(frame, api_key)
+            has_begun_one = has_begun_one or is_alone
             if self.is_closing:
                 return
             if self._held is not None:
                 break
         self._partial = bytes(received[position:])
+
+    def _holds_back(self, *, has_begun_one: bool) -> bool:
+        """Whether a request of which there is one at a time has to wait. It then stays in what has been read so far.
+
+        The rest of it is not read, so a large request takes no memory while it waits for its own client.
+        """
+        if self._alone is not None or "writing" in self._paused_for:
+            self._pause("answers")
+        elif has_begun_one:  # and answered: others have their turn before the next one
+            self._pause("turn")
+            self._loop.call_soon(self._go_on_after, "turn")
+        else:
+            return False
+        return True
 
     def _hold(self, frame: Frame) -> None:
         if len(frame.view) >= COUNTED_FROM_BYTES:
@@ -246,39 +269,40 @@ class Connection(asyncio.BufferedProtocol):
             if not self._server.receive_memory.hold(self, frame.touched_bytes(self._filled), missing):
                 self._pause("receive_memory")
 
-    def _begin(self, frame: Frame) -> None:
-        """Begin a request, or hold it until it may begin. Nothing is read, and no other one begun, meanwhile."""
-        api_key = int.from_bytes(frame.view[:_API_KEY_BYTES], "big")
-        is_large = api_key in self._server.one_at_a_time
-        if is_large and (self._large_answers or "writing" in self._paused_for):
-            self._held = frame
-            self._pause("answers")
-        elif api_key in self._server.needs_room and self._waits_for_room():
+    def _begin(self, frame: Frame, api_key: int) -> None:
+        """Begin a request, or hold it until there is room. Nothing is read, and no other one begun, meanwhile."""
+        if api_key in self._server.needs_room and self._waits_for_room():
             self._held = frame
             self._pause("room")
         else:
-            self._dispatch(frame, is_large=is_large)
+            self._dispatch(frame, is_alone=self._server.one_at_a_time(api_key))
 
     def _waits_for_room(self) -> bool:
         return self._server.room is not None and self._server.room.wait_if_full(self._room_again)
 
-    def _begin_held(self, reason: str) -> None:
-        """What a request is held for is over, most likely."""
-        if reason not in self._paused_for or self.is_closing:
-            return
+    def _room_again(self) -> None:
+        """There is room for the request that is held, most likely."""
         frame, self._held = self._held, None
-        self._resume(reason)
-        if frame is not None:
-            self._begin(frame)
+        if frame is None:
+            return
+        self._resume("room")
+        self._begin(frame, _api_key(frame.view))
         if self._held is None:
             self._server.receive_memory.end(self)
             if not self.is_closing:
                 self._cut(memoryview(self._partial))
 
-    def _dispatch(self, frame: Frame, *, is_large: bool) -> None:
-        slot = _Slot(is_large=is_large)
+    def _go_on_after(self, reason: str) -> None:
+        """The reason to begin nothing is over, most likely."""
+        if reason in self._paused_for and not self.is_closing:
+            self._resume(reason)
+            self._cut(memoryview(self._partial))
+
+    def _dispatch(self, frame: Frame, *, is_alone: bool) -> None:
+        slot = _Slot()
         self._slots.append(slot)
-        self._large_answers += is_large
+        if is_alone:
+            self._alone = slot
         try:
             answer = self._server.dispatcher.dispatch(frame, self)
         except CloseConnectionError as error:
@@ -325,7 +349,8 @@ class Connection(asyncio.BufferedProtocol):
         pieces: list[Any] = []
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
-            self._large_answers -= slot.is_large
+            if slot is self._alone:
+                self._alone = None
             if slot.answer is not None:
                 pieces += slot.answer
         if pieces and self._transport is not None and not self.is_closing:
@@ -333,8 +358,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(pieces)
         if len(self._slots) < MAX_CONCURRENT_REQUESTS:
             self._resume("requests")
-        if not self._large_answers:
-            self._begin_held("answers")
+        if self._alone is None:
+            self._go_on_after("answers")
 
     # --- flow and end --------------------------------------------------------------------------------------------
 
@@ -360,13 +385,28 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._slots)
 
     def close(self, reason: str | None = None) -> None:
-        """End the connection. With a reason, it is logged: the client did something that has no other answer."""
+        """End the connection. With a reason, it is logged: the client did something that has no other answer.
+
+        What has been answered is still written, as long as the client reads it. Requests that have not begun are
+        forgotten at once, with their memory.
+        """
         if self._transport is None or self._transport.is_closing():
             return
         if reason is not None:
             _log.warning("a connection was closed", client=self.peer, reason=reason)
         self._transport.close()
+        self._forget_unbegun()
         self._end = self._loop.call_later(CLOSE_S, self._end_unless_read, self._transport.get_write_buffer_size())
+
+    def _forget_unbegun(self) -> None:
+        for frame in (self._frame, self._held):
+            if frame is not None:
+                frame.release()
+        self._frame = self._held = None
+        self._partial = b""
+        if self._server.room is not None:
+            self._server.room.forget(self._room_again)
+        self._server.receive_memory.end(self)
 
     def _end_unless_read(self, unread_bytes: int) -> None:
         """The connection still has answers that the client reads slowly, or not at all."""
@@ -402,13 +442,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the broker does not read from it, though the client may send."""
-        return not self._paused_for <= {"receive_memory", "writing"}
+        """Whether the broker does not read from it, though the client may send and reads its answers."""
+        return not self._paused_for <= {"receive_memory", "writing", "answers"}
 
     def go_on(self) -> None:
         """There is room for a large request again: for the rest of it, or to begin it."""
         self._resume("receive_memory")
-        if self._frame is None and self._held is None and not self.is_closing:
+        if self._frame is None and self._paused_for.isdisjoint(_HOLDS_REQUESTS) and not self.is_closing:
             self._cut(memoryview(self._partial))
 
     def give_up(self) -> None:
@@ -425,9 +465,6 @@ class Connection(asyncio.BufferedProtocol):
         """End what `wait_for_start` began."""
         self._resume("start")
 
-    def _room_again(self) -> None:
-        self._begin_held("room")
-
     def _pause(self, reason: str) -> None:
         if not self._paused_for and not self.is_closing and self._transport is not None:
             self._transport.pause_reading()
@@ -439,3 +476,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused_for.discard(reason)
         if not self._paused_for and not self.is_closing and self._transport is not None:
             self._transport.resume_reading()
+
+
+def _api_key(frame: memoryview) -> int:
+    return int.from_bytes(frame[:_API_KEY_BYTES], "big")

@@ -54,17 +54,27 @@ class Listening:
         max_connections: Callable[[], int],
         room: Room,
     ) -> Server:
-        """What the connections of clients share. Files that are open now are taken for the broker's own."""
+        """What the connections of clients share. Files that are open now are taken for the broker's own.
+
+        A connection has any number of Produce requests under way, and one of all others at a time. Apache Kafka has one
+        of any kind, so clients cope with that, and no client makes the broker keep many answers by asking ahead.
+        """
         files = open_files.room_for_clients(open_files.limit(), open_files.in_use())
         limit = ConnectionLimit(max_connections, files, self._clock)
-        return self._server(dispatcher, limit, room)
+        return self._server(dispatcher, limit, room, lambda api_key: api_key != ProduceRequest.API_KEY)
 
     def peer_server(self, dispatcher: Dispatcher) -> Server:
-        """What the connections of other brokers share."""
+        """What the connections of other brokers share. Their requests are processed in parallel, but for Fetch."""
         unlimited = ConnectionLimit(lambda: MAX_INT, MAX_INT, self._clock)
-        return self._server(dispatcher, unlimited, None)
+        return self._server(dispatcher, unlimited, None, lambda api_key: api_key == FetchRequest.API_KEY)
 
-    def _server(self, dispatcher: Dispatcher, limit: ConnectionLimit, room: Room | None) -> Server:
+    def _server(
+        self,
+        dispatcher: Dispatcher,
+        limit: ConnectionLimit,
+        room: Room | None,
+        one_at_a_time: Callable[[int], bool],
+    ) -> Server:
         return Server(
             dispatcher,
             self._pool,
@@ -73,7 +83,7 @@ class Listening:
             limit=limit,
             room=room,
             needs_room=frozenset({ProduceRequest.API_KEY}),
-            one_at_a_time=frozenset({FetchRequest.API_KEY}),
+            one_at_a_time=one_at_a_time,
             metrics=self._metrics,
         )
 

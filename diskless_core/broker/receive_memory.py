@@ -1,9 +1,9 @@
-"""Memory for requests that are arriving, or wait to be begun: bounded, and shared out so that some always arrive whole.
+"""Memory for requests that are arriving, or wait for room: bounded, and shared out so that some always arrive whole.
 
 Bytes count as they come, not as they were announced: who announces much and sends little takes little. Above the limit
 one connection after the other has its turn to go on reading: now the one with the least to come, so that who sends
-little is not kept by those who send much, then the one that has waited longest. While one that is whole waits to be
-begun there are no turns: others would only come to wait with it.
+little is not kept by those who send much, then the one that has waited longest. While one that is whole waits for room
+there are no turns: others would only come to wait with it. So what waits for its own client must not be kept here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ReceiveMemory:
         return not self.is_full or self._has_turn(who, missing_bytes)
 
     def keep(self, who: Receiving, size_bytes: int) -> None:
-        """The request is whole, takes so much memory, and waits to be begun; `end` is called then."""
+        """The request is whole, takes so much memory, and waits for room, which comes by itself. `end` follows."""
         self._kept.add(who)
         self._waiting.pop(who, None)
         self._missing.pop(who, None)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 
 from diskless_core.broker import connection
 from diskless_core.broker.connection import Answer, Connection, Server
 from diskless_core.broker.frames import Frame
+from diskless_core.broker.listening import Listening
 from diskless_core.broker.receive_memory import ReceiveMemory
+from diskless_core.clock import SystemClock
+from diskless_core.config.broker import BrokerConfig
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
 from diskless_core.produce.backlog import Backlog
@@ -23,6 +27,19 @@ PATIENCE_S = 60
 MIB = 1 << 20
 LIMIT = 4 * MIB
 PRODUCE, FETCH, OTHER = 0, 1, 2
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+on_both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+
+
+def of_clients(api_key: int) -> bool:
+    """What is processed one at a time for clients."""
+    return api_key != PRODUCE
+
+
+def of_brokers(api_key: int) -> bool:
+    """What is processed one at a time for other brokers."""
+    return api_key == FETCH
 
 
 def request(api_key: int, size: int = 8) -> bytes:
@@ -34,14 +51,15 @@ class Broker:
 
     Attributes:
         begun: the API keys of the requests in the order in which they were begun.
-        answers_at_once: whether requests are answered as they are begun, with a mebibyte each.
+        answers_at_once: whether requests are answered as they are begun, with `answer_bytes` each.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, one_at_a_time: Callable[[int], bool] = of_clients) -> None:
         self.metrics = Metrics()
         self.backlog = Backlog(LIMIT, self.metrics, lambda: 0)
         self.begun: list[int] = []
         self.answers_at_once = False
+        self.answer_bytes = MIB
         self.answers: list[tuple[int, asyncio.Future[Answer]]] = []
         limit: Any = SimpleNamespace(refuses=lambda *_, **__: False)
         self.server = Server(
@@ -52,7 +70,7 @@ class Broker:
             limit=limit,
             room=self.backlog,
             needs_room={PRODUCE},
-            one_at_a_time={FETCH},
+            one_at_a_time=one_at_a_time,
             metrics=self.metrics,
         )
 
@@ -62,7 +80,7 @@ class Broker:
         if api_key == PRODUCE:
             self.backlog.grow(len(frame.view))
         if self.answers_at_once:
-            return [memoryview(bytes(MIB))]
+            return [memoryview(bytes(self.answer_bytes))]
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.answers.append((len(frame.view) if api_key == PRODUCE else 0, answer))
         return answer
@@ -101,6 +119,12 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+
+
+async def until_as_many(things: list[Any], count: int) -> None:
+    """Until a list is so long, and has not grown for many turns of the loop."""
+    await until(lambda: len(things) >= count)
+    await until_steady(lambda: len(things))
 
 
 async def until_steady(value: Callable[[], Any]) -> None:
@@ -171,8 +195,10 @@ def test_only_what_needs_room_waits_for_it_and_the_order_of_a_connection_is_kept
             await until_steady(lambda: len(broker.begun))
             assert broker.begun == [OTHER, FETCH]
             broker.backlog.shrink(LIMIT)
-            assert broker.begun == [OTHER, FETCH, PRODUCE, PRODUCE, OTHER]
-            await loop.sock_sendall(producer, request(OTHER))
+            assert broker.begun == [OTHER, FETCH, PRODUCE, PRODUCE]
+            broker.answer()
+            await until(lambda: broker.begun == [OTHER, FETCH, PRODUCE, PRODUCE, OTHER])
+            await loop.sock_sendall(producer, request(PRODUCE))
             await until(lambda: len(broker.begun) == 6)
 
     asyncio.run(main())
@@ -262,3 +288,192 @@ def test_a_client_that_reads_slowly_gets_all_before_its_connection_ends() -> Non
             assert received == size
 
     asyncio.run(main())
+
+
+# --- one at a time ---------------------------------------------------------------------------------------------------
+
+
+def test_of_a_client_one_request_is_under_way_at_a_time_but_of_produce_any_number() -> None:
+    async def main() -> None:
+        broker = Broker()
+        async with serving(broker.server) as connect:
+            sent = [PRODUCE, PRODUCE, OTHER, PRODUCE, FETCH, PRODUCE, OTHER]
+            await asyncio.get_running_loop().sock_sendall(connect(), b"".join(map(request, sent)))
+            for begun in (4, 4, 4, 6, 6, 7):  # the first two answers and the fourth are those of Produce
+                await until_as_many(broker.begun, begun)
+                assert broker.begun == sent[:begun]
+                broker.answer()
+
+    asyncio.run(main())
+
+
+def test_requests_of_other_brokers_are_processed_in_parallel() -> None:
+    async def main() -> None:
+        broker = Broker(of_brokers)
+        async with serving(broker.server) as connect:
+            await asyncio.get_running_loop().sock_sendall(connect(), request(OTHER) * 100)
+            await until(lambda: len(broker.begun) == 100)
+
+    asyncio.run(main())
+
+
+def test_the_listeners_of_clients_and_of_brokers_have_these_rules() -> None:
+    async def main() -> None:
+        broker = Broker()
+        listening = Listening(BrokerConfig(), SystemClock(), broker.metrics)
+        clients = listening.client_server(broker, lambda: 100, broker.backlog)
+        brokers = listening.peer_server(broker)
+        for api_key in range(100):
+            assert clients.one_at_a_time(api_key) == of_clients(api_key)
+            assert brokers.one_at_a_time(api_key) == of_brokers(api_key)
+
+    asyncio.run(main())
+
+
+@on_both_loops
+def test_a_burst_of_requests_that_are_answered_at_once_leaves_turns_of_the_loop_to_others(run: Run) -> None:
+    count = 2700
+
+    async def main() -> None:
+        broker = Broker()
+        broker.answers_at_once, broker.answer_bytes = True, 4
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            client = connect()
+            await loop.sock_sendall(client, request(OTHER, 20) * count)
+            most, before = 0, 0
+            async with asyncio.timeout(PATIENCE_S):
+                while before < count:
+                    await asyncio.sleep(0)
+                    most, before = max(most, len(broker.begun) - before), len(broker.begun)
+            assert most <= 2
+            received = 0
+            while received < 4 * count:
+                received += len(await loop.sock_recv(client, MIB))
+
+    run(main())
+
+
+@on_both_loops
+def test_a_client_that_reads_nothing_gets_few_answers_made_however_much_it_asks_for(run: Run) -> None:
+    async def main() -> None:
+        broker = Broker()
+        broker.answers_at_once = True
+        async with serving(broker.server) as connect:
+            await asyncio.get_running_loop().sock_sendall(connect(), request(OTHER) * 200)
+            await until(lambda: bool(broker.begun))
+            await until_steady(lambda: len(broker.begun))
+            assert len(broker.begun) < 20
+
+    run(main())
+
+
+def test_a_request_that_is_sent_ahead_takes_no_memory_before_the_one_before_it_is_answered() -> None:
+    async def main() -> None:
+        broker = Broker()
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            client = connect()
+            sending = asyncio.create_task(loop.sock_sendall(client, request(FETCH) + request(OTHER, 20 * MIB)))
+            await until(lambda: broker.begun == [FETCH])
+            await until_steady(lambda: broker.server.receive_memory.size_bytes)
+            assert broker.server.receive_memory.size_bytes == 0
+            broker.answer()
+            await sending
+            await until(lambda: broker.begun == [FETCH, OTHER])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["waits for its own request", "reads no answers"])
+def test_a_client_that_has_its_own_request_wait_does_not_keep_large_ones_of_others_from_arriving(
+    *, reads: bool
+) -> None:
+    async def main() -> None:
+        broker = Broker()
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            first = connect()
+            await loop.sock_sendall(first, request(FETCH))
+            await until(lambda: broker.begun == [FETCH])
+            ahead = request(FETCH, 50)
+            for part in (ahead[:10], ahead[10:]):
+                await loop.sock_sendall(first, part)
+                await asyncio.sleep(0.05)  # so that they arrive apart
+            if not reads:
+                broker.answer(50 * MIB)
+            others = [asyncio.create_task(loop.sock_sendall(connect(), request(OTHER, 2 * LIMIT))) for _ in range(3)]
+            await until(lambda: broker.begun == [FETCH, OTHER, OTHER, OTHER])
+            await asyncio.gather(*others)
+
+    asyncio.run(main())
+
+
+# --- the end of a connection -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arrived", [MIB + 4, MIB // 2], ids=["waits for room", "is arriving"])
+def test_a_request_that_has_not_begun_is_forgotten_as_soon_as_its_connection_is_to_end(arrived: int) -> None:
+    async def main() -> None:
+        broker = Broker()
+        broker.backlog.grow(LIMIT)
+        async with serving(broker.server) as connect:
+            client = connect()
+            await asyncio.get_running_loop().sock_sendall(client, request(OTHER) + request(PRODUCE, MIB)[:arrived])
+            await until(lambda: broker.server.receive_memory.size_bytes >= arrived - 4)
+            broker.answer(50 * MIB)
+            [served] = broker.server.connections
+            await until(lambda: served.is_idle)
+            served.close()
+            assert broker.server.receive_memory.size_bytes == 0
+            broker.backlog.shrink(LIMIT)
+            assert broker.begun == [OTHER]
+            assert broker.server.connections == {served}, "it is gone before the client had time to read"
+
+    asyncio.run(main())
+
+
+@on_both_loops
+def test_a_client_that_ends_sending_and_reads_nothing_is_let_go(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CLOSE_S", 0.05)
+
+    async def main() -> None:
+        broker = Broker()
+        broker.answers_at_once, broker.answer_bytes = True, 48 << 10
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            client = connect()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await until(lambda: bool(broker.server.connections))
+            [served] = broker.server.connections
+            transport: Any = served._transport
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            while not transport.get_write_buffer_size():
+                await loop.sock_sendall(client, request(OTHER))
+                await until_steady(lambda: (len(broker.begun), transport.get_write_buffer_size()))
+            assert transport.is_reading()
+            client.shutdown(socket.SHUT_WR)
+            await until(lambda: not broker.server.connections)
+
+    run(main())
+
+
+@on_both_loops
+def test_a_client_that_ends_sending_and_reads_gets_all_that_was_answered(run: Run) -> None:
+    count = 300
+
+    async def main() -> None:
+        broker = Broker()
+        broker.answers_at_once, broker.answer_bytes = True, 48 << 10
+        loop = asyncio.get_running_loop()
+        async with serving(broker.server) as connect:
+            client = connect()
+            await loop.sock_sendall(client, request(OTHER) * count)
+            client.shutdown(socket.SHUT_WR)
+            received = 0
+            async with asyncio.timeout(PATIENCE_S):
+                while data := await loop.sock_recv(client, MIB):
+                    received += len(data)
+            assert received == count * broker.answer_bytes
+
+    run(main())
