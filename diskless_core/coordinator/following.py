@@ -57,6 +57,9 @@ BOUNDS_S = 5.0
 ASK_AGAIN = Backoff(first_ms=200, max_ms=10_000)
 """After the leader gave no answer, or did not lead."""
 
+LEAST_PAUSE_S = 0.001
+"""Timers may end a little early: what is not due then is waited for so long at least, and not looked at all the time."""
+
 REPORTED_FAILURES = 5
 """After so many in a row, which take some seconds, the operator is told."""
 
@@ -198,7 +201,7 @@ class Following:
     ) -> T | None:
         """Do the work. It is cancelled, and the answer None, when `interrupted` holds or the time has come."""
         loop = asyncio.get_running_loop()
-        limit = asyncio.timeout(None if until is None else max(0.0, until - self._clock.monotonic()))
+        limit = asyncio.timeout(None if until is None else max(LEAST_PAUSE_S, until - self._clock.monotonic()))
         watch = asyncio.create_task(self._leadership.wait_until(interrupted), name=f"{self._shard} leader")
         is_working = True
 

@@ -67,13 +67,14 @@ class ProducerExpiry:
         interval_s = self._rules.check_interval_ms / 1000
         next_check = self._clock.monotonic() + interval_s
         while True:
+            is_due = False
             try:
                 async with asyncio.timeout(max(0.0, next_check - self._clock.monotonic())):
                     await self._topic_deleted.wait()
             except TimeoutError:
-                pass
+                is_due = True  # whatever the clock says: a timer may end a little early
             self._topic_deleted.clear()
-            is_due = self._clock.monotonic() >= next_check
+            is_due = is_due or self._clock.monotonic() >= next_check
             if is_due:
                 next_check = self._clock.monotonic() + interval_s
             if self._shard.leading:

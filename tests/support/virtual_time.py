@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
 
+MOST_ROUNDS = 1_000_000
+"""Of the loop at one moment. More of them, and something waits for a time that it does not let come."""
+
 
 class _JumpingSelector(selectors.SelectSelector):
     """Sleeps by moving the loop's clock. While there is something to run it does not ask the system for news."""
@@ -26,12 +29,18 @@ class _JumpingSelector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
+        self._rounds = 0
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise AssertionError("everything waits and nothing will ever happen: a deadlock")
         if timeout <= 0:
+            self._rounds += 1
+            if self._rounds > MOST_ROUNDS:
+                self._rounds = 0
+                raise AssertionError(f"time stands still at {self.now_s} s: something runs again and again")
             return []
+        self._rounds = 0
         self.now_s += timeout
         return super().select(0)
 

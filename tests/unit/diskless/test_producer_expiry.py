@@ -166,6 +166,26 @@ def test_deletions_of_topics_have_no_living_producer_looked_at_and_put_no_check_
     run(main)
 
 
+def test_a_timer_that_ends_a_little_early_is_not_set_again_and_again() -> None:
+    class Behind(VirtualClock):
+        """Loses less in an interval than the loop's timers are exact to."""
+
+        def monotonic(self) -> float:
+            return (super().monotonic() - long_s) * (1 - 5e-14)
+
+    long_s = 10_000
+
+    async def main() -> None:
+        async with pair() as place:
+            await asyncio.sleep(long_s)
+            expiry = ProducerExpiry(place.leader.shard, RULES, Behind(asyncio.get_running_loop()))
+            checking = asyncio.create_task(expiry.run())
+            await asyncio.sleep(2 * INTERVAL_S)
+            checking.cancel()
+
+    run(main)
+
+
 def test_a_leader_that_comes_into_office_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_expiry, "ENTRY_PRODUCERS", 2)
 
