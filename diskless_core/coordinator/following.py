@@ -58,7 +58,7 @@ ASK_AGAIN = Backoff(first_ms=200, max_ms=10_000)
 """After the leader gave no answer, or did not lead."""
 
 LEAST_PAUSE_S = 0.001
-"""Timers may end a little early: what is not due then is waited for so long at least, and not looked at all the time."""
+"""Timers may end a little early: what is not due yet is waited for so long at least."""
 
 REPORTED_FAILURES = 5
 """After so many in a row, which take some seconds, the operator is told."""
