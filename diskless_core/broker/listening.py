@@ -23,11 +23,12 @@ from diskless_core.config.listeners import LOOPBACK_HOSTS, Listener
 from diskless_core.config.types import MAX_INT
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
-from diskless_core.protocol.messages import FetchRequest, ProduceRequest
+from diskless_core.protocol.messages import FetchRequest, OffsetCommitRequest, ProduceRequest
 
 ANSWER_S = 0.5
 """How long a stop waits at least for requests to be answered, once nothing more is committed."""
 
+_SHARE_WHAT_THEY_WAIT_FOR = frozenset({ProduceRequest.API_KEY, OffsetCommitRequest.API_KEY})
 _MAX_IDLE_FRAME_BYTES = 64 << 20
 _BACKLOG_CONNECTIONS = 1024
 
@@ -56,12 +57,13 @@ class Listening:
     ) -> Server:
         """What the connections of clients share. Files that are open now are taken for the broker's own.
 
-        A connection has any number of Produce requests under way, and one of all others at a time. Apache Kafka has one
-        of any kind, so clients cope with that, and no client makes the broker keep many answers by asking ahead.
+        A connection has any number of Produce and OffsetCommit requests under way, for those share what they wait for,
+        and have small answers. Of all others it has one at a time. Apache Kafka has one of any kind, so clients cope
+        with that, and no client makes the broker keep many answers by asking ahead.
         """
         files = open_files.room_for_clients(open_files.limit(), open_files.in_use())
         limit = ConnectionLimit(max_connections, files, self._clock)
-        return self._server(dispatcher, limit, room, lambda api_key: api_key != ProduceRequest.API_KEY)
+        return self._server(dispatcher, limit, room, lambda api_key: api_key not in _SHARE_WHAT_THEY_WAIT_FOR)
 
     def peer_server(self, dispatcher: Dispatcher) -> Server:
         """What the connections of other brokers share. Their requests are processed in parallel, but for Fetch."""

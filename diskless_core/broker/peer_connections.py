@@ -110,9 +110,7 @@ class PeerConnections:
         return connections
 
     async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes | memoryview:
-        connection = self._connections.get(node_id)
-        if connection is None or connection.is_closed:
-            connection = await self._connect(node_id)
+        connection = await self._connection(node_id)
         return await connection.send(request, timeout_s)
 
     async def ask_once(self, address: PeerAddress, request: PeerRequest, timeout_s: float) -> bytes | memoryview:
@@ -136,6 +134,11 @@ class PeerConnections:
         for connection in self._connections.values():
             connection.close("this broker stops")
         self._connections.clear()
+
+    async def _connection(self, node_id: int) -> PeerConnection:
+        """The one that there is, or a new one."""
+        connection = self._connections.get(node_id)
+        return connection if connection is not None and not connection.is_closed else await self._connect(node_id)
 
     async def _connect(self, node_id: int) -> PeerConnection:
         """The connection; however many ask at once, they get the same, in the order in which they asked."""
@@ -163,7 +166,7 @@ class PeerConnections:
             connection = await _connected(
                 address,
                 self._client_id,
-                lambda by_it: self._closed(node_id, by_it=by_it),
+                lambda in_use: self._closed(node_id, in_use=in_use),
                 CONNECT_TIMEOUT_S,
                 self._traffic.to(node_id) if self._traffic is not None else None,
             )
@@ -178,10 +181,10 @@ class PeerConnections:
         self._connections[node_id] = connection
         return connection
 
-    def _closed(self, node_id: int, *, by_it: bool) -> None:
+    def _closed(self, node_id: int, *, in_use: bool) -> None:
         self.on_lost(node_id)
-        if by_it and self._lost is not None:
-            self._lost.broke(node_id, self._connect)
+        if in_use and self._lost is not None:
+            self._lost.broke(node_id, self._connection)
 
     def _why_no_address(self, node_id: int) -> str:
         if node_id not in self._peers.node_ids():
@@ -223,7 +226,8 @@ class PeerConnection(asyncio.BufferedProtocol):
     """One connection: requests go out at once, answers come back in the order of the requests.
 
     Args:
-        on_closed: called when it has ended, with whether the other broker ended it.
+        on_closed: called when it has ended, with whether the other broker ended it while it was asked something. It
+            ends those that are idle, too.
     """
 
     def __init__(self, client_id: str, on_closed: Callable[[bool], None], traffic: PeerBytes | None = None) -> None:
@@ -264,6 +268,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     def close(self, reason: str, *, by_the_other: bool = False) -> None:
         """Close it; what is under way is lost."""
         was_closed, self.is_closed = self.is_closed, True
+        was_in_use = bool(self._expected)
         if self._transport is not None:
             self._transport.abort()  # a broker that reads nothing would keep an orderly end waiting
         while self._expected:
@@ -271,7 +276,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             if not answer.done():
                 answer.set_exception(AnswerLostError(reason))
         if not was_closed:
-            self._on_closed(by_the_other)
+            self._on_closed(by_the_other and was_in_use)
 
     # --- the transport's calls -----------------------------------------------------------------------------------
 

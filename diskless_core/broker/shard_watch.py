@@ -27,8 +27,8 @@ LOOK_S = 5.0
 LOOK_LIMIT_S = 5.0
 """After which a log that has not answered for a shard counts as one that fails there."""
 
-AT_ONCE = 8
-"""So many questions are under way together."""
+AT_ONCE = 2
+"""So many questions are under way together, and about so many shards without an answer: a log may have few threads."""
 
 _log = structlog.get_logger(__name__)
 
@@ -64,14 +64,14 @@ class ShardWatch:
         """Export where each shard's log begins and ends, as far as is known.
 
         One shard that has no answer is not the log's failure: who leads that one notices by itself, and the other
-        shards of this node are well. It is asked about each time until there is an answer.
+        shards of this node are well. It is asked about again and again until there is an answer.
 
         Raises:
             CoordinatorLogError: the log did not answer for any shard that was asked about.
         """
         asked = self._to_ask()
         errors = await side_by_side(self._ask, asked, AT_ONCE)
-        others = [shard for shard in self._coordinators.followed() if shard not in asked]
+        others = [shard for shard in self._coordinators.followed() if shard not in asked and shard.id in self._ends]
         if others and None not in errors:
             errors.append(await self._ask(others[self._turn % len(others)]))
         for shard in self._coordinators.all():
@@ -100,11 +100,13 @@ class ShardWatch:
     def _to_ask(self) -> Sequence[CoordinatorShard[Any]]:
         """All at first; then, of a log that brokers share, one in turn: each question may cost a request there.
 
-        Beside it those that had no answer the last time.
+        Beside it some of those that had no answer the last time.
         """
         shards = self._coordinators.followed()
         known = [shard for shard in shards if shard.id in self._ends]
+        silent = [shard for shard in shards if shard.id not in self._ends]
         if not known or not self._coordinators.log.is_shared:
             return shards
         self._turn += 1
-        return [shard for shard in shards if shard.id not in self._ends] + [known[self._turn % len(known)]]
+        asked_again = [silent[(self._turn + number) % len(silent)] for number in range(min(AT_ONCE, len(silent)))]
+        return [known[self._turn % len(known)], *asked_again]

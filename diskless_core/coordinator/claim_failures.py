@@ -74,6 +74,11 @@ class ClaimFailures:
         self._rests.times, self._rests.until = 0, 0.0
 
     @property
+    def is_told(self) -> bool:
+        """Whether they have failed for so long without a pause."""
+        return self._is_told
+
+    @property
     def last(self) -> bool:
         """Whether another node is to be preferred."""
         return self._clock.monotonic() < self._until

@@ -26,7 +26,7 @@ from diskless_core.produce.backlog import Backlog
 PATIENCE_S = 60
 MIB = 1 << 20
 LIMIT = 4 * MIB
-PRODUCE, FETCH, OTHER = 0, 1, 2
+PRODUCE, FETCH, OTHER, OFFSET_COMMIT = 0, 1, 2, 8
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 on_both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -34,7 +34,7 @@ on_both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["
 
 def of_clients(api_key: int) -> bool:
     """What is processed one at a time for clients."""
-    return api_key != PRODUCE
+    return api_key not in (PRODUCE, OFFSET_COMMIT)
 
 
 def of_brokers(api_key: int) -> bool:

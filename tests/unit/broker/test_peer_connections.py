@@ -329,8 +329,13 @@ async def ask_or_fail(connections: PeerConnections) -> None:
     await until(lambda: connections._connections[PEER].is_closed)
 
 
-async def test_a_broker_that_ends_a_connection_is_lost_until_there_is_one_again_and_one_that_is_late_is_not() -> None:
+async def test_a_broker_that_ends_a_connection_in_use_is_lost_until_there_is_one_and_one_that_is_late_is_not() -> None:
     async def leaving(peer: Peer) -> None:
+        correlation_id, _ = await peer.receive()
+        peer.answer(correlation_id, b"bye")
+        await peer.receive()
+
+    async def idle(peer: Peer) -> None:
         correlation_id, _ = await peer.receive()
         peer.answer(correlation_id, b"bye")
 
@@ -339,16 +344,21 @@ async def test_a_broker_that_ends_a_connection_is_lost_until_there_is_one_again_
         await peer.until_closed()
 
     lost = LostBrokers(LIMIT_S, SystemClock())
-    async with connected_to(late, leaving, echo, lost=lost) as (connections, played):
+    async with connected_to(late, idle, leaving, echo, lost=lost) as (connections, played):
         with pytest.raises(AnswerLostError):
             await send(connections, b"a", 0.05)
         assert lost.now() == frozenset()
+        assert await send(connections, b"a") == b"bye"
+        await until(lambda: connections._connections[PEER].is_closed)
+        assert lost.now() == frozenset(), "it asked nothing of the one that ended"
         beside = connections.beside()
         assert await send(beside, b"a") == b"bye"
-        await until(lambda: lost.now() == {PEER})
+        with pytest.raises(AnswerLostError):
+            await send(beside, b"b")
+        assert lost.now() == {PEER}
+        assert await send(beside, b"c") == b"c"
         await until(lambda: lost.now() == frozenset())
-        assert played.connections == 3
-        assert await send(beside, b"b") == b"b"
+        assert played.connections == 4, "the one that there was by then is looked at"
         await lost.stop()
 
 

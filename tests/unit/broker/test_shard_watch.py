@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from diskless_core.broker.coordinators import Coordinators, ShardSettings
-from diskless_core.broker.shard_watch import LOOK_S, ShardWatch
+from diskless_core.broker.shard_watch import AT_ONCE, LOOK_S, ShardWatch
 from diskless_core.coordinator.shard import ShardServices
 from diskless_core.diskless.operations import CommitRules
 from diskless_core.metrics import Metrics
@@ -132,20 +132,31 @@ def test_a_log_fails_where_no_shard_that_is_asked_about_has_an_answer() -> None:
     run(main)
 
 
-def test_a_log_that_does_not_answer_for_one_shard_keeps_no_other_shard_waiting() -> None:
+def test_a_log_that_does_not_answer_for_some_shards_keeps_no_other_shard_waiting() -> None:
     async def main() -> None:
         async with served_shards() as (coordinators, metrics):
             bounds = coordinators.log.bounds
+            hangs = {shard.id for shard in coordinators.all()} - {GROUPS.shard(0)}
+            under_way, most = 0, 0
 
-            async def hang_for_one(shard: ShardId) -> LogBounds:
-                if shard == DISKLESS.shard(0):
-                    await asyncio.Event().wait()
-                return await bounds(shard)
+            async def hang_for_some(shard: ShardId) -> LogBounds:
+                nonlocal under_way, most
+                under_way += 1
+                most = max(most, under_way)
+                try:
+                    if shard in hangs:
+                        await asyncio.Event().wait()
+                    return await bounds(shard)
+                finally:
+                    under_way -= 1
 
-            coordinators.log.bounds = hang_for_one  # type: ignore[method-assign]
+            assert len(hangs) > AT_ONCE
+            coordinators.log.bounds = hang_for_some  # type: ignore[method-assign]
             watching = asyncio.create_task(ShardWatch(coordinators, metrics).run())
-            await asyncio.sleep(10 * LOOK_S)
-            assert coordinators.log_failure is None
+            for _ in range(20):
+                await asyncio.sleep(LOOK_S)
+                assert coordinators.log_failure is None
+            assert most == AT_ONCE
             watching.cancel()
 
     run(main)

@@ -95,3 +95,17 @@ def test_all_shards_of_a_node_rest_longer_for_what_one_of_them_failed_at_and_wha
             assert not any(claims.last for claims in shards)
 
     run(main)
+
+
+def test_after_a_pause_claims_may_fail_for_as_long_again_before_it_is_told_anew() -> None:
+    async def told(claims: ClaimFailures) -> None:
+        await fail_for(claims, 2 * PATIENCE_S)
+        assert claims.is_told
+        claims.interrupted()
+        await fail_for(claims, PATIENCE_S - 1)
+        assert not claims.is_told
+        assert claims.last, "another node is preferred still"
+        await fail_for(claims, 2)
+        assert claims.is_told
+
+    with_claims(told)
