@@ -33,6 +33,7 @@ class Circumstances:
         max_size: members that a group may have.
         assignors: names of the assignors that may be used, the default first.
         refresh_regexes: whether to look again for the topics of known regular expressions.
+        may_have_missed: whether the member may not have heard what it is assigned.
     """
 
     topics: TopicCatalog
@@ -40,6 +41,7 @@ class Circumstances:
     max_size: int
     assignors: tuple[str, ...]
     refresh_regexes: bool
+    may_have_missed: bool = False
 
 
 class GroupChanges:

@@ -51,7 +51,9 @@ def heartbeat(changes: GroupChanges, request: Heartbeat, circumstances: Circumst
         changes.raise_epoch(subscribed.hash)
     changes.assign(subscribed, circumstances)
     after = _reconcile(changes, request, member_id)
-    is_news = request.epoch == JOIN_EPOCH or request.says_everything or before.assigned.keys() != after.assigned.keys()
+    has_changed = before.assigned.keys() != after.assigned.keys()
+    is_asked = request.epoch == JOIN_EPOCH or request.says_everything
+    is_news = has_changed or is_asked or circumstances.may_have_missed
     return HeartbeatAnswer(
         member_id=member_id, epoch=after.epoch, assignment=frozenset(after.assigned) if is_news else None
     )

@@ -57,6 +57,7 @@ class ConsumerGroups:
         self._times_of = times_of
         self._timers: Timers = GroupTimers(self._timer_ran_out)
         self._regexes_refreshed_ms: dict[str, int] = {}
+        self._unheard: set[tuple[str, str]] = set()
         self._fencing: set[asyncio.Task[None]] = set()
         registry.on_term(self._follow_term)
 
@@ -108,7 +109,7 @@ class ConsumerGroups:
         if request.leaves:
             answer = leave(changes, request)
         else:
-            answer = heartbeat(changes, request, self._circumstances(changes, topics, command))
+            answer = heartbeat(changes, request, self._circumstances(changes, request, topics, command))
         if group is None and command.get(GROUPS, (group_id,)) is not None:
             command.emit(GroupRecord(group_id=group_id, value=None))
         self._carry_out(changes, command)
@@ -130,7 +131,7 @@ class ConsumerGroups:
             raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def _circumstances(
-        self, changes: GroupChanges, topics: TopicCatalog, command: Command[GroupsRecord]
+        self, changes: GroupChanges, request: Heartbeat, topics: TopicCatalog, command: Command[GroupsRecord]
     ) -> Circumstances:
         now_ms = command.now_ms
         refreshed_ms = self._regexes_refreshed_ms.get(changes.group_id)
@@ -138,12 +139,15 @@ class ConsumerGroups:
         is_due = is_old and bool(changes.group.regexes)
         if is_due:
             command.then(partial(self._regexes_refreshed_ms.__setitem__, changes.group_id, now_ms))
+        member = changes.group_id, request.member_id
+        command.then(partial(self._unheard.discard, member))
         return Circumstances(
             topics=topics,
             now_ms=now_ms,
             max_size=self._settings.consumer_max_size,
             assignors=self._settings.consumer_assignors,
             refresh_regexes=is_due,
+            may_have_missed=member in self._unheard,
         )
 
     def _carry_out(self, changes: GroupChanges, command: Command[GroupsRecord]) -> None:
@@ -213,9 +217,12 @@ class ConsumerGroups:
     def _follow_term(self, term: int | None) -> None:
         self._timers.cancel_all()
         self._regexes_refreshed_ms.clear()
+        self._unheard.clear()
         if term is None:
             return
         for (group_id,), group in self._shard.state.rows(CONSUMER_GROUPS):
+            # The answer that an assignment was in may have ended with the term, and not all clients ask for it again.
+            self._unheard.update((group_id, member_id) for member_id in group.members)
             timers.restart(self._timers, group_id, group, self._times_of(group_id).session_timeout_ms)
 
 

@@ -434,6 +434,22 @@ async def test_a_consumer_group_that_comes_anew_while_its_empty_one_gives_way_ke
         assert (await joining).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+async def test_the_first_answer_of_a_term_has_the_assignment_for_the_one_before_may_have_been_lost(topics):
+    log = SharedLog()
+    async with running_node(log, topics) as node:
+        await beat(node)
+        await beat(node, "n")
+        lost = await beat(node, epoch=2)
+        assert assigned(node, lost) == {"t": [0, 1]}
+    async with running_node(log, topics) as node:
+        again = await beat(node, epoch=2)
+        assert (again.member_epoch, assigned(node, again)) == (2, {"t": [0, 1]})
+        assert (await beat(node, epoch=2)).assignment is None
+        given_up = await beat(node, epoch=2, owned={"t": [0, 1]})
+        assert (given_up.member_epoch, given_up.assignment) == (3, None)
+        assert assigned(node, await beat(node, "n", 3)) == {"t": [2]}
+
+
 # --- where the groups are not ----------------------------------------------------------------------------------------
 
 
