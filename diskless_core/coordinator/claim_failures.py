@@ -2,7 +2,8 @@
 
 A node may be able to read a log and not to write it, as a whole or one shard's part: its credentials lack a right, or
 it is cut from the one machine that takes the writes. It claims again and again, and only it knows that this leads to
-nothing. Nobody stops it: where all nodes fail alike, whoever is nominated leads as soon as the log is well.
+nothing. Another node is preferred then, and none is shut out: where all fail alike, whoever is nominated claims on, and
+leads as soon as the log is well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Rests:
     """What the claims of one node have come to, those of all its shards together.
 
     Attributes:
-        times: how often they failed anew since one succeeded. What fails at the same time counts once.
+        times: how often they failed anew since one succeeded. What fails before a rest is over counts as one.
         until: monotonic time of the end of the last rest, in seconds.
     """
 
@@ -47,7 +48,6 @@ class ClaimFailures:
         self._clock = clock
         self._rests = rests
         self._since: float | None = None
-        self._is_told = False
         self._until = 0.0
 
     def began(self) -> None:
@@ -57,26 +57,25 @@ class ClaimFailures:
 
     def failed(self) -> None:
         """It was not appended, or the log was not read up to it."""
-        now = self._clock.monotonic()
-        if self._since is not None and now - self._since >= PATIENCE_S:
-            if not self._is_told and now >= self._rests.until:
+        if self.go_on:
+            now = self._clock.monotonic()
+            if now >= self._rests.until:
                 self._rests.times += 1
-            self._is_told = True
             self._until = self._rests.until = now + REST.pause_s(self._rests.times, self._clock)
 
     def interrupted(self) -> None:
         """This node claims no more for now: another one is nominated, or it is no candidate."""
-        self._since, self._is_told = None, False
+        self._since = None
 
     def succeeded(self) -> None:
         """A claim was read back."""
-        self._since, self._is_told, self._until = None, False, 0.0
+        self._since, self._until = None, 0.0
         self._rests.times, self._rests.until = 0, 0.0
 
     @property
-    def is_told(self) -> bool:
-        """Whether they have failed for so long without a pause."""
-        return self._is_told
+    def go_on(self) -> bool:
+        """Whether it is long ago that claims began which have all failed, without a pause."""
+        return self._since is not None and self._clock.monotonic() - self._since >= PATIENCE_S
 
     @property
     def last(self) -> bool:

@@ -326,7 +326,7 @@ class Leader:
             if self._stands and self.leadership.term is None and self.leadership.claim is None:
                 await self._append_claim()
             await self.leadership.wait_until(lambda: self.leadership.term is None and self.leadership.claim is None)
-            if self._gives_way and self._claim_failures.is_told:
+            if self._gives_way and self._claim_failures.go_on:
                 self._give_way()
             if self._is_deposed:
                 await asyncio.sleep(DEPOSED.pause_s(self._times_deposed, self._clock))

@@ -100,12 +100,28 @@ def test_all_shards_of_a_node_rest_longer_for_what_one_of_them_failed_at_and_wha
 def test_after_a_pause_claims_may_fail_for_as_long_again_before_it_is_told_anew() -> None:
     async def told(claims: ClaimFailures) -> None:
         await fail_for(claims, 2 * PATIENCE_S)
-        assert claims.is_told
+        assert claims.go_on
         claims.interrupted()
         await fail_for(claims, PATIENCE_S - 1)
-        assert not claims.is_told
+        assert not claims.go_on
         assert claims.last, "another node is preferred still"
         await fail_for(claims, 2)
-        assert claims.is_told
+        assert claims.go_on
 
     with_claims(told)
+
+
+def test_a_claim_of_another_shard_that_succeeds_in_between_makes_no_rest_shorter_than_the_first() -> None:
+    async def main() -> None:
+        rests, clock = Rests(), VirtualClock(asyncio.get_running_loop())
+        failing, well = ClaimFailures(clock, rests), ClaimFailures(clock, rests)
+        await fail_for(failing, 2 * PATIENCE_S)
+        well.began()
+        well.succeeded()
+        await fail_for(failing, 1)
+        await asyncio.sleep(FIRST_REST_S - 1)
+        assert failing.last
+        await asyncio.sleep(1)
+        assert not failing.last
+
+    run(main)
