@@ -17,6 +17,9 @@ from diskless_core.protocol.names import uuid_text
 RESERVED_UUIDS = frozenset({uuid.UUID(int=0), uuid.UUID(int=1)})
 """Ids that Apache Kafka keeps for itself: the absent id and the metadata topic's (KIP-516, "Topic ID")."""
 
+LEAST_PAUSE_S = 0.001
+"""For who waits until a moment of the clock: timers round, and would not let time go on just before it has come."""
+
 
 class Clock(Protocol):
     """Where a component gets time, randomness and ids from."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from diskless_core.clock import Clock
+from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.calls import PeerCalls, require_answer
 from diskless_core.coordinator.entries import Acceptance, Claim
@@ -56,9 +56,6 @@ BOUNDS_S = 5.0
 
 ASK_AGAIN = Backoff(first_ms=200, max_ms=10_000)
 """After the leader gave no answer, or did not lead."""
-
-LEAST_PAUSE_S = 0.001
-"""Timers may end a little early: what is not due yet is waited for so long at least."""
 
 REPORTED_FAILURES = 5
 """After so many in a row, which take some seconds, the operator is told."""

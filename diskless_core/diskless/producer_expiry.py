@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from diskless_core.clock import Clock
+from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.tables import Key, Writes
@@ -67,14 +67,13 @@ class ProducerExpiry:
         interval_s = self._rules.check_interval_ms / 1000
         next_check = self._clock.monotonic() + interval_s
         while True:
-            is_due = False
             try:
-                async with asyncio.timeout(max(0.0, next_check - self._clock.monotonic())):
+                async with asyncio.timeout(max(LEAST_PAUSE_S, next_check - self._clock.monotonic())):
                     await self._topic_deleted.wait()
             except TimeoutError:
-                is_due = True  # whatever the clock says: a timer may end a little early
+                pass
             self._topic_deleted.clear()
-            is_due = is_due or self._clock.monotonic() >= next_check
+            is_due = self._clock.monotonic() >= next_check
             if is_due:
                 next_check = self._clock.monotonic() + interval_s
             if self._shard.leading:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from diskless_core.clock import Clock
+from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.cluster.membership import wire
 from diskless_core.cluster.membership.heartbeats import Beat
 from diskless_core.cluster.membership.lifecycle import BrokerState, Heartbeat, Lifecycle, Register
@@ -23,9 +23,6 @@ from diskless_core.coordinator.leader import Hold
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
 from diskless_core.protocol.errors import ErrorCode, code_of
 from diskless_core.protocol.messages import BrokerHeartbeatResponse
-
-LEAST_PAUSE_S = 0.001
-"""A clock may round: a moment before a question is due, time has to go on."""
 
 PATIENCE_S = 10.0
 """How long a start waits before it says what for, each time anew."""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import structlog
 
-from diskless_core.clock import Clock
+from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.cluster.membership import node_ids, operations
 from diskless_core.cluster.membership.fenced import why_fenced
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
@@ -32,9 +32,6 @@ from diskless_core.protocol.errors import ErrorCode
 
 LOOK_SHARE = 0.75
 """Of a heartbeat's time, after which sessions are looked at at the latest, as `Sessions.ended` has to be."""
-
-LEAST_PAUSE_S = 0.001
-"""A clock may round: a moment before a session ends, time has to go on."""
 
 _WANTS_TO_STOP = "it wants to stop"
 
