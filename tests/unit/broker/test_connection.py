@@ -397,9 +397,10 @@ def test_a_client_that_has_its_own_request_wait_does_not_keep_large_ones_of_othe
             await loop.sock_sendall(first, request(FETCH))
             await until(lambda: broker.begun == [FETCH])
             ahead = request(FETCH, 50)
-            for part in (ahead[:10], ahead[10:]):
-                await loop.sock_sendall(first, part)
-                await asyncio.sleep(0.05)  # so that they arrive apart
+            [served] = broker.server.connections
+            await loop.sock_sendall(first, ahead[:10])
+            await until(lambda: bool(served._partial))
+            await loop.sock_sendall(first, ahead[10:])
             if not reads:
                 broker.answer(50 * MIB)
             others = [asyncio.create_task(loop.sock_sendall(connect(), request(OTHER, 2 * LIMIT))) for _ in range(3)]
