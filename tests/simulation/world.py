@@ -36,6 +36,8 @@ from tests.support.virtual_time import START_MS
 
 STEP_S = 0.5
 SETTLED_WITHIN_S = 600.0
+LONGEST_S = 3_600.0
+"""Of a whole history. Most take a minute, and few take three."""
 
 _COMPRESSION_TYPES = ("producer", "zstd", "uncompressed")
 """Of the topics, in turn."""
@@ -155,8 +157,16 @@ class World:
         """From the first start to the last check.
 
         Raises:
-            Violation: a promise was broken.
+            Violation: a promise was broken, or there is no end to it.
         """
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                await self._live()
+        except TimeoutError:
+            self.history.violated("it never comes to an end")
+            self.stop_at_violation()
+
+    async def _live(self) -> None:
         for node_id in list(self.disks):
             self.start_broker(node_id)
         troubles = Troubles(self, self._source("troubles"))
