@@ -19,6 +19,7 @@ from diskless_core.plugin.coordinator_log import (
     LogBounds,
     LogOffsetPrunedError,
 )
+from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
 
 LIMIT_S = 60.0
@@ -28,13 +29,23 @@ SILENCE_S = 30.0
 """How long a log may keep a reader waiting for what it has."""
 
 
-class LogEnd:
-    """Asks the log of one shard."""
+LOOKS = Backoff(first_ms=50, max_ms=1_000)
+"""From one look at the end of a log, which has to have more, to the next."""
 
-    def __init__(self, shard: ShardId, log: CoordinatorLog, clock: Clock) -> None:
+
+class LogEnd:
+    """Asks the log of one shard.
+
+    Args:
+        log: of the cluster.
+        may_write: whether it is open for more than reading.
+    """
+
+    def __init__(self, shard: ShardId, log: CoordinatorLog, clock: Clock, *, may_write: bool = True) -> None:
         self._shard = shard
         self._log = log
         self._clock = clock
+        self._may_write = may_write
 
     async def marked_end(self) -> int:
         """The same as `certain_end`, for a caller that reads the log up to there by itself.
@@ -47,17 +58,20 @@ class LogEnd:
         [offset] = await self._log.append(self._shard, [entries.encode_probe(self._clock.now_ms())])
         return offset
 
-    async def certain_end(self) -> int:
+    async def certain_end(self, known: int) -> int:
         """An offset below which everything is that was committed before the call, and that the log has reached.
 
         The end of a shared log may lag behind. So an entry that every replica ignores is appended and read back:
-        whatever was committed before stands before it. A node that does not lead may do so.
+        whatever was committed before stands before it. A node that does not lead may do so. Who only reads waits
+        until the log's end is at least `known`, for as long as an append may take.
 
         Raises:
             CoordinatorLogError: it cannot be said now.
         """
         if not self._log.is_shared:
             return (await self._log.bounds(self._shard)).end
+        if not self._may_write:
+            return await self._end_from(known)
         try:
             async with asyncio.timeout(LIMIT_S):
                 offset = await self.marked_end()
@@ -70,6 +84,15 @@ class LogEnd:
                 f"an entry that shows where the log of {self._shard} ends was not read back"
             ) from None
         return offset
+
+    async def _end_from(self, known: int) -> int:
+        """The log's end, looked at again and again while it is below `known`."""
+        until_s = self._clock.monotonic() + LIMIT_S
+        looks = 0
+        while (end := (await self._log.bounds(self._shard)).end) < known and self._clock.monotonic() < until_s:
+            looks += 1
+            await asyncio.sleep(LOOKS.pause_s(looks, self._clock))
+        return end
 
     async def has_what_was_read(self, bounds: LogBounds, known: int, acceptance: Acceptance) -> bool:
         """Whether the log has, below the offset `known`, what led to `acceptance`. It is committed up to there.

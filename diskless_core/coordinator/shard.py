@@ -84,6 +84,7 @@ class ShardServices:
         nominator: says who should lead a shard; None: the log does.
         claim_rests: what the claims of this node have come to.
         levels: what this build knows of feature levels.
+        may_write: whether the log is open for more than reading. Who only reads has to be one that never leads.
         new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
     """
 
@@ -97,6 +98,7 @@ class ShardServices:
     nominator: Nominator | None = None
     claim_rests: Rests = field(default_factory=Rests)
     levels: FeatureLevels = BUILD_LEVELS
+    may_write: bool = True
     new_transport: Callable[[], PeerTransport] | None = None
 
 
@@ -158,7 +160,7 @@ class CoordinatorShard(Generic[RecordT]):
             skip=self._skip,
             until_due=self._until_due,
         )
-        self._log_end = LogEnd(shard_id, services.log, services.clock)
+        self._log_end = LogEnd(shard_id, services.log, services.clock, may_write=services.may_write)
         self._end_at_start = 0
         self._log_bytes_taken = 0
         self._has_noticed_foreign = False

@@ -74,6 +74,7 @@ class ShardPoints:
             store=store,
             snapshots=snapshots,
             may_lead=lambda _: False,
+            may_write=False,
             nominator=_Nobody(),
         )
 

@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.new_log import MigrationRefusedError, NewLog
 from diskless_core.coordinator.shard_points import ShardPoint, ShardPoints
 from diskless_core.coordinator.snapshots import Snapshots
@@ -14,7 +15,9 @@ from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import LIVE_FILES
+from diskless_core.plugin.coordinator_log import LogBounds
 from diskless_core.plugin.coordinator_store import Key
+from diskless_core.plugin.shard import ShardId
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
@@ -56,6 +59,11 @@ class World:
     async def take(self, without: frozenset[Key] = frozenset()) -> ShardPoint:
         async with self.points.caught_up(SHARD_ID, DisklessMachine()) as shard:
             return await self.points.put(shard, without={LIVE_FILES.name: without})
+
+    async def take_snapshot(self) -> None:
+        """One by the leader, which prunes nothing."""
+        await self.leader.shard.flush()
+        await self.leader.shard.take_snapshot(self.snapshots)
 
     async def end(self) -> None:
         await self.leader.stop()
@@ -106,6 +114,47 @@ def test_rows_can_be_left_out() -> None:
 
         rows = await world.target.rows_of(point.manifest)
         assert [row[0] for row in rows[LIVE_FILES.name]] == ["object-1", "object-2", "object-4"]
+        await world.end()
+
+    run(scenario)
+
+
+def test_a_snapshot_that_is_newer_than_the_end_that_was_seen_of_the_log_is_used_and_nothing_is_written() -> None:
+    async def scenario() -> None:
+        world = World()
+        await world.begin()
+        look = world.reader.bounds
+        stale = [await look(SHARD_ID)] * 3
+        await world.commit(5)
+        await world.take_snapshot()
+        end = (await look(SHARD_ID)).end
+
+        async def lagging(shard: ShardId) -> LogBounds:
+            return stale.pop() if stale else await look(shard)
+
+        world.reader.bounds = lagging  # type: ignore[method-assign]
+        point = await world.take()
+
+        assert point.offset == (await look(SHARD_ID)).end == end
+        await world.end()
+
+    run(scenario)
+
+
+def test_a_log_that_ends_before_its_newest_snapshot_is_refused_in_time() -> None:
+    async def scenario() -> None:
+        world = World()
+        await world.begin()
+        cut = await world.reader.bounds(SHARD_ID)
+        await world.commit(5)
+        await world.take_snapshot()
+
+        async def lost(_: ShardId) -> LogBounds:
+            return cut
+
+        world.reader.bounds = lost  # type: ignore[method-assign]
+        with pytest.raises(CoordinatorError, match="lost or cut"):
+            await world.take()
         await world.end()
 
     run(scenario)
