@@ -1,5 +1,7 @@
 """How the clients of a broker that stops come to another one: they are told before their connections are closed.
 
+That begins when the broker is known to stop, while what it leads is still moved, and before it is fenced.
+
 A client whose connection ends has to find out by itself, and to connect anew, before it goes on: a producer's gap of
 half a second and more. One that hears NOT_LEADER_OR_FOLLOWER asks for Metadata by the connection that it has, and goes
 on at the broker that is named there.
@@ -14,8 +16,8 @@ import structlog
 
 from diskless_core.clock import Clock
 
-NEWS_S = 0.5
-"""How long a broker waits at most to read that it is fenced: then others have read it too, and name it no more."""
+NEWS_S = 3.0
+"""How long a broker waits at most to read that it is to stop: then others have read it too, and name it no more."""
 
 SPREAD_S = 0.05
 """How much later the others may read that."""
@@ -46,18 +48,18 @@ class Departure:
         self._sent_away += 1
 
     async def see_clients_off(
-        self, *, is_fenced: Callable[[], bool], has_clients: Callable[[], bool], clients_wait: Callable[[], bool]
+        self, *, is_leaving: Callable[[], bool], has_clients: Callable[[], bool], clients_wait: Callable[[], bool]
     ) -> None:
         """Send clients to other brokers from now on, and return when they have gone, or have had their time.
 
-        A broker that is not fenced sends nobody away: others would send them back.
+        A broker that others still name sends nobody away: they would send them back.
 
         Args:
-            is_fenced: whether this broker knows that no client is sent to it any more.
-            has_clients: whether any is connected.
+            is_leaving: whether this broker knows that no client is sent to it any more.
+            has_clients: whether any is connected that could go to another broker.
             clients_wait: whether requests of clients are under way.
         """
-        if not has_clients() or not await self._until(is_fenced, NEWS_S):
+        if not has_clients() or not await self._until(lambda: is_leaving() or not has_clients(), NEWS_S):
             return
         await asyncio.sleep(SPREAD_S)
         self.sends_away = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -341,13 +341,15 @@ class Node:
 
     async def _stop_serving(self, parts: BrokerParts, departure: Departure) -> None:
         self._is_serving = False
-        await parts.membership.leave(self.config.diskless_shutdown_timeout_ms / 1000)
-        if parts.membership.somebody_stays:
-            await departure.see_clients_off(
-                is_fenced=lambda: parts.membership.is_fenced,
-                has_clients=lambda: self._listening.has_clients,
+
+        def see_clients_off() -> Coroutine[Any, Any, None]:
+            return departure.see_clients_off(
+                is_leaving=lambda: parts.membership.is_leaving,
+                has_clients=lambda: self._listening.has_clients and parts.membership.somebody_stays,
                 clients_wait=lambda: self._listening.clients_wait,
             )
+
+        await parts.membership.leave(self.config.diskless_shutdown_timeout_ms / 1000, see_clients_off)
         self._listening.refuse_clients()
         await parts.settle_requests()
         await self._listening.end_clients()

@@ -59,7 +59,7 @@ async def test_a_producer_hears_where_to_go_by_the_connection_that_it_has_and_no
                 loop.call_soon_threadsafe(writes.set)
                 count = written_until_sent_away(wire)
                 assert leader(wire) == STAYS
-                assert brokers(wire) == [STAYS]
+                assert brokers(wire) == [STAYS, GOES], "it is no leader, and no stranger either before clients are gone"
                 with cluster.connect(STAYS) as other:
                     assert produce(other, TOPIC, batch_of(b"last")).base_offset == count + 1
             return count
@@ -68,6 +68,12 @@ async def test_a_producer_hears_where_to_go_by_the_connection_that_it_has_and_no
         await writes.wait()
         await cluster.stop(GOES)
         await clients
+
+        def look() -> list[int]:
+            with cluster.connect(STAYS) as wire:
+                return brokers(wire)
+
+        assert await in_thread(look) == [STAYS]
 
 
 async def test_a_consumer_is_sent_away_too_and_a_fetch_that_waits_is_answered_first(tmp_path: Path) -> None:

@@ -10,13 +10,19 @@ from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """One heartbeat. `applied_offset` is how far the broker has applied the log of the cluster shard."""
+    """One heartbeat.
+
+    Attributes:
+        applied_offset: how far the broker has applied the log of the cluster shard.
+        has_clients: whether the broker, which wants to stop, waits for clients to go to others.
+    """
 
     node_id: int
     epoch: int
     applied_offset: int
     want_fence: bool
     want_shut_down: bool
+    has_clients: bool = False
     health: Health = UNKNOWN_HEALTH
 
 
@@ -60,14 +66,15 @@ class Decision:
 def decide(beat: Beat, known: Registration, around: Surroundings) -> Decision:
     """The decision on a broker's heartbeat.
 
-    A broker that wants to stop may do so once it leads nothing, or nobody could take over. One that cannot work is not
-    unfenced as long as another one can.
+    A broker that wants to stop may do so once it leads nothing and has no clients, or nobody could take over. It is
+    live until then: librdkafka, when it hears of another leader and that the one before is gone in one answer, may wait
+    for a second. One that cannot work is not unfenced as long as another one can.
     """
     is_caught_up = beat.applied_offset >= around.registered_offset
     if beat.want_shut_down:
         if known.is_fenced:
             return Decision(is_caught_up=is_caught_up, may_stop=True)
-        if around.leads and around.others_are_live:
+        if around.others_are_live and (around.leads or beat.has_clients):
             return Decision(is_caught_up=is_caught_up, shuts_down=True)
         return Decision(is_caught_up=is_caught_up, is_fenced=True, shuts_down=True, may_stop=True)
     if beat.want_fence:

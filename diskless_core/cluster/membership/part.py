@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,10 @@ class MembershipNeighbours:
     objection: Objection = no_objection
 
 
+async def _at_once() -> None:
+    """See off the clients of a broker that has none."""
+
+
 class Membership:
     """See the module.
 
@@ -159,17 +163,21 @@ class Membership:
             await shard.until_caught_up()
         await self._member.until_unfenced()
 
-    async def leave(self, limit_s: float) -> None:
+    async def leave(self, limit_s: float, see_clients_off: Callable[[], Awaitable[None]] = _at_once) -> None:
         """Shut down in an orderly way, `limit_s` at most: the controller moves what this broker leads.
 
         A controller does so first with what it leads beside the cluster shard, and then gives that up too. It goes on
         when another node has claimed it, for otherwise nobody would nominate leaders or fence brokers meanwhile. A
         broker whose log is its own has nobody to leave it to.
+
+        Args:
+            see_clients_off: sends clients to other brokers, and returns when they have gone; it has limits of its own.
+                Meanwhile the broker is not fenced.
         """
         if not self._is_shared:
             return
         give_up_s = self._clock.monotonic() + limit_s
-        await self._member.leave(limit_s)
+        await self._member.leave(limit_s, see_clients_off)
         was_controller = self._shard.leading
         self._shard.withdraw()
         if was_controller and self.somebody_stays:
@@ -212,6 +220,12 @@ class Membership:
         """Whether the controller keeps this broker fenced, as far as it knows."""
         known = self.brokers.get(self._node_id)
         return known is None or known.is_fenced
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether no client is told any more to write to or read from this broker, as far as it knows."""
+        known = self.brokers.get(self._node_id)
+        return known is None or known.is_fenced or known.is_shutting_down
 
     @property
     def unreachable_because(self) -> str | None:

@@ -133,6 +133,7 @@ def heartbeat_request(beat: Beat) -> BrokerHeartbeatRequest:
         current_metadata_offset=beat.applied_offset,
         want_fence=beat.want_fence,
         want_shut_down=beat.want_shut_down,
+        has_clients=beat.has_clients,
         log_is_ok=beat.health.log_is_ok,
         bucket_is_ok=beat.health.bucket_is_ok,
         barred_shards=_names(beat.health.barred),
@@ -158,6 +159,7 @@ def beat_of(request: BrokerHeartbeatRequest, shards: Mapping[str, ShardId]) -> B
         applied_offset=request.current_metadata_offset,
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
+        has_clients=request.has_clients,
         health=Health(
             log_is_ok=request.log_is_ok,
             bucket_is_ok=request.bucket_is_ok,

@@ -19,7 +19,7 @@ class Clients:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.departure = Departure(VirtualClock(self.loop))
-        self.is_fenced = True
+        self.is_leaving = True
         self.are_connected = True
         self.wait = False
 
@@ -27,7 +27,7 @@ class Clients:
         """How long it takes until they are let go."""
         began_s = self.loop.time()
         await self.departure.see_clients_off(
-            is_fenced=lambda: self.is_fenced,
+            is_leaving=lambda: self.is_leaving,
             has_clients=lambda: self.are_connected,
             clients_wait=lambda: self.wait,
         )
@@ -98,23 +98,23 @@ def test_a_client_that_does_not_go_is_not_waited_for_for_ever():
     run(main)
 
 
-def test_nobody_is_sent_away_before_the_broker_knows_that_it_is_fenced():
+def test_nobody_is_sent_away_before_the_broker_knows_that_it_is_to_stop():
     async def main() -> None:
         clients = Clients()
-        clients.is_fenced = False
+        clients.is_leaving = False
         seen: list[bool] = []
         clients.at(0.2, lambda: seen.append(clients.departure.sends_away))
-        clients.at(0.3, lambda: setattr(clients, "is_fenced", True))
+        clients.at(0.3, lambda: setattr(clients, "is_leaving", True))
         assert lasts(await clients.seen_off_s(), 0.3 + QUIET_S)
         assert seen == [False]
 
     run(main)
 
 
-def test_a_broker_that_stays_unfenced_sends_nobody_away_for_others_would_send_them_back():
+def test_a_broker_that_others_still_name_sends_nobody_away_for_they_would_send_them_back():
     async def main() -> None:
         clients = Clients()
-        clients.is_fenced = False
+        clients.is_leaving = False
         assert lasts(await clients.seen_off_s(), NEWS_S)
         assert not clients.departure.sends_away
 

@@ -49,5 +49,14 @@ def test_a_broker_may_stop_when_it_leads_nothing_or_nobody_could_take_over():
     assert decide(LEAVING, LIVE, replace(leads, others_are_live=False)) == gone
 
 
+def test_a_broker_that_stops_is_live_until_its_clients_have_gone_to_others():
+    stays = Decision(is_caught_up=True, shuts_down=True)
+    gone = replace(stays, is_fenced=True, may_stop=True)
+    has_clients = replace(LEAVING, has_clients=True)
+    assert decide(has_clients, LIVE, AROUND) == stays
+    assert decide(has_clients, LIVE, replace(AROUND, others_are_live=False)) == gone
+    assert decide(replace(READY, has_clients=True), LIVE, AROUND) == Decision(is_caught_up=True)
+
+
 def test_a_fenced_broker_may_stop_at_once():
     assert decide(LEAVING, FENCED, replace(AROUND, leads=True)).may_stop
