@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from tests.architecture.source_files import ROOT
+from tests.simulation import world
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.processes import ProcessLoop
 from tests.simulation.run import simulate
@@ -54,6 +55,11 @@ def test_much_happens_in_a_few_histories() -> None:
     assert sum(outcome.segments for outcome in outcomes) > 20
     assert sum(outcome.deleted_objects for outcome in outcomes) > 20
     assert sum(outcome.terms for outcome in outcomes) > 12
+
+
+def test_a_history_that_does_not_end_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "LONGEST_S", 10.0)
+    assert "never comes to an end" in (simulate(0).violation or "")
 
 
 def test_a_seed_gives_the_same_history_in_every_process() -> None:

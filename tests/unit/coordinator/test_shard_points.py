@@ -15,9 +15,7 @@ from diskless_core.coordinator.snapshotter import SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import LIVE_FILES
-from diskless_core.plugin.coordinator_log import LogBounds
 from diskless_core.plugin.coordinator_store import Key
-from diskless_core.plugin.shard import ShardId
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
@@ -123,19 +121,16 @@ def test_a_snapshot_that_is_newer_than_the_end_that_was_seen_of_the_log_is_used_
     async def scenario() -> None:
         world = World()
         await world.begin()
-        look = world.reader.bounds
-        stale = [await look(SHARD_ID)] * 3
+        seen = (await world.reader.bounds(SHARD_ID)).end
         await world.commit(5)
         await world.take_snapshot()
-        end = (await look(SHARD_ID)).end
+        end = (await world.reader.bounds(SHARD_ID)).end
 
-        async def lagging(shard: ShardId) -> LogBounds:
-            return stale.pop() if stale else await look(shard)
-
-        world.reader.bounds = lagging  # type: ignore[method-assign]
+        world.log.lag_bounds(SHARD_ID, seen)
+        asyncio.get_running_loop().call_later(3.0, world.log.lag_bounds, SHARD_ID, None)
         point = await world.take()
 
-        assert point.offset == (await look(SHARD_ID)).end == end
+        assert point.offset == (await world.reader.bounds(SHARD_ID)).end == end
         await world.end()
 
     run(scenario)
@@ -145,14 +140,11 @@ def test_a_log_that_ends_before_its_newest_snapshot_is_refused_in_time() -> None
     async def scenario() -> None:
         world = World()
         await world.begin()
-        cut = await world.reader.bounds(SHARD_ID)
+        seen = (await world.reader.bounds(SHARD_ID)).end
         await world.commit(5)
         await world.take_snapshot()
 
-        async def lost(_: ShardId) -> LogBounds:
-            return cut
-
-        world.reader.bounds = lost  # type: ignore[method-assign]
+        world.log.lag_bounds(SHARD_ID, seen)
         with pytest.raises(CoordinatorError, match="lost or cut"):
             await world.take()
         await world.end()
