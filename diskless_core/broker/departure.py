@@ -34,13 +34,19 @@ _log = structlog.get_logger(__name__)
 
 
 class Departure:
-    """Whether clients are sent away, and whether they have gone."""
+    """Whether clients are sent away, and whether they have gone.
+
+    Attributes:
+        sends_away: whether who wants to write or read is told to go to another broker.
+        is_over: whether clients are waited for no more.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_s = 0.0
         self._sent_away = 0
         self.sends_away = False
+        self.is_over = False
 
     def sent_away(self) -> None:
         """A client wanted to write or read and was sent away."""
@@ -59,18 +65,18 @@ class Departure:
             has_clients: whether any is connected that could go to another broker.
             clients_wait: whether requests of clients are under way.
         """
-        if not has_clients() or not await self._until(lambda: is_leaving() or not has_clients(), NEWS_S):
-            return
-        await asyncio.sleep(SPREAD_S)
-        self.sends_away = True
-        self._last_s = self._clock.monotonic()
 
         def have_gone() -> bool:
             is_quiet = self._clock.monotonic() - self._last_s >= QUIET_S
             return not has_clients() or (is_quiet and not clients_wait())
 
-        moved = await self._until(have_gone, LIMIT_S)
-        _log.info("clients were sent to other brokers", requests=self._sent_away, moved=moved)
+        if has_clients() and await self._until(lambda: is_leaving() or not has_clients(), NEWS_S):
+            await asyncio.sleep(SPREAD_S)
+            self.sends_away = True
+            self._last_s = self._clock.monotonic()
+            moved = await self._until(have_gone, LIMIT_S)
+            _log.info("clients were sent to other brokers", requests=self._sent_away, moved=moved)
+        self.is_over = True
 
     async def _until(self, condition: Callable[[], bool], limit_s: float) -> bool:
         give_up_s = self._clock.monotonic() + limit_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -54,6 +54,7 @@ from diskless_core.plugin_host.nouns import (
 )
 from diskless_core.plugin_host.stalls import LoopWatch
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
+from diskless_core.side_by_side import together
 from diskless_core.tiering.part import Tiering
 
 _log = structlog.get_logger(__name__)
@@ -341,15 +342,14 @@ class Node:
 
     async def _stop_serving(self, parts: BrokerParts, departure: Departure) -> None:
         self._is_serving = False
-
-        def see_clients_off() -> Coroutine[Any, Any, None]:
-            return departure.see_clients_off(
-                is_leaving=lambda: parts.membership.is_leaving,
-                has_clients=lambda: self._listening.has_clients and parts.membership.somebody_stays,
-                clients_wait=lambda: self._listening.clients_wait,
-            )
-
-        await parts.membership.leave(self.config.diskless_shutdown_timeout_ms / 1000, see_clients_off)
+        membership = parts.membership
+        membership.has_clients = lambda: not departure.is_over
+        seeing_off = departure.see_clients_off(
+            is_leaving=lambda: membership.is_leaving,
+            has_clients=lambda: self._listening.has_clients and membership.somebody_stays,
+            clients_wait=lambda: self._listening.clients_wait,
+        )
+        await together((membership.leave(self.config.diskless_shutdown_timeout_ms / 1000), seeing_off))
         self._listening.refuse_clients()
         await parts.settle_requests()
         await self._listening.end_clients()

@@ -42,7 +42,6 @@ class Heartbeat:
     epoch: int
     want_fence: bool
     want_shut_down: bool
-    has_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,6 @@ class Lifecycle:
         self._is_ready = False
         self._has_asked_ready = False
         self._wants_shut_down = False
-        self._has_clients = False
         self._refused_at_s: float | None = None
         self._was_member = False
 
@@ -91,7 +89,6 @@ class Lifecycle:
             epoch=self.epoch,
             want_fence=not self._is_ready and not self._wants_shut_down,
             want_shut_down=self._wants_shut_down,
-            has_clients=self._has_clients,
         )
 
     # --- what happens to the broker ----------------------------------------------------------------------------------
@@ -101,16 +98,12 @@ class Lifecycle:
         self._is_ready, self.due_s = True, now_s
 
     def shut_down(self, now_s: float) -> None:
-        """It is to stop, once its clients have gone. One that is no member may do that at once."""
-        self._wants_shut_down, self._has_clients, self.due_s = True, True, now_s
+        """It is to stop. One that is no member may do that at once."""
+        self._wants_shut_down, self.due_s = True, now_s
         if self.epoch is None:
             self.state = BrokerState.SHUTTING_DOWN
         elif self.state is not BrokerState.SHUTTING_DOWN:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-
-    def clients_gone(self, now_s: float) -> None:
-        """It is to stop, and waits for clients no more."""
-        self._has_clients, self.due_s = False, now_s
 
     def hurry(self, now_s: float) -> None:
         """There is another controller, or the way to it has changed: it is asked now."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
-from diskless_core.background import end
 from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.cluster.membership import wire
 from diskless_core.cluster.membership.heartbeats import Beat
@@ -70,6 +69,7 @@ class Member:
         cluster_id: str,
         allocation_id: uuid.UUID | None = None,
         health: Callable[[], Health],
+        has_clients: Callable[[], bool],
         leads: Callable[[], Sequence[str]],
     ) -> None:
         self._spec = spec
@@ -80,6 +80,7 @@ class Member:
         self._cluster_id = cluster_id
         self._allocation_id = allocation_id
         self._health = health
+        self._has_clients = has_clients
         self._leads = leads
         self._times = times
         self._lifecycle = Lifecycle(times, clock.monotonic())
@@ -118,25 +119,15 @@ class Member:
         self._nudged.set()
         await self._until(lambda: self.state is BrokerState.RUNNING, "to be unfenced")
 
-    async def leave(self, limit_s: float, see_clients_off: Callable[[], Awaitable[None]]) -> None:
-        """Ask for a controlled shutdown, and wait until clients have gone and it is granted, `limit_s` at most."""
+    async def leave(self, limit_s: float) -> None:
+        """Ask for a controlled shutdown, and wait until the broker may stop, `limit_s` at most."""
         self._lifecycle.shut_down(self._clock.monotonic())
         self._nudged.set()
-        seeing_off = asyncio.create_task(self._see_off(see_clients_off), name="clients are sent to others")
         try:
             async with asyncio.timeout(limit_s):
                 await self._until(lambda: self.state is BrokerState.SHUTTING_DOWN, "to be shut down")
         except TimeoutError:
             _log.warning("the broker stops without having been let go", reason=self._obstacle, leads=self._leads())
-        except BaseException:
-            await end([seeing_off])
-            raise
-        await seeing_off
-
-    async def _see_off(self, see_clients_off: Callable[[], Awaitable[None]]) -> None:
-        await see_clients_off()
-        self._lifecycle.clients_gone(self._clock.monotonic())
-        self._nudged.set()
 
     def connection_lost(self, node_id: int) -> None:
         """The connection by which heartbeats go to a node broke: the controller must not take this broker for dead."""
@@ -270,7 +261,7 @@ class Member:
             applied_offset=self._shard.next_offset,
             want_fence=question.want_fence,
             want_shut_down=question.want_shut_down,
-            has_clients=question.has_clients,
+            has_clients=self._has_clients(),
             health=self._health(),
         )
         request = wire.heartbeat_request(beat)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +83,6 @@ class MembershipNeighbours:
     objection: Objection = no_objection
 
 
-async def _at_once() -> None:
-    """See off the clients of a broker that has none."""
-
-
 class Membership:
     """See the module.
 
@@ -95,6 +91,7 @@ class Membership:
         registrar: what this node does while it leads the cluster shard.
         bucket_is_ok: whether the WAL object store takes what this broker writes, and answers what it reads; to be set
             when that is known.
+        has_clients: whether this broker, when it stops, waits for clients to go to others. It is not fenced meanwhile.
     """
 
     def __init__(self, settings: MembershipSettings, neighbours: MembershipNeighbours) -> None:
@@ -107,6 +104,7 @@ class Membership:
         self._handed_over = [one for one in neighbours.shards if neighbours.hands_over and one is not shard]
         self._log_is_ok = neighbours.log_is_ok
         self.bucket_is_ok: Callable[[], bool] = lambda: True
+        self.has_clients: Callable[[], bool] = lambda: False
         self.brokers = Brokers(shard, spec.node_id)
         self._incarnation_id = spec.incarnation_id
         self._reachability = Reachability(
@@ -142,6 +140,7 @@ class Membership:
             cluster_id=neighbours.cluster_id,
             allocation_id=settings.allocation_id,
             health=self._health,
+            has_clients=lambda: self.has_clients(),
             leads=self._led_here,
         )
         self._loops = Background()
@@ -163,21 +162,17 @@ class Membership:
             await shard.until_caught_up()
         await self._member.until_unfenced()
 
-    async def leave(self, limit_s: float, see_clients_off: Callable[[], Awaitable[None]] = _at_once) -> None:
+    async def leave(self, limit_s: float) -> None:
         """Shut down in an orderly way, `limit_s` at most: the controller moves what this broker leads.
 
         A controller does so first with what it leads beside the cluster shard, and then gives that up too. It goes on
         when another node has claimed it, for otherwise nobody would nominate leaders or fence brokers meanwhile. A
         broker whose log is its own has nobody to leave it to.
-
-        Args:
-            see_clients_off: sends clients to other brokers, and returns when they have gone; it has limits of its own.
-                Meanwhile the broker is not fenced.
         """
         if not self._is_shared:
             return
         give_up_s = self._clock.monotonic() + limit_s
-        await self._member.leave(limit_s, see_clients_off)
+        await self._member.leave(limit_s)
         was_controller = self._shard.leading
         self._shard.withdraw()
         if was_controller and self.somebody_stays:

@@ -25,12 +25,14 @@ class Clients:
 
     async def seen_off_s(self) -> float:
         """How long it takes until they are let go."""
+        assert not self.departure.is_over
         began_s = self.loop.time()
         await self.departure.see_clients_off(
             is_leaving=lambda: self.is_leaving,
             has_clients=lambda: self.are_connected,
             clients_wait=lambda: self.wait,
         )
+        assert self.departure.is_over
         return self.loop.time() - began_s
 
     def at(self, seconds: float, do: Callable[[], object]) -> None:
