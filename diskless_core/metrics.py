@@ -165,12 +165,23 @@ class Metrics:
         self.produce_inflight_bytes = self._gauge(
             "produce_inflight_bytes", "Bytes of produce requests accepted and not yet answered."
         )
+        self.produce_wait_seconds = self._histogram(
+            "produce_wait_seconds",
+            "Time that batches wait on their way. gathering: from an object's first batch until it is sealed. slot: "
+            "until one of diskless.append.upload.parallelism uploads is free. turn: from the upload's end until "
+            "earlier batches of the partitions are committed. diskless_wal_upload_seconds and diskless_commit_seconds "
+            "have the rest of the way.",
+            "stage",
+        )
         self.wal_objects_uploaded = self._counter("wal_objects_uploaded", "WAL objects written to the object store.")
         self.wal_bytes_uploaded = self._counter("wal_bytes_uploaded", "Bytes of the WAL objects written.")
         self.wal_upload_seconds = self._histogram(
             "wal_upload_seconds", "Time to write one WAL object, its retries included."
         )
         self.wal_upload_retries = self._counter("wal_upload_retries", "Writes of a WAL object that were tried again.")
+        self.wal_second_uploads = self._counter(
+            "wal_second_uploads", "Writes of a WAL object that were sent again because they had no answer for long."
+        )
         self.wal_upload_failures = self._counter("wal_upload_failures", "WAL objects whose writing was given up.")
         self.clock_behind_seconds = self._gauge(
             "clock_behind_seconds",

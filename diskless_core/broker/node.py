@@ -157,7 +157,7 @@ class Node:
             reasons += ["the controller keeps this broker fenced", *self._unreachable()]
         failure = self._parts.produce.failing
         if failure is not None:
-            reasons.append(f"the object store refuses writes: {failure}")
+            reasons.append(f"the object store does not take writes: {failure}")
         if self._parts.fetch.failing is not None:
             reasons.append(f"the object store does not answer reads: {self._parts.fetch.failing}")
         return reasons

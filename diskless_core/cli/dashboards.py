@@ -116,10 +116,17 @@ _OVERVIEW = (
     ),
     Panel(
         title="What a produce request waits for",
-        description="99 of 100 writes of an object, and 99 of 100 commits, take less.",
+        description="99 of 100 writes of an object, 99 of 100 commits, and 99 of 100 waits before them take less.",
         queries=(
             (_quantile("diskless_wal_upload_seconds", 0.99), "upload"),
             (_quantile("diskless_commit_seconds", 0.99), "commit"),
+            (
+                (
+                    f"histogram_quantile(0.99, sum by (le, stage) "
+                    f"(rate(diskless_produce_wait_seconds_bucket{{{_SELECTED}}}[{_WINDOW}])))"
+                ),
+                "{{stage}}",
+            ),
         ),
         unit="s",
     ),

@@ -161,7 +161,10 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         description="Time after which a coordinator that has anything new is put into a snapshot, in milliseconds.",
     )
     diskless_append_commit_interval_ms: Int = Field(
-        default=250, ge=1, description="Longest time that produced data waits for its WAL object, in milliseconds."
+        default=250,
+        ge=1,
+        description="Longest time that produced data is gathered for a WAL object while an upload slot is "
+        "free, in milliseconds. While all slots are taken, the object grows up to its limits.",
     )
     diskless_append_buffer_max_bytes: Int = Field(
         default=8 * MIB,

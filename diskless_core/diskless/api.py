@@ -40,8 +40,12 @@ class DisklessCoordinator(Protocol):
         """DisklessDeleteTopics: UNKNOWN_TOPIC_ID when the coordinator has nothing of it."""
         ...
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
-        """DisklessCommitFile: a result for each batch, in order. The same request again gets its first answer."""
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        """DisklessCommitFile: commit objects in this order, all or none of them.
+
+        Returns, for each object, a result for each batch, in order. An object that is committed already, in this list
+        or another one, gets its first answer.
+        """
         ...
 
     async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:

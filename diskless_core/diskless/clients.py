@@ -95,8 +95,8 @@ class CoordinatorClient:
     async def delete_topic(self, topic_id: uuid.UUID) -> ErrorCode:
         return await self._ask(lambda coordinator: coordinator.delete_topic(topic_id))
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
-        return await self._ask(lambda coordinator: coordinator.commit_file(request))
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        return await self._ask(lambda coordinator: coordinator.commit_files(requests))
 
     async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:
         return await self._ask(lambda coordinator: coordinator.delete_records(partition, offset))

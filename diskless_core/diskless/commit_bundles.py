@@ -1,4 +1,4 @@
-"""One DisklessCommitFile for each node, however many of an object's coordinators it leads.
+"""One DisklessCommitFile for each node, however many of an object's coordinators it leads; one for a list of objects.
 
 (KIP-1164, "Reducing multi-DC commit operations": logical commit requests bundled into fewer physical ones.)
 """
@@ -13,9 +13,10 @@ from typing import NamedTuple
 from diskless_core.coordinator.calls import PeerCalls, error_of
 from diskless_core.coordinator.errors import CoordinatorError, OutcomeUnknownError
 from diskless_core.coordinator.peers import PeerRequest
-from diskless_core.diskless.commands import BatchResult, CommitFile
+from diskless_core.diskless.commands import BatchResult, CommitBatch, CommitFile
 from diskless_core.protocol.commit_file import (
     CommitFileRequest,
+    OtherFile,
     ShardPart,
     pack_request,
     unpack_response,
@@ -78,6 +79,27 @@ class CommitBundles:
         bundle.parts[shard] = _Part(request, answer)
         return await answer
 
+    async def commit_list(self, node_id: int, shard: int, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        """DisklessCommitFile of one coordinator for several objects: all or none are committed, in this order.
+
+        A node of a release before lists commits the first object only, and its answer has no results for the others.
+        Then these are sent one by one: in order still, as each waits for the answer of the one before.
+
+        Raises:
+            CoordinatorError: no answer; the same list can be sent again.
+        """
+        first, others = requests[0], requests[1:]
+        results = await self._exchange(node_id, [shard], [first.batches], first, others)
+        if len(results) == len(first.batches):
+            return [_of_a_shard(results)] + [
+                _of_a_shard(await self._exchange(node_id, [shard], [request.batches], request)) for request in others
+            ]
+        answers, start = [], 0
+        for request in requests:
+            answers.append(_of_a_shard(results[start : start + len(request.batches)]))
+            start += len(request.batches)
+        return answers
+
     async def stop(self) -> None:
         """Give up what is under way: its callers get OutcomeUnknownError."""
         for task in list(self._tasks):
@@ -92,64 +114,88 @@ class CommitBundles:
         task.add_done_callback(self._tasks.discard)
 
     async def _send(self, bundle: _Bundle) -> None:
+        parts = list(bundle.parts.values())
         try:
-            results = await self._exchange(bundle)
+            results = await self._exchange(
+                bundle.key.node_id, list(bundle.parts), [part.request.batches for part in parts], parts[0].request
+            )
         except BaseException as error:
             failure = error if isinstance(error, Exception) else OutcomeUnknownError("the node stops")
-            for part in bundle.parts.values():
+            for part in parts:
                 if not part.answer.done():
                     part.answer.set_exception(failure)
             if not isinstance(error, Exception):
                 raise
             return
         first = 0
-        for part in bundle.parts.values():
+        for part in parts:
             after = first + len(part.request.batches)
             _settle(part, results[first:after])
             first = after
 
-    async def _exchange(self, bundle: _Bundle) -> Sequence[BatchResult]:
-        key = bundle.key
-        batches = [batch for part in bundle.parts.values() for batch in part.request.batches]
+    async def _exchange(
+        self,
+        node_id: int,
+        shards: Sequence[int],
+        batches: Sequence[Sequence[CommitBatch]],
+        file: CommitFile,
+        others: Sequence[CommitFile] = (),
+    ) -> Sequence[BatchResult]:
+        """Send one request, and return a result for each batch; for those of `others` only if the node knows lists.
+
+        Args:
+            batches: of `file`, for each of the shards.
+            others: objects for the same, only shard, to be committed after `file`.
+        """
+        of_file = [batch for of_shard in batches for batch in of_shard]
         body = pack_request(
             CommitFileRequest(
-                object_key=key.object_key,
-                object_format=key.object_format,
-                file_size=key.file_size,
-                owner_ids=key.owner_ids,
-                batches=batches,
+                object_key=file.object_key,
+                object_format=file.object_format,
+                file_size=file.file_size,
+                owner_ids=file.owner_ids,
+                batches=of_file,
                 timeout_ms=self._calls.timeout_ms,
-                shards=[ShardPart(shard, len(part.request.batches)) for shard, part in bundle.parts.items()],
-                uploader_id=key.uploader_id,
+                shards=[ShardPart(shard, len(of_shard)) for shard, of_shard in zip(shards, batches, strict=True)],
+                uploader_id=file.uploader_id,
+                others=[
+                    OtherFile(other.object_key, other.object_format, other.file_size, other.owner_ids, other.batches)
+                    for other in others
+                ],
             )
         )
-        answer = await self._calls.exchange(key.node_id, PeerRequest(DisklessCommitFileRequest.API_KEY, 0, body))
+        answer = await self._calls.exchange(node_id, PeerRequest(DisklessCommitFileRequest.API_KEY, 0, body))
         try:
             results = unpack_response(answer).results
         except FrameError as error:
-            raise OutcomeUnknownError(f"node {key.node_id} sent a malformed answer: {error}") from error
-        if len(results) != len(batches):
-            raise OutcomeUnknownError(f"node {key.node_id} sent {len(results)} results for {len(batches)} batches")
+            raise OutcomeUnknownError(f"node {node_id} sent a malformed answer: {error}") from error
+        total = len(of_file) + sum(len(other.batches) for other in others)
+        if len(results) not in (len(of_file), total):
+            raise OutcomeUnknownError(f"node {node_id} sent {len(results)} results for {total} batches")
         return results
 
 
 def _settle(part: _Part, results: Sequence[BatchResult]) -> None:
     if part.answer.done():
         return
-    error = _no_answer(results)
-    if error is not None:
+    try:
+        part.answer.set_result(_of_a_shard(results))
+    except CoordinatorError as error:
         part.answer.set_exception(error)
-    else:
-        part.answer.set_result([_as_of_a_shard(result) for result in results])
 
 
-def _no_answer(results: Sequence[BatchResult]) -> CoordinatorError | None:
-    """A coordinator that does not answer says so of each of its batches."""
-    return error_of(results[0].error, results[0].message) if results else None
+def _of_a_shard(results: Sequence[BatchResult]) -> list[BatchResult]:
+    """The answers that a shard of this node gives, and the log start, which this node may have no copy to look up in.
 
-
-def _as_of_a_shard(result: BatchResult) -> BatchResult:
-    """The answer that a shard of this node gives, and the log start, which this node may have no copy to look up in."""
-    return BatchResult.of(
-        result.error, result.base_offset, result.append_time, result.is_duplicate, result.log_start_offset
-    )
+    Raises:
+        CoordinatorError: there is no answer. A coordinator that does not answer says so of each of its batches.
+    """
+    error = error_of(results[0].error, results[0].message) if results else None
+    if error is not None:
+        raise error
+    return [
+        BatchResult.of(
+            result.error, result.base_offset, result.append_time, result.is_duplicate, result.log_start_offset
+        )
+        for result in results
+    ]

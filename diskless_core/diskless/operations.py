@@ -213,6 +213,24 @@ def commit_file(command: DisklessCommand, request: CommitFile, rules: CommitRule
     return results
 
 
+def commit_files(
+    command: DisklessCommand, requests: Sequence[CommitFile], owned: Sequence[bool], rules: CommitRules
+) -> Slices[list[list[BatchResult]]]:
+    """Commit objects in this order: each is judged after the effects of those before it.
+
+    INVALID_REQUEST for all batches of an object that is not `owned`, and for all batches of a list that has more than
+    `MAX_COMMIT_BATCHES` of them.
+    """
+    is_too_long = sum(len(request.batches) for request in requests) > MAX_COMMIT_BATCHES
+    answers = []
+    for request, is_owned in zip(requests, owned, strict=True):
+        if is_owned and not is_too_long:
+            answers.append((yield from commit_file(command, request, rules)))
+        else:
+            answers.append([BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches))
+    return answers
+
+
 def _judge(command: DisklessCommand, request: CommitFile, rules: CommitRules, digest: bytes) -> Slices[FileCommitted]:
     by_partition: dict[Key, list[int]] = {}
     for index, batch in enumerate(request.batches):

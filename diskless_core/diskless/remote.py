@@ -82,8 +82,10 @@ class RemoteCoordinator:
         result = _only(response.responses)
         return require_answer(result.error_code, result.error_message)
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
-        return await self._commits.commit(self._node_id, self._shard, request)
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        if len(requests) == 1:
+            return [await self._commits.commit(self._node_id, self._shard, requests[0])]
+        return await self._commits.commit_list(self._node_id, self._shard, requests)
 
     async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:
         topic_class = DisklessDeleteRecordsRequest.DisklessDeleteRecordsTopic

@@ -128,11 +128,18 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         Raises:
             CoordinatorError: no answer; the same request can be sent again and will be answered as the first time.
         """
-        if not request.is_owned_by(self.id.index):
-            return [BatchResult(ErrorCode.INVALID_REQUEST)] * len(request.batches)
+        return (await self.commit_files([request]))[0]
+
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        """The same for several objects, in this order, in one entry of the log: all or none are committed.
+
+        Raises:
+            CoordinatorError: no answer, as `commit_file`. EntryTooLargeError: fewer objects at once may do.
+        """
+        owned = [request.is_owned_by(self.id.index) for request in requests]
         return await self.submit_in_slices(
-            lambda command: operations.commit_file(command, request, self._rules),
-            prefetch=[(FILES, (request.object_key,))],
+            lambda command: operations.commit_files(command, requests, owned, self._rules),
+            prefetch=[(FILES, (request.object_key,)) for request in requests],
         )
 
     async def delete_records(self, partition: PartitionKey, offset: int) -> DeletedRecords:

@@ -77,6 +77,13 @@ class WalObjectStore(ABC):
     is_process_local: bool
     """Whether only this process sees the objects, and they are lost when it ends. It has to be set."""
 
+    may_put_twice: bool = False
+    """Whether the broker may call `put` again, with the same key and equal bytes, while the first call has no answer.
+
+    The second call must not wait for the first one, and goes by another connection. An optional capability: it ends a
+    spell in which connections hang. The broker may cancel either call.
+    """
+
     @abstractmethod
     async def start(self) -> None:
         """Connect, and find out whether the place can be used. After a retriable error it is called again.

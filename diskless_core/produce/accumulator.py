@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from diskless_core.diskless.commands import BatchResult, CommitBatch, PartitionKey
+from diskless_core.diskless.producer_state import NO_PRODUCER
 from diskless_core.produce.validation import ValidBatch
+from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal import format as wal_format
 from diskless_core.wal.format import IndexEntry
 
@@ -22,7 +26,8 @@ class Submission:
         batches: each with its partition, in the order of the request.
         release: called once when the batches' memory is not needed any more.
         settle: called once, with a result for each batch, in order, or with the error that kept the outcome unknown.
-        timeout_ms: how long the request's client waits for an answer.
+        deadline_s: when the request's client no longer waits for an answer, on the monotonic clock. With acks=0 no
+            client waits for one, and none sends the batches again: the deadline is infinite.
         learn: called with the position of a batch and its result, where that is known before those of others. So a
             client whose time is over hears what became of the rest of its request.
     """
@@ -30,7 +35,7 @@ class Submission:
     batches: Sequence[tuple[PartitionKey, ValidBatch]]
     release: Callable[[], None]
     settle: Callable[[Sequence[BatchResult] | BaseException], None]
-    timeout_ms: int = 30_000
+    deadline_s: float = inf
     learn: Callable[[int, BatchResult], None] | None = None
 
 
@@ -63,16 +68,21 @@ class SealedFile:
 
 
 class Accumulator:
-    """Batches on their way into one object, in order of arrival."""
+    """Batches on their way into one object, in order of arrival.
+
+    Attributes:
+        earliest_deadline_s: of the submissions; infinite where there is none.
+    """
 
     def __init__(self) -> None:
         self._entries: list[tuple[PartitionKey, ValidBatch, Place]] = []
         self._submissions: list[Submission] = []
         self.size_bytes = 0
+        self.earliest_deadline_s = inf
 
     @property
     def is_empty(self) -> bool:
-        return not self._submissions
+        return not self._entries
 
     @property
     def batch_count(self) -> int:
@@ -84,9 +94,53 @@ class Accumulator:
 
     def add(self, submission: Submission, shard: int | None) -> None:
         self._submissions.append(submission)
+        self.earliest_deadline_s = min(self.earliest_deadline_s, submission.deadline_s)
         for index, (key, batch) in enumerate(submission.batches):
             self._entries.append((key, batch, Place(submission, index, shard)))
             self.size_bytes += len(batch.data)
+
+    def drop_expired(self, now_s: float, pause_s: float) -> Counter[int | None]:
+        """Take out batches that no client waits for, and settle them as timed out. Returns their bytes by shard.
+
+        A client that has given a request up sends its batches again, and the copy here would be stored beside the new
+        one. Of each partition two kinds of batches go:
+
+        - All of them, when all their requests ended `pause_s` ago. By then a producer that goes on has sent the oldest
+          one again, and that one would be here. So no batch of an idempotent producer passes an earlier one.
+        - Otherwise those at the front whose requests have ended, up to the first batch of an idempotent producer. The
+          coordinator recognises that one's copies, and without it the batches behind it would be out of sequence.
+        """
+        if now_s <= self.earliest_deadline_s:
+            return Counter()
+        queues: dict[PartitionKey, list[int]] = {}
+        for at, (key, _, _) in enumerate(self._entries):
+            queues.setdefault(key, []).append(at)
+        dropped = {at for queue in queues.values() for at in self._expired(queue, now_s, pause_s)}
+        kept = [entry for at, entry in enumerate(self._entries) if at not in dropped]
+        freed: Counter[int | None] = Counter()
+        for at in dropped:
+            _, batch, place = self._entries[at]
+            freed[place.shard] += len(batch.data)
+        self._entries = kept
+        self.size_bytes -= freed.total()
+        left = {id(place.submission) for _, _, place in kept}
+        ended = [submission for submission in self._submissions if id(submission) not in left]
+        self._submissions = [submission for submission in self._submissions if id(submission) in left]
+        self.earliest_deadline_s = min((submission.deadline_s for submission in self._submissions), default=inf)
+        for submission in ended:
+            submission.release()
+            submission.settle([BatchResult(ErrorCode.REQUEST_TIMED_OUT)] * len(submission.batches))
+        return freed
+
+    def _expired(self, queue: Sequence[int], now_s: float, pause_s: float) -> Sequence[int]:
+        """Which batches of a partition are dropped."""
+        if all(now_s > self._entries[at][2].submission.deadline_s + pause_s for at in queue):
+            return queue
+        for count, at in enumerate(queue):
+            _, batch, place = self._entries[at]
+            if batch.producer_id != NO_PRODUCER or now_s <= place.submission.deadline_s:
+                return queue[:count]
+        return queue
 
     def seal(self, allocate: Callable[[int], memoryview]) -> SealedFile:
         """Sort and join, once, into the memory that is both the upload and the cache entry; frees the frames."""

@@ -43,7 +43,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Queue:
-    """The batches of one partition. `wanted_until` is when the last of their requests times out, monotonic."""
+    """The batches of one partition. `wanted_until` is when the last of their requests times out, monotonic.
+
+    It is infinite with a batch of acks=0 among them: its client does not send it again.
+    """
 
     submissions: deque[Submission] = field(default_factory=deque)
     size_bytes: int = 0
@@ -100,10 +103,9 @@ class AwaitedPartitions:
             else:
                 ready.append(index)
         split = Split(submission, 1 + len(waiting))
-        wanted_until = self._clock.monotonic() + submission.timeout_ms / 1000
         for key, indexes in waiting.items():
             if self.size_bytes < self._limit_bytes:
-                self._add(key, split.kept(indexes), wanted_until)
+                self._add(key, split.kept(indexes))
             else:
                 self._refuse(split.part(indexes))
         return split.part(ready)
@@ -118,13 +120,13 @@ class AwaitedPartitions:
         if self._watcher is not None:
             self._watcher.cancel()
 
-    def _add(self, key: PartitionKey, part: Submission, wanted_until: float) -> None:
+    def _add(self, key: PartitionKey, part: Submission) -> None:
         queue = self._queues.setdefault(key, _Queue())
         size_bytes = sum(len(batch.data) for _, batch in part.batches)
         queue.submissions.append(part)
         queue.size_bytes += size_bytes
         self.size_bytes += size_bytes
-        queue.wanted_until = max(queue.wanted_until, wanted_until)
+        queue.wanted_until = max(queue.wanted_until, part.deadline_s)
         self._backlog.grow(size_bytes)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._watch(), name=f"batches that wait: {self._what}")

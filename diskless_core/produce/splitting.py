@@ -58,7 +58,7 @@ class Split:
             batches=batches,
             release=release,
             settle=settle,
-            timeout_ms=self._whole.timeout_ms,
+            deadline_s=self._whole.deadline_s,
             learn=learn,
         )
 

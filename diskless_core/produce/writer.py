@@ -1,8 +1,7 @@
-"""The way of produced batches: gathered, sealed, uploaded, committed by each coordinator. Decides when one is rotated.
+"""The way of produced batches: gathered, sealed, uploaded, and committed by each coordinator.
 
-An object is sealed when it is full, at the commit interval, or as soon as it has lingered long enough while no upload
-is under way and no uploaded object of its partitions waits for its turn to be committed. So objects grow with the time
-that the slower of the two takes, instead of queueing before it.
+`sealing` says when an object is sealed. This module tells it what happens: a batch arrives, a timer ends, an upload
+ends, an object's turn comes.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.produce.accumulator import Accumulator, Place, SealedFile, Submission
 from diskless_core.produce.awaited_partitions import AwaitedPartitions
 from diskless_core.produce.backlog import Backlog
-from diskless_core.produce.committer import CommitPart, Committer, CommitTicket
+from diskless_core.produce.committer import CommitPart, Committer
 from diskless_core.produce.object_time import ObjectTime
 from diskless_core.produce.recompression import Recompression
+from diskless_core.produce.sealing import Moment, is_due
 from diskless_core.produce.sequence_gaps import SequenceGaps
 from diskless_core.produce.splitting import by_shard, in_parts
 from diskless_core.produce.uploader import Uploader
@@ -78,13 +78,14 @@ class WalWriter:
         self._metrics = metrics
         self._buffers = PagePool(_MAX_IDLE_BYTES)
         self._active = Accumulator()
-        self._lingered = False
-        self._waiting: set[CommitTicket] = set()
+        self._lingered = self._interval_is_over = False
+        self._gathering_since_s = 0.0
         self._under_way: Counter[int | None] = Counter()
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks: dict[asyncio.Task[None], None] = {}  # given up in their order
         self.backlog = Backlog(settings.inflight_max_bytes, metrics, self._stalled_bytes)
         committer.on_stalled = self.backlog.look_again
+        committer.on_turn = self._look
         self._stalled = AwaitedPartitions(
             committer.is_stalled,
             self._gather,
@@ -133,20 +134,39 @@ class WalWriter:
         added_bytes = self._active.size_bytes - before
         self._under_way[shard] += added_bytes
         self.backlog.grow(added_bytes)
+        if was_empty:
+            self._start_timers()
         if self._is_full():
             self.rotate()
-        elif was_empty:
-            self._start_timers()
 
     def _is_full(self) -> bool:
         active = self._active
         return active.size_bytes >= self._settings.buffer_max_bytes or active.batch_count >= MAX_COMMIT_BATCHES
 
+    def _look(self) -> None:
+        """Seal the object if it is due: to be called after each change of what `sealing` looks at."""
+        if self._active.is_empty:
+            return
+        moment = Moment(
+            is_full=self._is_full(),
+            has_lingered=self._lingered,
+            interval_is_over=self._interval_is_over,
+            uploads=self._uploader.in_flight,
+            slots=self._uploader.parallelism,
+            would_wait=self._committer.has_waiting and self._committer.would_wait(self._active.partitions),
+        )
+        if is_due(moment):
+            self.rotate()
+
     def rotate(self) -> None:
         """Seal what is there and send it on its way."""
+        self._drop_expired()
         self._stop_timers()
         if self._active.is_empty:
             return
+        self._metrics.produce_wait_seconds.labels("gathering").observe(
+            self._clock.monotonic() - self._gathering_since_s
+        )
         sealed = self._active.seal(self._buffers.take)
         self._active = Accumulator()
         task = asyncio.create_task(self._deliver(sealed, self._committer.take_tickets(sealed)))
@@ -166,39 +186,49 @@ class WalWriter:
     def abort(self) -> None:
         """Give up what is under way; its outcome stays unknown. What is not sealed yet never will be."""
         self._stop_timers()
-        self._lingered = False
         self._recompression.abort()
         self._awaited.abort()
         self._stalled.abort()
+        self._committer.abort()
         for task in self._tasks:
             task.cancel()
 
     def _start_timers(self) -> None:
         loop = asyncio.get_running_loop()
-        self._lingered = False
-        self._timers.append(loop.call_later(self._settings.commit_interval_ms / 1000, self.rotate))
+        self._gathering_since_s = self._clock.monotonic()
+        self._timers.append(loop.call_later(self._settings.commit_interval_ms / 1000, self._end_interval))
         if self._settings.linger_ms < self._settings.commit_interval_ms:
-            self._timers.append(loop.call_later(self._settings.linger_ms / 1000, self._linger_over))
+            self._timers.append(loop.call_later(self._settings.linger_ms / 1000, self._end_linger))
 
     def _stop_timers(self) -> None:
+        self._lingered = self._interval_is_over = False
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
 
-    def _linger_over(self) -> None:
+    def _end_linger(self) -> None:
         self._lingered = True
-        self._rotate_if_idle()
+        self._look()
 
-    def _rotate_if_idle(self) -> None:
-        if self._lingered and not self._uploader.in_flight and not self._would_wait():
-            self.rotate()
+    def _end_interval(self) -> None:
+        self._interval_is_over = True
+        self._look()
+        if not self._active.is_empty:  # no upload slot is free
+            self._drop_expired()
+            interval_s = self._settings.commit_interval_ms / 1000
+            self._timers.append(asyncio.get_running_loop().call_later(interval_s, self._end_interval))
 
-    def _would_wait(self) -> bool:
-        """Whether what is gathered would wait for its ticket behind an object that waits for its own."""
-        if not self._waiting:
-            return False
-        partitions = self._active.partitions
-        return any(ticket.shares(partitions) for ticket in self._waiting)
+    def _drop_expired(self) -> None:
+        """Forget batches that no client waits for; see `Accumulator.drop_expired`."""
+        freed = self._active.drop_expired(self._clock.monotonic(), self._committer.longest_append_s)
+        if freed:
+            self._under_way.subtract(freed)
+            # Not now: this begins requests that waited, and their batches must not pass those that a caller is adding.
+            asyncio.get_running_loop().call_soon(self.backlog.shrink, freed.total())
+            _log.warning(
+                "produced batches were dropped before they were stored: their clients no longer wait for them",
+                bytes=freed.total(),
+            )
 
     def _stalled_bytes(self) -> int:
         """Bytes under way to coordinators that do not answer: others need not wait until these are settled."""
@@ -215,8 +245,16 @@ class WalWriter:
         key = wal_format.object_key(self._settings.object_prefix, created_ms, self._new_object_id())
         try:
             stored = await self._stored(key, sealed, parts)
-            ways = [self._deliver_part(created_ms, stored, sealed.part(part.indexes), part) for part in parts]
-            del sealed  # a part may wait for long, and must not keep the memory of all
+            committing = [
+                self._failed(stored) if isinstance(stored, Exception) else self._committer.commit(stored, part)
+                for part in parts
+            ]
+            self._look()  # an upload slot is free
+            ways = [
+                self._deliver_part(key, created_ms, sealed.part(part.indexes), part, outcome)
+                for part, outcome in zip(parts, committing, strict=True)
+            ]
+            del sealed, stored  # a part may wait for long, and must not keep the memory of all
             if len(ways) == 1:
                 await ways[0]
             else:
@@ -225,13 +263,27 @@ class WalWriter:
             for part in parts:
                 part.ticket.end()
 
+    def _failed(self, error: Exception) -> asyncio.Future[list[BatchResult]]:
+        outcome: asyncio.Future[list[BatchResult]] = asyncio.get_running_loop().create_future()
+        outcome.set_exception(error)
+        return outcome
+
     async def _deliver_part(
-        self, created_ms: int, stored: CommitFile | Exception, sealed: SealedFile, part: CommitPart
+        self,
+        key: str,
+        created_ms: int,
+        sealed: SealedFile,
+        part: CommitPart,
+        committing: asyncio.Future[list[BatchResult]],
     ) -> None:
+        outcome: Sequence[BatchResult] | Exception
         try:
-            outcome = stored if isinstance(stored, Exception) else await self._outcome(stored, part)
-            if not isinstance(stored, Exception) and not isinstance(outcome, Exception):
-                self._object_time.learn(stored.object_key, created_ms, outcome)
+            try:
+                outcome = await committing
+            except Exception as error:
+                outcome = error
+            else:
+                self._object_time.learn(key, created_ms, outcome)
                 if self._gaps is not None:
                     outcome = self._gaps.judged(sealed.batches, outcome)
             self._count(sealed.batches, outcome)
@@ -260,8 +312,8 @@ class WalWriter:
     async def _stored(self, key: str, sealed: SealedFile, parts: Sequence[CommitPart]) -> CommitFile | Exception:
         """What to commit once the object is uploaded, or why it could not be."""
         try:
-            await self._uploader.upload(key, sealed.data)
-            self._on_uploaded(key, sealed.data)
+            data = await self._uploader.upload(key, sealed.data)
+            self._on_uploaded(key, data)
             whole = self._committer.whole(key, sealed, parts)
         except WalObjectStoreError as error:
             _log.error("an object could not be stored; its producers are told", object=key, error=str(error))
@@ -270,27 +322,13 @@ class WalWriter:
             _log.exception("a defect kept an object from being stored; its producers are told", object=key)
             failure = error
         else:
-            self._waiting.update(part.ticket for part in parts)
             return whole
         self._metrics.wal_upload_failures.inc()
-        self._rotate_if_idle()
         return failure
-
-    async def _outcome(self, stored: CommitFile, part: CommitPart) -> Sequence[BatchResult] | Exception:
-        try:
-            try:
-                await part.ticket.come()
-            finally:
-                self._waiting.discard(part.ticket)
-                self._rotate_if_idle()
-            return await self._committer.commit(stored, part)
-        except Exception as error:
-            _log.exception("a defect kept batches from being committed", object=stored.object_key, shard=part.shard)
-            return error
 
 
 def _settle(places: Sequence[Place], outcome: Sequence[BatchResult] | Exception) -> None:
-    """Tell the submissions that these batches are all of."""
+    """Tell the submissions that these batches are all of, but for batches that were dropped as timed out."""
     answers: dict[int, list[BatchResult]] = {}
     submissions = {id(place.submission): place.submission for place in places}
     if isinstance(outcome, Exception):
@@ -300,7 +338,8 @@ def _settle(places: Sequence[Place], outcome: Sequence[BatchResult] | Exception)
     for place, result in zip(places, outcome, strict=True):
         slots = answers.get(id(place.submission))
         if slots is None:
-            slots = answers[id(place.submission)] = [result] * len(place.submission.batches)
+            timed_out = BatchResult(ErrorCode.REQUEST_TIMED_OUT)
+            slots = answers[id(place.submission)] = [timed_out] * len(place.submission.batches)
         slots[place.position] = result
     for number, submission in submissions.items():
         submission.settle(answers[number])

@@ -41,6 +41,9 @@ _RESULT_OFFSETS = struct.Struct(">qqq?")
 _ERROR_CODE = struct.Struct(">h")
 _NULL_MESSAGE_AT = 2
 
+_SMALLEST_FILE_BYTES = 1 + _OBJECT.size + 1 + 1 + 1
+"""An object without a key, owners and batches, and its tagged section."""
+
 _NO_REQUEST_ID = 0
 _MAX_RECORDS = 2**31 - 1
 
@@ -76,9 +79,19 @@ class ShardPart(NamedTuple):
     batch_count: int
 
 
+class OtherFile(NamedTuple):
+    """A further object of a list: all its batches are for the only coordinator that the request names."""
+
+    object_key: str
+    object_format: int
+    file_size: int
+    owner_ids: Sequence[int]
+    batches: Sequence[CommitBatch]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFileRequest:
-    """The request's content: the KIP's fields, and ours with a tag, `shards` and `uploader_id`."""
+    """The request's content: the KIP's fields, and ours with a tag, `shards`, `uploader_id` and `others`."""
 
     object_key: str
     object_format: int
@@ -88,6 +101,7 @@ class CommitFileRequest:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     shards: Sequence[ShardPart] = ()
     uploader_id: int = NO_UPLOADER
+    others: Sequence[OtherFile] = ()
 
 
 class BatchResult(NamedTuple):
@@ -123,7 +137,7 @@ class BatchResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFileResponse:
-    """The response's content; results in the order of the request's batches."""
+    """The response's content; results in the order of the request's batches, then of those of its other objects."""
 
     results: Sequence[BatchResult]
     throttle_time_ms: int = 0
@@ -135,21 +149,23 @@ def pack_request(request: CommitFileRequest) -> bytes:
     Raises:
         struct.error: a number does not fit its field.
     """
-    pack = _BATCH.pack
     return b"".join(
         (
-            pack_string(request.object_key),
-            _OBJECT.pack(request.object_format, request.file_size),
-            pack_integers(request.owner_ids),
-            encode_uvarint(len(request.batches) + 1),
-            *[
-                pack(MAGIC, _NO_REQUEST_ID, topic_id, partition, position, size, 0, records - 1, *rest)
-                for topic_id, partition, position, size, records, *rest in request.batches
-            ],
+            *_packed_file(request),
             INT32.pack(request.timeout_ms),
             pack_tagged(_tagged_fields(request)),
         )
     )
+
+
+def _packed_file(file: CommitFileRequest | OtherFile) -> Iterator[bytes]:
+    pack = _BATCH.pack
+    yield pack_string(file.object_key)
+    yield _OBJECT.pack(file.object_format, file.file_size)
+    yield pack_integers(file.owner_ids)
+    yield encode_uvarint(len(file.batches) + 1)
+    for topic_id, partition, position, size, records, *rest in file.batches:
+        yield pack(MAGIC, _NO_REQUEST_ID, topic_id, partition, position, size, 0, records - 1, *rest)
 
 
 def _tagged_fields(request: CommitFileRequest) -> Iterator[tuple[int, bytes]]:
@@ -157,6 +173,9 @@ def _tagged_fields(request: CommitFileRequest) -> Iterator[tuple[int, bytes]]:
         yield 0, pack_array(_SHARD, request.shards)
     if request.uploader_id != NO_UPLOADER:
         yield 1, INT32.pack(request.uploader_id)
+    if request.others:
+        packed = [part for other in request.others for part in (*_packed_file(other), NO_TAGS)]
+        yield 2, b"".join((encode_uvarint(len(request.others) + 1), *packed))
 
 
 def unpack_request(body: bytes | memoryview) -> CommitFileRequest:
@@ -167,24 +186,31 @@ def unpack_request(body: bytes | memoryview) -> CommitFileRequest:
     """
     reader = PackedReader(body)
     try:
-        object_key = reader.string()
-        object_format, file_size = reader.fixed(_OBJECT)
-        owner_ids = reader.integers()
-        batches = _batches(reader.packed_rows(_BATCH))
+        file = _file(reader)
         (timeout_ms,) = reader.fixed(INT32)
         tagged = reader.tagged_section(_REQUEST_TAGS)
         reader.expect_end()
     except MALFORMED as error:
         raise FrameError(f"a DisklessCommitFileRequest is malformed: {error}") from error
     return CommitFileRequest(
-        object_key=object_key,
-        object_format=object_format,
-        file_size=file_size,
-        owner_ids=owner_ids,
-        batches=batches,
+        **file._asdict(),
         timeout_ms=timeout_ms,
         **tagged,
     )
+
+
+def _file(reader: PackedReader) -> OtherFile:
+    object_key = reader.string()
+    object_format, file_size = reader.fixed(_OBJECT)
+    return OtherFile(object_key, object_format, file_size, reader.integers(), _batches(reader.packed_rows(_BATCH)))
+
+
+def _other_files(reader: PackedReader) -> tuple[OtherFile, ...]:
+    files = []
+    for _ in range(reader.count(_SMALLEST_FILE_BYTES)):
+        files.append(_file(reader))
+        reader.end_of_struct()
+    return tuple(files)
 
 
 def _batches(packed: memoryview) -> list[CommitBatch]:
@@ -203,6 +229,7 @@ def _batches(packed: memoryview) -> list[CommitBatch]:
 _REQUEST_TAGS: dict[int, tuple[str, Callable[[PackedReader], Any]]] = {
     0: ("shards", lambda reader: reader.rows(_SHARD, ShardPart._make)),
     1: ("uploader_id", lambda reader: reader.fixed(INT32)[0]),
+    2: ("others", _other_files),
 }
 
 

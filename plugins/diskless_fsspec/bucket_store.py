@@ -55,6 +55,7 @@ class BucketStore(ConditionalObjectStore):
 
     is_node_local = False
     is_process_local = False
+    may_put_twice = True
 
     def __init__(self, options: BucketOptions) -> None:
         self.options = options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from diskless_core.protocol.commit_file import (
     CommitBatch,
     CommitFileRequest,
     CommitFileResponse,
+    OtherFile,
     ShardPart,
     pack_request,
     pack_response,
@@ -41,6 +43,17 @@ requests = st.builds(
     timeout_ms=int32,
     shards=st.lists(st.builds(ShardPart, int32, int32), max_size=3).map(tuple),
     uploader_id=int32,
+    others=st.lists(
+        st.builds(
+            OtherFile,
+            st.text(max_size=20),
+            st.integers(-128, 127),
+            int64,
+            st.lists(int32, max_size=3).map(tuple),
+            st.lists(batches, max_size=3),
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 results = st.builds(
     BatchResult,
@@ -61,29 +74,45 @@ def generic_request(content: CommitFileRequest, base_offset: int = 0, request_id
         object_format=content.object_format,
         file_size=content.file_size,
         owner_ids=list(content.owner_ids),
-        batches=[
-            message.DisklessCommitBatch(
-                magic=MAGIC,
-                request_id=request_id,
-                topic_id=uuid.UUID(bytes=one.topic_id),
-                partition_index=one.partition,
-                byte_offset=one.byte_offset,
-                size=one.size,
-                base_offset=base_offset,
-                last_offset=base_offset + one.record_count - 1,
-                batch_max_timestamp=one.max_timestamp,
-                timestamp_type=one.timestamp_type,
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                base_sequence=one.base_sequence,
-                last_sequence=one.last_sequence,
+        batches=generic_batches(message.DisklessCommitBatch, content.batches, base_offset, request_id),
+        other_files=[
+            message.DisklessCommitOtherFile(
+                object_key=other.object_key,
+                object_format=other.object_format,
+                file_size=other.file_size,
+                owner_ids=list(other.owner_ids),
+                batches=generic_batches(
+                    message.DisklessCommitOtherFile.DisklessCommitOtherBatch, other.batches, base_offset, request_id
+                ),
             )
-            for one in content.batches
+            for other in content.others
         ],
         timeout_ms=content.timeout_ms,
         shards=[message.DisklessCommitShard(*part) for part in content.shards],
         uploader_broker_id=content.uploader_id,
     )
+
+
+def generic_batches(batch: Any, batches: Sequence[CommitBatch], base_offset: int, request_id: int) -> list[Any]:
+    return [
+        batch(
+            magic=MAGIC,
+            request_id=request_id,
+            topic_id=uuid.UUID(bytes=one.topic_id),
+            partition_index=one.partition,
+            byte_offset=one.byte_offset,
+            size=one.size,
+            base_offset=base_offset,
+            last_offset=base_offset + one.record_count - 1,
+            batch_max_timestamp=one.max_timestamp,
+            timestamp_type=one.timestamp_type,
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            base_sequence=one.base_sequence,
+            last_sequence=one.last_sequence,
+        )
+        for one in batches
+    ]
 
 
 def generic_response(content: CommitFileResponse) -> Any:
@@ -177,7 +206,7 @@ def test_a_damaged_request_is_refused_or_read_as_the_generic_codec_reads_it(
     message = messages.DisklessCommitFileRequest
     assert check_structure(message, 0, memoryview(spoiled), 0) == len(spoiled)
     read = message.decode(spoiled, version=0)
-    for one in read.batches:
+    for one in [*read.batches, *(batch for other in read.other_files for batch in other.batches)]:
         one.last_offset, one.base_offset, one.request_id = one.last_offset - one.base_offset, 0, 0
     assert read.to_dict() == message.decode(pack_request(unpacked), version=0).to_dict()
 

@@ -95,8 +95,8 @@ class _Replica:
     async def until_led_elsewhere(self, node_id: int) -> None:
         await asyncio.Event().wait()
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
-        return [BatchResult(base_offset=0)] * len(request.batches)
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        return [[BatchResult(base_offset=0)] * len(request.batches) for request in requests]
 
 
 def count(brokers: int, *, with_gateways: bool) -> Counted:
@@ -130,7 +130,7 @@ async def _commit_all(cluster: Cluster, objects: Mapping[int, Mapping[int, int]]
         network.requests[key] = 0
         await asyncio.gather(
             *(
-                clients.coordinators[shard].commit_file(_commit(key, node_id, shard, batches, gathered))
+                clients.coordinators[shard].commit_files([_commit(key, node_id, shard, batches, gathered)])
                 for shard, batches in gathered.items()
             )
         )

@@ -95,11 +95,12 @@ class Line:
         self._world = world
         self._shard = shard
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
-        results = await self._ask(lambda shard: shard.commit_file(request))
-        if any(result.error is ErrorCode.KAFKA_STORAGE_ERROR for result in results):
-            self._world.note_refusal(request.object_key)
-        return results
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        answers = await self._ask(lambda shard: shard.commit_files(requests))
+        for request, results in zip(requests, answers, strict=True):
+            if any(result.error is ErrorCode.KAFKA_STORAGE_ERROR for result in results):
+                self._world.note_refusal(request.object_key)
+        return answers
 
     async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         return await self._ask(lambda shard: shard.describe_files(object_keys))

@@ -32,6 +32,9 @@ RULES = TopicRules(
     timestamp_after_max_ms=2**63 - 1,
 )
 PARTITIONS = 4
+TIMEOUT_S = 30.0
+"""How long a client waits for the answer to a Produce request."""
+
 WAIT_MS = 500
 """How long a request waits for a segment."""
 
@@ -132,7 +135,9 @@ class ProducePath:
         """What reads segments, if there are any."""
         return None
 
-    def produce(self, *batches: tuple[int, bytes], rules: TopicRules = RULES) -> asyncio.Future[Sequence[BatchResult]]:
+    def produce(
+        self, *batches: tuple[int, bytes], rules: TopicRules = RULES, timeout_s: float = TIMEOUT_S
+    ) -> asyncio.Future[Sequence[BatchResult]]:
         """Append one request of (partition, batch); the answer comes when it is settled."""
         answer: asyncio.Future[Sequence[BatchResult]] = asyncio.get_running_loop().create_future()
 
@@ -149,7 +154,8 @@ class ProducePath:
             (key_of(partition), validate(memoryview(batch), rules, 9, self.clock.now_ms()))
             for partition, batch in batches
         ]
-        self.writer.append(Submission(batches=valid, release=release, settle=settle))
+        deadline_s = self.clock.monotonic() + timeout_s
+        self.writer.append(Submission(batches=valid, release=release, settle=settle, deadline_s=deadline_s))
         return answer
 
     async def fetch(

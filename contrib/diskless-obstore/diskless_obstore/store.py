@@ -44,6 +44,7 @@ class ObstoreObjectStore(ConditionalObjectStore):
 
     is_node_local = False
     is_process_local = False
+    may_put_twice = True
 
     def __init__(self, settings: ObstoreSettings, *, page_objects: int = PAGE_OBJECTS) -> None:
         self._settings = settings

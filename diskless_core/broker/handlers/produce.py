@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 import structlog
@@ -79,7 +80,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceAnswer |
     else:
         plan = _plan(context, request)
     if request.acks == 0:
-        _submit_without_answer(context, plan, request.timeout_ms)
+        _submit_without_answer(context, plan)
         return None
     if not plan.batches and not plan.unknown_log_starts:
         return _response(context, plan, [])
@@ -127,8 +128,8 @@ def _settle_with_log_starts(
     return settle_all
 
 
-def _submit_without_answer(context: RequestContext, plan: _Plan, timeout_ms: int) -> None:
-    """What is wrong with some partitions keeps the others from nothing but their connection."""
+def _submit_without_answer(context: RequestContext, plan: _Plan) -> None:
+    """An error in one partition does not affect the others, except that it closes the connection."""
 
     def settle(results: Sequence[BatchResult]) -> None:
         errors = _errors(plan, results)
@@ -143,7 +144,7 @@ def _submit_without_answer(context: RequestContext, plan: _Plan, timeout_ms: int
             context.connection.close()
 
     if plan.batches:
-        _submit(context, plan, timeout_ms, settle)
+        _submit(context, plan, None, settle)
     else:
         settle([])
 
@@ -198,22 +199,31 @@ def _refuse_all(context: RequestContext, request: ProduceRequest, refusal: _Refu
 
 
 def _submit(
-    context: RequestContext, plan: _Plan, timeout_ms: int, settle: Callable[[Sequence[BatchResult]], None]
+    context: RequestContext, plan: _Plan, timeout_ms: int | None, settle: Callable[[Sequence[BatchResult]], None]
 ) -> None:
-    """Hand the batches on. `settle` gets a result for each: at the commit, or what is known when the time is over."""
+    """Hand the batches on. `settle` gets a result for each: at the commit, or what is known when the time is over.
+
+    Args:
+        timeout_ms: how long the client waits for an answer; None with acks=0, whose batches wait as long as it takes.
+    """
 
     def all_failed(error: ErrorCode) -> list[BatchResult]:
         return [BatchResult(error)] * len(plan.batches)
 
     so_far = all_failed(ErrorCode.REQUEST_TIMED_OUT)
-    timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, lambda: settle(so_far))
+    timer: asyncio.TimerHandle | None = None
+    deadline_s = inf
+    if timeout_ms is not None:
+        wait_s = max(timeout_ms, 0) / 1000
+        deadline_s = context.services.clock.monotonic() + wait_s
+        timer = asyncio.get_running_loop().call_later(wait_s, lambda: settle(so_far))
 
     def settled(outcome: Sequence[BatchResult] | BaseException) -> None:
-        if not timer.cancelled():
+        if timer is not None:
             timer.cancel()
-            if isinstance(outcome, BaseException):
-                outcome = all_failed(ErrorCode.KAFKA_STORAGE_ERROR)
-            settle(outcome)
+        if isinstance(outcome, BaseException):
+            outcome = all_failed(ErrorCode.KAFKA_STORAGE_ERROR)
+        settle(outcome)
 
     context.frame.hold()
     context.services.writer.append(
@@ -221,7 +231,7 @@ def _submit(
             batches=plan.batches,
             release=context.frame.release,
             settle=settled,
-            timeout_ms=max(timeout_ms, 0),
+            deadline_s=deadline_s,
             learn=so_far.__setitem__,
         )
     )

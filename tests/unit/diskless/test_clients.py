@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,12 @@ from diskless_core.coordinator.errors import (
     OutcomeUnknownError,
 )
 from diskless_core.diskless.api import DisklessCoordinator
-from diskless_core.diskless.commands import BatchResult, FoundRuns, HandOver, ListedOffset, PartitionKey
+from diskless_core.diskless.commands import BatchResult, CommitFile, FoundRuns, HandOver, ListedOffset, PartitionKey
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.diskless.remote import RemoteCoordinator
 from diskless_core.diskless.service import DISKLESS_REQUESTS
 from diskless_core.files.trimmer import Trimmer
+from diskless_core.protocol.commit_file import CommitFileRequest
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     DisklessCommitFileRequest,
@@ -62,13 +64,17 @@ def remote(network: Network, shard: int = 0, *, asker: int = 2, asked: int = 1) 
     return RemoteCoordinator(shard, asked, directory.calls, directory.commits)
 
 
+async def commit(coordinator: DisklessCoordinator, request: CommitFile) -> list[BatchResult]:
+    return (await coordinator.commit_files([request]))[0]
+
+
 async def commit_parts(network: Network, key: str, shards: list[int]) -> list[list[BatchResult]]:
     """Commit one object with several coordinators at once, as node 2 does."""
     whole = replace(commit_of(key, *map(batch, shards)), owner_ids=tuple(shards))
     parts = [replace(whole, batches=[one]) for one in whole.batches]
     coordinators = [as_seen_by(network, 2, shard) for shard in shards]
     return await asyncio.gather(
-        *(coordinator.commit_file(part) for coordinator, part in zip(coordinators, parts, strict=True))
+        *(commit(coordinator, part) for coordinator, part in zip(coordinators, parts, strict=True))
     )
 
 
@@ -85,7 +91,7 @@ def test_every_operation_is_answered_as_by_the_shard_itself() -> None:
         clock = network.nodes[1].replicas[0].clock
         key = object_key("wal", clock.now_ms(), clock.new_uuid())
         request = commit_of(key, batch(count=3, max_timestamp=5), batch(9), batch(producer=(7, 0, 0)))
-        results = await coordinator.commit_file(request)
+        results = await commit(coordinator, request)
         assert [(one.error, one.base_offset) for one in results] == [
             (ErrorCode.NONE, 0),
             (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
@@ -106,7 +112,7 @@ def test_every_operation_is_answered_as_by_the_shard_itself() -> None:
         assert await coordinator.describe_files([key, "unknown"]) == {key: False}
         assert await coordinator.delete_records(KEY, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         await coordinator.hand_over([HandOver("late", (1, 0), 1, 2)])
-        [late] = await coordinator.commit_file(commit_of("late", batch()))
+        [late] = await commit(coordinator, commit_of("late", batch()))
         assert late.error is not ErrorCode.NONE
         assert await coordinator.delete_topic(TOPIC_ID) is ErrorCode.NONE
         assert await coordinator.delete_topic(TOPIC_ID) is ErrorCode.UNKNOWN_TOPIC_ID
@@ -121,10 +127,10 @@ def test_a_commit_elsewhere_tells_where_the_log_starts_of_refused_batches_too() 
     async def test(network: Network) -> None:
         coordinator = as_seen_by(network, 2)
         await coordinator.create_partitions(TOPIC_ID, "t", [0])
-        await coordinator.commit_file(commit_of("first", batch(count=3)))
+        await commit(coordinator, commit_of("first", batch(count=3)))
         await coordinator.delete_records(KEY, 2)
 
-        results = await coordinator.commit_file(commit_of("second", batch(), batch(9), batch(producer=(7, 0, 5))))
+        results = await commit(coordinator, commit_of("second", batch(), batch(9), batch(producer=(7, 0, 5))))
 
         assert [(one.error, one.log_start_offset) for one in results] == [
             (ErrorCode.NONE, 2),
@@ -138,7 +144,7 @@ def test_a_commit_elsewhere_tells_where_the_log_starts_of_refused_batches_too() 
 QUESTIONS: dict[str, Ask] = {
     "create partitions": lambda coordinator: coordinator.create_partitions(TOPIC_ID, "t", [0]),
     "delete a topic": lambda coordinator: coordinator.delete_topic(TOPIC_ID),
-    "commit a file": lambda coordinator: coordinator.commit_file(commit_of("f", batch())),
+    "commit a file": lambda coordinator: commit(coordinator, commit_of("f", batch())),
     "delete records": lambda coordinator: coordinator.delete_records(KEY, 0),
     "list offsets": lambda coordinator: coordinator.list_offsets(KEY, -1),
     "describe files": lambda coordinator: coordinator.describe_files(["f"]),
@@ -236,11 +242,55 @@ def test_a_commit_whose_answer_was_lost_gets_its_first_answer_when_it_comes_agai
         await coordinator.create_partitions(TOPIC_ID, "t", [0])
         network.losing.add(1)
         with pytest.raises(OutcomeUnknownError):
-            await coordinator.commit_file(commit_of("f", batch(count=2)))
+            await commit(coordinator, commit_of("f", batch(count=2)))
         network.losing.clear()
-        [result] = await coordinator.commit_file(commit_of("f", batch(count=2)))
+        [result] = await commit(coordinator, commit_of("f", batch(count=2)))
         assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
         assert await coordinator.list_offsets(KEY, -1) == ListedOffset(timestamp=-1, offset=2)
+
+    on_network(test)
+
+
+def test_a_list_of_objects_is_committed_in_order_and_in_one_entry_and_is_answered_again_as_before() -> None:
+    async def test(network: Network) -> None:
+        coordinator = as_seen_by(network, 2)
+        await coordinator.create_partitions(TOPIC_ID, "t", [0])
+        producer = [commit_of(f"object-{n}", batch(producer=(7, 0, n)), batch(9)) for n in range(3)]
+        requests = [*producer, commit_of("repeats", batch(producer=(7, 0, 1)))]
+        entries = len(network.shared.content(SHARD_0))
+        answers = await coordinator.commit_files(requests)
+        assert len(network.shared.content(SHARD_0)) == entries + 1
+        assert [(one.error, one.base_offset) for [one, *_] in answers] == [(ErrorCode.NONE, n) for n in (0, 1, 2, 1)]
+        assert answers[3][0].is_duplicate
+        assert {one.error for [_, one] in answers[:3]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        again = await coordinator.commit_files(requests)
+        assert [[one.base_offset for one in some] for some in again] == [[n.base_offset for n in a] for a in answers]
+        assert await coordinator.list_offsets(KEY, -1) == ListedOffset(timestamp=-1, offset=3)
+
+    on_network(test)
+
+
+def test_a_node_that_knows_no_lists_is_sent_the_objects_one_by_one() -> None:
+    async def test(network: Network) -> None:
+        coordinator = as_seen_by(network, 2)
+        await coordinator.create_partitions(TOPIC_ID, "t", [0])
+        service, requests = network.nodes[1].service, list[CommitFileRequest]()
+        handle = service.handle
+
+        async def of_the_release_before(api_key: int, message: Any) -> Any:
+            if api_key == COMMIT:
+                requests.append(message)
+                message = replace(message, others=())
+            return await handle(api_key, message)
+
+        service.handle = of_the_release_before
+        answers = await coordinator.commit_files([commit_of(f"object-{n}", batch()) for n in range(3)])
+        assert [one.base_offset for [one] in answers] == [0, 1, 2]
+        assert [(one.object_key, len(one.others)) for one in requests] == [
+            ("object-0", 2),
+            ("object-1", 0),
+            ("object-2", 0),
+        ]
 
     on_network(test)
 
@@ -249,7 +299,7 @@ def test_a_defect_in_one_shard_is_no_other_shards_business() -> None:
     async def test(network: Network) -> None:
         for shard in (0, 1):
             await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
-        network.nodes[1].shards[0].commit_file = broken
+        network.nodes[1].shards[0].commit_files = broken
         [first], [second] = await commit_parts(network, "f", [0, 1])
         assert first.error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert second.error is ErrorCode.NONE
@@ -368,7 +418,7 @@ def test_a_bundle_whose_answer_is_lost_leaves_the_outcome_of_each_part_open() ->
         network.losing.add(1)
         parts = [replace(commit_of("f", batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
         outcomes = await asyncio.gather(
-            *(as_seen_by(network, 2, shard).commit_file(part) for shard, part in enumerate(parts)),
+            *(commit(as_seen_by(network, 2, shard), part) for shard, part in enumerate(parts)),
             return_exceptions=True,
         )
         assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError] * 2
@@ -382,7 +432,7 @@ def test_who_gives_up_his_part_takes_nothing_from_the_others() -> None:
             await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
         parts = [replace(commit_of("f", batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
         first, second = (
-            asyncio.create_task(as_seen_by(network, 2, shard).commit_file(part)) for shard, part in enumerate(parts)
+            asyncio.create_task(commit(as_seen_by(network, 2, shard), part)) for shard, part in enumerate(parts)
         )
         await asyncio.sleep(0)
         first.cancel()
@@ -395,11 +445,11 @@ def test_stopping_leaves_the_outcome_of_what_is_under_way_open() -> None:
     async def test(network: Network) -> None:
         await as_seen_by(network, 2).create_partitions(TOPIC_ID, "t", [0])
         network.shared.hold_high_watermark(SHARD_0)
-        commit = asyncio.create_task(as_seen_by(network, 2).commit_file(commit_of("f", batch())))
+        under_way = asyncio.create_task(commit(as_seen_by(network, 2), commit_of("f", batch())))
         await asyncio.sleep(1)
         await network.nodes[2].directory.stop()
         with pytest.raises(OutcomeUnknownError):
-            await commit
+            await under_way
         network.shared.release_high_watermark(SHARD_0)
 
     on_network(test)
@@ -410,13 +460,13 @@ def test_a_leader_out_of_reach_is_not_waited_for_once_another_one_leads() -> Non
         await as_seen_by(network, 3).create_partitions(TOPIC_ID, "t", [0])
         network.silent.add(1)
         begun = asyncio.get_running_loop().time()
-        asked = asyncio.create_task(as_seen_by(network, 3).commit_file(commit_of("f", batch())))
+        asked = asyncio.create_task(commit(as_seen_by(network, 3), commit_of("f", batch())))
         await asyncio.sleep(1)
         network.shared.set_leader(SHARD_0, 2)
         with pytest.raises(OutcomeUnknownError):
             await asked
         assert asyncio.get_running_loop().time() - begun < 5
-        [result] = await as_seen_by(network, 3).commit_file(commit_of("f", batch()))
+        [result] = await commit(as_seen_by(network, 3), commit_of("f", batch()))
         assert result.error is ErrorCode.NONE
 
     on_network(test, node_ids=(1, 2, 3))

@@ -21,7 +21,10 @@ class Recorder:
     def __init__(self) -> None:
         self.requests: list[CommitFile] = []
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        return [await self.commit_one(request) for request in requests]
+
+    async def commit_one(self, request: CommitFile) -> list[BatchResult]:
         self.requests.append(request)
         return [BatchResult(base_offset=one.partition) for one in request.batches]
 
@@ -80,16 +83,16 @@ def test_a_partition_of_a_coordinator_that_this_broker_was_not_told_of_takes_not
 
 def test_a_defect_of_one_coordinator_is_told_to_its_batches_only() -> None:
     class Broken(Recorder):
-        async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+        async def commit_one(self, request: CommitFile) -> list[BatchResult]:
             raise ZeroDivisionError
 
     class Slow(Recorder):
-        async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+        async def commit_one(self, request: CommitFile) -> list[BatchResult]:
             await asyncio.sleep(1)
             if not self.requests:
                 self.requests.append(request)
                 raise NotCoordinatorError("it moved")
-            return await super().commit_file(request)
+            return await super().commit_one(request)
 
     async def main() -> None:
         results = await commit({0: Broken(), 1: Slow()}, commit_of("object", batch(1), batch(0), batch(1)).batches)

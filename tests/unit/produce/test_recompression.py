@@ -206,7 +206,7 @@ def test_batches_that_grow_are_compressed_no_faster_than_the_store_takes_them() 
         async with ProducePath(inflight_max_bytes=4 * size_bytes) as path:
             path.objects.delay_of = lambda _: 60.0
             small = batches.batch_of(bytes(size_bytes), compression=ZSTD)
-            answers = [path.produce((0, small), rules=PLAIN) for _ in range(10 * ROUND_BATCHES)]
+            answers = [path.produce((0, small), rules=PLAIN, timeout_s=600) for _ in range(10 * ROUND_BATCHES)]
             await asyncio.sleep(30)
             # at most one round goes beyond the limit
             assert path.writer.backlog.size_bytes < (ROUND_BATCHES + 1) * (size_bytes + 200)
@@ -226,7 +226,11 @@ def test_batches_of_many_partitions_grow_no_further_beyond_the_limit_than_thread
             path.objects.delay_of = lambda _: 60.0
             compressing_takes(1)
             small = batches.batch_of(bytes(size_bytes), compression=ZSTD)
-            answers = [path.produce((partition, small), rules=PLAIN) for partition in partitions for _ in range(10)]
+            answers = [
+                path.produce((partition, small), rules=PLAIN, timeout_s=600)
+                for partition in partitions
+                for _ in range(10)
+            ]
             await asyncio.sleep(30)
             assert path.writer.backlog.size_bytes < (MAX_THREADS * ROUND_BATCHES + 5) * (size_bytes + 200)
             results = [result for answer in answers for result in await answer]

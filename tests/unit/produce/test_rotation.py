@@ -37,26 +37,26 @@ async def latencies_s(path: ProducePath, *, drain: bool = True) -> list[float]:
 def slow_down(path: ProducePath, *, upload_s: float, commit_s: float) -> None:
     path.objects.delay_of = lambda _: upload_s
     shard = path.node.shard
-    commit_file = shard.commit_file
+    commit_files = shard.commit_files
 
-    async def slow_commit(request):
+    async def slow_commit(requests):
         await asyncio.sleep(commit_s)
-        return await commit_file(request)
+        return await commit_files(requests)
 
-    shard.commit_file = slow_commit
+    shard.commit_files = slow_commit
 
 
 def hold_up(path: ProducePath, *, partition: int) -> None:
     """Commits of this partition get no answer."""
     shard = path.node.shard
-    commit_file = shard.commit_file
+    commit_files = shard.commit_files
 
-    async def held_up(request):
-        if any(batch.partition == partition for batch in request.batches):
+    async def held_up(requests):
+        if any(batch.partition == partition for request in requests for batch in request.batches):
             await asyncio.Event().wait()
-        return await commit_file(request)
+        return await commit_files(requests)
 
-    shard.commit_file = held_up
+    shard.commit_files = held_up
 
 
 @pytest.mark.parametrize(("upload_s", "commit_s"), [(0.01, 0.03), (0.03, 0.01), (0.02, 0.02)])

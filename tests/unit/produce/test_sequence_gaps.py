@@ -33,8 +33,9 @@ class Coordinator:
 
     follows: bool = False
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
-        return [BatchResult(base_offset=7) if self.follows else GAP for _ in request.batches]
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
+        result = BatchResult(base_offset=7) if self.follows else GAP
+        return [[result] * len(request.batches) for request in requests]
 
 
 def produce_path(coordinator: Coordinator, *, is_one_of_many: bool) -> Produce:

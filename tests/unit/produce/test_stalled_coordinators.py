@@ -27,6 +27,7 @@ OTHER_STUCK = PartitionKey(b"U" * 16, 1)
 """The number of a partition is that of its coordinator."""
 
 COMMIT_S = 0.02
+TIMEOUT_S = 30.0
 BATCH_BYTES = 100
 
 
@@ -41,11 +42,15 @@ class Coordinator:
         self.committed: list[int] = []
         self._answers: dict[str, list[BatchResult]] = {}
 
-    async def commit_file(self, request: CommitFile) -> list[BatchResult]:
+    async def commit_files(self, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
         await asyncio.sleep(COMMIT_S)
         await self.goes_on.wait()
-        if not self.is_up or any(batch.topic_id == self.unanswered for batch in request.batches):
+        topics = {batch.topic_id for request in requests for batch in request.batches}
+        if not self.is_up or self.unanswered in topics:
             raise NotCoordinatorError("no leader")
+        return list(map(self._committed, requests))
+
+    def _committed(self, request: CommitFile) -> list[BatchResult]:
         if request.object_key not in self._answers:
             answers = []
             for batch in request.batches:
@@ -108,7 +113,10 @@ class World:
             self.released += 1
 
         learn = None if known is None else known.__setitem__
-        self.writer.append(Submission(batches=batches, release=release, settle=settle, learn=learn))
+        deadline_s = self.loop.time() + TIMEOUT_S
+        self.writer.append(
+            Submission(batches=batches, release=release, settle=settle, deadline_s=deadline_s, learn=learn)
+        )
         return answer
 
     async def waited_s(self, key: PartitionKey, for_s: float, every_s: float = 0.1) -> list[float]:

@@ -17,6 +17,8 @@ DATA = memoryview(b"object")
 class RefusingStore:
     """Raises its error, if it has one; a put takes a second."""
 
+    may_put_twice = False
+
     def __init__(self):
         self.error = None
 
@@ -74,5 +76,37 @@ def test_a_failure_is_told_for_as_long_as_uploads_are_tried_again():
         store.error = None
         await upload
         assert uploader.failing is None
+
+    run(scenario)
+
+
+def test_a_write_without_an_answer_is_told_until_it_has_one():
+    async def scenario():
+        store, uploader = uploading()
+        answers = asyncio.Event()
+        store.put = lambda *_: answers.wait()
+        upload = asyncio.create_task(uploader.upload("key", DATA))
+        await asyncio.sleep(FAILING_S - 0.1)
+        assert uploader.failing is None
+        await asyncio.sleep(5)
+        assert uploader.failing == "a write has had no answer for 15 s"
+        answers.set()
+        await upload
+        assert uploader.failing is None
+
+    run(scenario)
+
+
+def test_when_the_store_takes_one_write_the_others_are_tried_again_at_once():
+    async def scenario():
+        store, uploader = uploading()
+        store.error = WalObjectStoreError("503 Slow Down")
+        uploads = [asyncio.create_task(uploader.upload(f"key {number}", DATA)) for number in range(4)]
+        await asyncio.sleep(60)
+        store.error = None
+        await asyncio.wait(uploads, return_when=asyncio.FIRST_COMPLETED)
+        first_s = asyncio.get_running_loop().time()
+        await asyncio.gather(*uploads)
+        assert asyncio.get_running_loop().time() - first_s <= 1.0, "a put takes a second"
 
     run(scenario)
