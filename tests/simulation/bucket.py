@@ -204,6 +204,7 @@ class BucketClient(ConditionalObjectStore):
     requests_are_billed = False
     is_node_local = False
     is_process_local = False
+    may_put_twice = True
 
     def __init__(self, bucket: Bucket, who: str, node_id: int) -> None:
         self._bucket = bucket
