@@ -35,7 +35,7 @@ def on_two_nodes(test: Callable[[Network], Awaitable[None]]) -> None:
                 node.shards[0].find_offsets_with(earliest)
             coordinator = network.nodes[2].directory.coordinators[0]
             await coordinator.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
-            await coordinator.commit_file(commit_of("first", batch(count=3)))
+            await coordinator.commit_files([commit_of("first", batch(count=3))])
             await coordinator.delete_records(KEY, 2)
             await test(network)
 

@@ -12,7 +12,7 @@ from diskless_core.diskless.commands import BatchResult
 from diskless_core.produce.accumulator import Submission
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.guarantees import guarantee
-from tests.support.virtual_time import run
+from tests.support.virtual_time import VirtualClock, run
 
 
 @guarantee(
@@ -25,11 +25,13 @@ def test_what_is_committed_when_the_time_is_over_is_told_so() -> None:
         appended: list[Submission] = []
         answers: list[Sequence[BatchResult]] = []
         frame = SimpleNamespace(hold=lambda: None, release=lambda: None)
-        services = SimpleNamespace(writer=SimpleNamespace(append=appended.append))
+        clock = VirtualClock(asyncio.get_running_loop())
+        services = SimpleNamespace(writer=SimpleNamespace(append=appended.append), clock=clock)
         context = cast("Any", SimpleNamespace(frame=frame, services=services))
         plan = cast("Any", SimpleNamespace(batches=[object()] * 3))
         produce._submit(context, plan, 5_000, lambda results: answers.append(list(results)))
         [submission] = appended
+        assert submission.deadline_s == clock.monotonic() + 5
         assert submission.learn is not None
         submission.learn(1, BatchResult(base_offset=7))
         await asyncio.sleep(4.9)
