@@ -28,7 +28,7 @@ async def counts_of(backends: Backends, log: CoordinatorLog) -> Mapping[ShardKin
     """
     recorded = await _counted_in_log(log)
     if recorded is None:
-        recorded = await _counted_in_snapshot(backends)
+        recorded = await _counted_in_snapshot(backends, log)
     counts = {kind: recorded.get(kind.topic, 1) for kind in SHARD_KINDS if kind.count_is_recorded}
     return {**shard_counts(backends.config), **counts}
 
@@ -52,10 +52,11 @@ async def _counted_in_log(log: CoordinatorLog) -> Mapping[str, int] | None:
     return None
 
 
-async def _counted_in_snapshot(backends: Backends) -> Mapping[str, int]:
+async def _counted_in_snapshot(backends: Backends, log: CoordinatorLog) -> Mapping[str, int]:
+    name = await which_log.name_of(log, CLUSTER_SHARD, await log.bounds(CLUSTER_SHARD))
     async with backends.objects() as objects:
         snapshots = Snapshots.of(backends.config, objects, backends.clock)
-        manifest = await snapshots.newest(CLUSTER_SHARD)
+        manifest = await snapshots.newest(CLUSTER_SHARD, name.log_id if name is not None else None)
         if manifest is None:
             return {}
         rows = dict(map(CLUSTER.entity, (await snapshots.rows_of(manifest))[CLUSTER.name]))

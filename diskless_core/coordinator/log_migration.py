@@ -8,16 +8,19 @@ snapshot with which it begins lies beside it.
 Where shards become another number of shards (`Regrouping`), each of the old ones ends in this way, on a log that never
 comes to be. When all of them have ended, their last states are dealt out: each new shard gets a snapshot, and then its
 log a name that says which log it took the place of. What the old shards ended with is removed last.
+
+A run can stand still anywhere while another one goes on, so none removes what another run put before it is decided
+which of them counts. That is the end of the old log, or the name of the new one: both are records that are accepted
+once and never taken back. What they do not name can never be used, however late its run goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +28,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, which_log
+from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.log_identity import LogName, log_name_of, stored_name
 from diskless_core.coordinator.new_log import MigrationRefusedError, NewLog
 from diskless_core.coordinator.regrouping import Regrouping, Rows, RowsView
@@ -36,10 +40,14 @@ from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LeadershipHint
 from diskless_core.plugin.coordinator_store import CoordinatorStore
 from diskless_core.plugin.shard import ShardId
-from diskless_core.snapshot.format import Manifest
+from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStoreError
+from diskless_core.snapshot.format import SnapshotError
 
 V = TypeVar("V")
 
+_MOVED_MEANWHILE = (
+    "another run of this command has moved {shard} meanwhile: run it again, and it finishes what is left to do"
+)
 _EMPTY = "the log to move from is empty: has a broker run with these settings?"
 
 _log = structlog.get_logger(__name__)
@@ -160,7 +168,8 @@ class LogMigration:
         if regrouping is not None:
             some = next((former[shard] for shard in regrouping.old if shard in former), None)
             going |= {shard: former.get(shard, some) for shard in regrouping.new}
-        terms = {shard: await self._new_log.claim(shard, log_id) for shard, log_id in going.items()}
+        decided = {shard: name.log_id for shard, name in before.items() if shard not in dealt}
+        terms = {shard: await self._new_log.claim(shard, log_id, decided.get(shard)) for shard, log_id in going.items()}
         departing = {shard: machines[shard] for shard in present if shard not in before}
         names = before | await self._depart(departing, amendments)
         moved = {shard: names[shard] for shard in present if shard not in dealt}
@@ -169,10 +178,12 @@ class LogMigration:
             moved |= await self._deal(regrouping, ended, terms)
         for shard, name in moved.items():
             await self._new_log.name(shard, name, terms[shard])
+        # From here on it is decided, for all shards, which logs go on: nothing of the others is needed any more.
         for shard in present:
             await asyncio.to_thread(self._empty_store, shard, machines[shard], names[shard])
-            superfluous = {names[shard].moved_from, *([names[shard].log_id] if shard in dealt else [])}
-            await self._snapshots.remove_of(shard, partial(_is_of, superfluous))
+            await self._remove_of_former(shard, names[shard], moved)
+        for shard in set(moved) - set(present):  # those that regrouping added
+            await self._remove_attempts(shard, moved[shard], moved)
         return [
             MovedShard(
                 shard=shard,
@@ -211,11 +222,16 @@ class LogMigration:
         names = dict[ShardId, LogName]()
         async with AsyncExitStack() as stack:
             departures = [await self._lead(shard, machine, stack) for shard, machine in machines.items()]
-            for departure in departures:
-                instead = amendments.get(departure.shard.id, {})
-                names[departure.shard.id] = await self._put_beginning(departure, instead)
-            for departure in departures:
-                await self._end_log(departure, names[departure.shard.id])
+            try:
+                for departure in departures:
+                    name = names[departure.shard.id] = LogName(self._clock.new_uuid(), departure.name.log_id)
+                    await self._put_beginning(departure, name, amendments.get(departure.shard.id, {}))
+                for departure in departures:
+                    await self._end_log(departure, names[departure.shard.id])
+            except (MigrationRefusedError, CoordinatorError, WalObjectStoreError, SnapshotError) as error:
+                for shard in await self._withdrawn(names):
+                    raise MigrationRefusedError(_MOVED_MEANWHILE.format(shard=shard)) from error
+                raise
         return names
 
     async def _lead(self, shard_id: ShardId, machine: StateMachine[Any], stack: AsyncExitStack) -> _Departure:
@@ -238,14 +254,26 @@ class LogMigration:
             raise MigrationRefusedError(f"{shard_id} was claimed by another node: stop all brokers, and run this again")
         return _Departure(shard, shard.term, name)
 
-    async def _put_beginning(self, departure: _Departure, instead: Rows) -> LogName:
-        shard, former = departure.shard, departure.name.log_id
-        await shard.flush()
+    async def _put_beginning(self, departure: _Departure, name: LogName, instead: Rows) -> None:
+        await departure.shard.flush()
         departure.require_undisturbed()
-        name = LogName(self._clock.new_uuid(), former)
-        manifest = await shard.take_snapshot(self._snapshots, Beginning(name, instead))
-        await self._snapshots.remove_of(shard.id, partial(_is_attempt, former, {manifest.log_id}))
-        return name
+        await departure.shard.take_snapshot(self._snapshots, Beginning(name, instead))
+
+    async def _withdrawn(self, names: Mapping[ShardId, LogName]) -> list[ShardId]:
+        """The shards that another run has moved meanwhile. What this run put for them is removed: it can never be used.
+
+        Where the old log has not ended, this run's own word may still get there: what it put stays for a later run.
+        """
+        withdrawn = list[ShardId]()
+        for shard, name in names.items():
+            try:
+                successor = await which_log.successor_of(self._source, shard, await self._source.bounds(shard))
+                if successor is not None and successor.name.log_id != name.log_id:
+                    withdrawn.append(shard)
+                    await self._snapshots.remove_log(shard, name.log_id)
+            except (CoordinatorLogError, WalObjectStoreError) as error:
+                _log.warning("a snapshot that nothing needs is left", shard=str(shard), error=str(error))
+        return withdrawn
 
     async def _end_log(self, departure: _Departure, successor: LogName) -> None:
         def end(command: Command[Any]) -> None:
@@ -283,18 +311,35 @@ class LogMigration:
                 former = end.moved_from if end is not None else some
                 name = names[shard] = LogName(self._clock.new_uuid(), former)
                 view = RowsView(regrouping.tables, rows, name)
-                await self._snapshots.put(shard, regrouping.tables, view, self._clock.now_ms())
-                kept = {name.log_id, end.log_id if end is not None else None}
-                await self._snapshots.remove_of(shard, partial(_is_attempt, former, kept))
+                try:
+                    await self._snapshots.put(shard, regrouping.tables, view, self._clock.now_ms())
+                except (SnapshotError, ObjectNotFoundError) as error:  # a run that has finished removes what is not its
+                    if await which_log.name_of(self._target, shard, await self._target.bounds(shard)) is None:
+                        raise
+                    raise MigrationRefusedError(_MOVED_MEANWHILE.format(shard=shard)) from error
         return names
 
     async def _ended_with(self, shard: ShardId, name: LogName) -> Rows:
         rows = await self._snapshots.rows_of_log(shard, name.log_id)
         if rows is None:
-            raise MigrationRefusedError(f"what {shard} ended with is not among its snapshots: bring them back")
+            raise MigrationRefusedError(
+                f"what {shard} ended with is not among its snapshots: if another run of this command has finished "
+                f"meanwhile, run this one again; else bring them back"
+            )
         return rows
 
     # --- what is left --------------------------------------------------------------------------------------------
+
+    async def _remove_of_former(self, shard: ShardId, ended_as: LogName, moved: Mapping[ShardId, LogName]) -> None:
+        """Remove the snapshots of a log that has ended, and what attempts left that its end does not name."""
+        if ended_as.moved_from is not None:
+            await self._snapshots.remove_log(shard, ended_as.moved_from)
+        await self._remove_attempts(shard, ended_as, moved)
+
+    async def _remove_attempts(self, shard: ShardId, name: LogName, moved: Mapping[ShardId, LogName]) -> None:
+        kept = {moved[shard].log_id} if shard in moved else set[uuid.UUID]()
+        if name.moved_from is not None:
+            await self._snapshots.remove_attempts(shard, name.moved_from, kept)
 
     def _empty_store(self, shard: ShardId, machine: StateMachine[Any], name: LogName) -> None:
         opened = self._store.open(shard, [table.spec for table in entries.tables_of(machine)])
@@ -304,12 +349,3 @@ class LogMigration:
                 opened.clear()
         finally:
             opened.close()
-
-
-def _is_of(log_ids: Collection[uuid.UUID | None], snapshot: Manifest) -> bool:
-    return snapshot.log_id in log_ids
-
-
-def _is_attempt(former: uuid.UUID | None, kept: Collection[uuid.UUID | None], snapshot: Manifest) -> bool:
-    """Whether an interrupted run put a snapshot, for a log that takes the place of `former`."""
-    return snapshot.moved_from == former and snapshot.log_id not in kept

@@ -7,14 +7,14 @@ starts on it, for the snapshot with which it begins lies beside it; from then on
 from __future__ import annotations
 
 import uuid
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, which_log
 from diskless_core.coordinator.entries import Acceptance, Claim, Entry
 from diskless_core.coordinator.log_identity import LogName, encode_name
 from diskless_core.plugin.context import TOOL_NODE_ID
-from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError
+from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogOffsetPrunedError
 from diskless_core.plugin.shard import ShardId
 
 
@@ -29,14 +29,18 @@ class NewLog:
         self._target = log
         self._clock = clock
 
-    async def claim(self, shard: ShardId, former: uuid.UUID | None) -> int | None:
+    async def claim(self, shard: ShardId, former: uuid.UUID | None, decided: uuid.UUID | None = None) -> int | None:
         """Claim the new log, and return the term; None where it has its name already.
 
         Args:
             former: the id of the old log, if that is ended.
+            decided: the id that the end of the old log gives this one, if it does. A log that was pruned since says
+                only its own id.
         """
         bounds = await self._target.bounds(shard)
         found = await which_log.name_of(self._target, shard, bounds)
+        if found is not None and found.log_id == decided:
+            return None
         if found is not None and former is not None and found.moved_from == former:
             return None
         if await which_log.successor_of(self._target, shard, bounds) is not None:
@@ -69,11 +73,12 @@ class NewLog:
         entry = entries.encode_entry(term, 0, [encode_name(name)], self._clock.now_ms())
         [offset] = await self._target.append(shard, [entry])
         acceptance = Acceptance()
-        async with aclosing(which_log.read_entries(self._target, shard, term, offset + 1)) as stream:
-            async for batch, found in stream:
-                if batch.offset == offset and isinstance(found, Entry) and acceptance.accepts(found):
-                    return
-                acceptance = acceptance.after(found, batch)
+        with suppress(LogOffsetPrunedError):  # brokers use it, with a name that another run gave it
+            async with aclosing(which_log.read_entries(self._target, shard, term, offset + 1)) as stream:
+                async for batch, found in stream:
+                    if batch.offset == offset and isinstance(found, Entry) and acceptance.accepts(found):
+                        return
+                    acceptance = acceptance.after(found, batch)
         raise MigrationRefusedError(
             f"the entry that names the new log of {shard} was not read back as it was written: stop all brokers and "
             f"run this again"

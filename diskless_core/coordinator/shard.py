@@ -109,6 +109,7 @@ class CoordinatorShard(Generic[RecordT]):
         is_readable: whether what this node knows of the shard may be told: its copy has caught up since it began. It
             stays so then. A shard that was not started says so too: nobody asks it.
         applied_bytes: of the log, since this process follows it.
+        idle_bytes: how many of these were entries of this node that changed nothing.
         failure: why the shard's work on this node is over, if it is.
         snapshot: the newest one that this node knows of.
     """
@@ -117,7 +118,7 @@ class CoordinatorShard(Generic[RecordT]):
         self.id = shard_id
         self.machine = machine
         self.is_readable = True
-        self.applied_bytes = 0
+        self.applied_bytes = self.idle_bytes = 0
         self.failure: str | None = None
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
@@ -796,6 +797,7 @@ class CoordinatorShard(Generic[RecordT]):
         own = self._leader.read_back(batch.data, self._replica.acceptance)
         if own is not None:
             self._log_bytes_taken += len(batch.data) // OWN_ENTRY_SHARE
+            self.idle_bytes += 0 if own.writes else len(batch.data)
             self._replica.apply(own.writes, batch, chain, own.sequence)
             self._leader.pipeline.read_back()
             if not own.done.done():

@@ -1,15 +1,17 @@
 """Snapshots of a node's shards in the object store, where every broker can fetch them.
 
 The manifest is put last and names every part, so a snapshot is whole or absent. One that was read back whole is what
-allows the log to be pruned below it; older ones go then. Nodes that each take themselves for the leader do each other
-no harm: no two attempts have a key in common, and nobody removes what reaches as far as his own. (KIP-1164, "Metadata
-log size management".)
+allows the log to be pruned below it; older ones go then. (KIP-1164, "Metadata log size management".)
+
+Keys carry the id of the log and of the attempt. So two nodes that both take themselves for the leader do each other no
+harm, however long one of them stood still: no two attempts have a key in common, `remove_older` stays within the log of
+the snapshot that it keeps and below its offset, and the other removals name the logs that they remove.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
 from types import MappingProxyType
@@ -33,7 +35,7 @@ from diskless_core.side_by_side import in_thread
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Accepted, Manifest, Part, SnapshotError, SnapshotTooNewError
-from diskless_core.snapshot.reading import MANIFEST_SUFFIX
+from diskless_core.snapshot.reading import MANIFEST_SUFFIX, FolderName
 
 _log = structlog.get_logger(__name__)
 
@@ -46,7 +48,7 @@ def snapshot_prefix(config: BrokerConfig) -> str:
 class Reach(NamedTuple):
     """How far a snapshot reaches, and what log its log took the place of.
 
-    At offset 0 it is one with which a shard begins on a log that took the place of another.
+    At offset 0 it is one with which a shard begins on a log that took the place of another one.
 
     Attributes:
         acceptance: whose entries count from there on.
@@ -80,11 +82,11 @@ class SnapshotSource(Protocol):
         """Fill the store from the newest snapshot, and return the log offset that it reaches.
 
         Args:
-            name: the log that the shard is on, if that is known. Snapshots of the log before it are passed over, and
-                those of its successor.
+            name: the log that the shard is on, if that is known. Only snapshots of this log count then.
 
         Raises:
-            CoordinatorError: there is none that can be used, or it is of a log that has nothing to do with this one.
+            CoordinatorError: there is none that can be used, or only those of logs that have nothing to do with this
+                one.
         """
         ...
 
@@ -136,14 +138,14 @@ class Snapshots:
     ) -> Manifest:
         """Put a snapshot of the store as it is now, at the level that its content is written at, and read it back.
 
-        Writes to the store go on meanwhile. What a failed attempt leaves is removed with the next one's predecessors.
+        Writes to the store go on meanwhile. What a failed attempt leaves goes when `remove_older` keeps a later one.
 
         Args:
             beginning: how the shard goes on from this state on another log. None: it goes on on its own log.
 
         Raises:
             CoordinatorStoreError, WalObjectStoreError: it could not be read or written.
-            SnapshotError: what was read back is not what was written.
+            SnapshotError: what was read back is not what was written, or the log has no id yet.
         """
         with ExitStack() as stack:
             taken_at = self._clock.now_ms()
@@ -160,9 +162,12 @@ class Snapshots:
         offset = await in_thread(view.applied_offset)
         level = await in_thread(partial(stored_level, view))
         name = await in_thread(partial(stored_name, view))
+        if name is None:
+            raise SnapshotError(f"the log of {shard} has no id yet, so no snapshot of it can be told from others")
         acceptance = await in_thread(partial(stored_acceptance, view))
         tables = snapshot_format.tables_at(level, tables)
-        stem = f"{self._folder(shard)}{offset:020d}-{self._clock.new_uuid()}"
+        of_log = FolderName(name.log_id, name.moved_from)
+        stem = reading.stem(self._prefix, shard, of_log, offset, self._clock.new_uuid())
         parts: list[Part] = []
         encoded = snapshot_format.encode_parts(view, tables)
         while (data := await in_thread(partial(next, encoded, None))) is not None:
@@ -175,26 +180,30 @@ class Snapshots:
             tables=snapshot_format.declared(tables),
             parts=parts,
             level=level,
-            log_id=name.log_id if name is not None else None,
-            moved_from=name.moved_from if name is not None else None,
+            log_id=name.log_id,
+            moved_from=name.moved_from,
             accepted=Accepted(*ACCEPTANCE.encode(acceptance)),
         )
         key = stem + MANIFEST_SUFFIX
         await self._objects.put(key, snapshot_format.encode_manifest(manifest))
         try:
             await self._verify(key, manifest)
-        except SnapshotError:
-            await self._objects.delete([key])
+        except reading.UNUSABLE:
+            await self._objects.delete([key])  # the key has this attempt's own id
             raise
         return manifest
 
-    async def newest(self, shard: ShardId) -> Manifest | None:
+    async def newest(self, shard: ShardId, log_id: uuid.UUID | None = None) -> Manifest | None:
         """The manifest of the newest snapshot of a shard. One that is damaged does not count.
 
+        Args:
+            log_id: the log that it has to be of. None: see `reading.newest_first`.
+
         Raises:
+            SnapshotTooNewError: it is of a later version of Diskless.
             WalObjectStoreError: the object store cannot be read.
         """
-        return await reading.newest(self._objects, self._prefix, shard)
+        return await reading.newest(self._objects, self._prefix, shard, log_id)
 
     async def rows_of_log(self, shard: ShardId, log_id: uuid.UUID) -> Mapping[str, Sequence[Row]] | None:
         """All rows of the newest snapshot of one log, by table; None where there is none.
@@ -202,11 +211,8 @@ class Snapshots:
         Raises:
             WalObjectStoreError, SnapshotError: it cannot be read.
         """
-        async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
-            async for manifest in manifests:
-                if manifest.log_id == log_id:
-                    return await self.rows_of(manifest)
-        return None
+        manifest = await self.newest(shard, log_id)
+        return await self.rows_of(manifest) if manifest is not None else None
 
     async def rows_of(self, manifest: Manifest) -> Mapping[str, Sequence[Row]]:
         """All rows of a snapshot, by table.
@@ -221,17 +227,55 @@ class Snapshots:
                 rows[table] += found
         return rows
 
+    async def require_whole(self, shard: ShardId, kept: Manifest) -> None:
+        """Require that all objects of a snapshot are there now, before anything goes that it takes the place of.
+
+        Raises:
+            SnapshotError: some are gone.
+            WalObjectStoreError: the object store cannot be read.
+        """
+        _require_whole(kept, await reading.keys_of(self._objects, self._prefix, shard, kept.log_id))
+
     async def remove_older(self, shard: ShardId, kept: Manifest) -> None:
-        """Remove the shard's snapshots, and what is left of attempts, that do not reach as far, manifests first.
+        """Remove the snapshots of a log, and what is left of attempts, that do not reach as far, manifests first.
+
+        Why it may: the kept snapshot is of the same log, reaches further, and all of it is there in the same listing. A
+        caller that was away since it took it removes what its successor has removed or will: never the newest one.
+
+        Raises:
+            SnapshotError: the kept snapshot is not there any more, and nothing was removed.
+            WalObjectStoreError: some are left.
+        """
+        of_log = FolderName(kept.log_id, kept.moved_from)
+        before = f"{reading.log_folder(self._prefix, shard, of_log)}{kept.applied_offset:020d}"
+        keys = await reading.keys_of(self._objects, self._prefix, shard, kept.log_id)
+        _require_whole(kept, keys)
+        await self._remove([key for key in keys if key < before])
+
+    async def remove_log(self, shard: ShardId, log_id: uuid.UUID) -> None:
+        """Remove all that there is of the snapshots of one log. The caller has proved that it is over.
 
         Raises:
             WalObjectStoreError: some are left.
         """
-        before = f"{self._folder(shard)}{kept.applied_offset:020d}"
-        older = [key for key in await reading.keys_of(self._objects, self._prefix, shard) if key < before]
-        older.sort(key=lambda key: not key.endswith(MANIFEST_SUFFIX))
-        if older:
-            await self._objects.delete(older)
+        await self._remove(await reading.keys_of(self._objects, self._prefix, shard, log_id))
+
+    async def remove_attempts(self, shard: ShardId, former: uuid.UUID, kept: Collection[uuid.UUID]) -> None:
+        """Remove what is left of attempts to go on elsewhere from the log `former`.
+
+        Args:
+            kept: the logs that go on from it, as its end and their beginnings say. The caller has read these: before
+                that nobody knows which attempt is the one that counts.
+
+        Raises:
+            WalObjectStoreError: some are left.
+        """
+        dead = list[str]()
+        for key in await reading.keys_of(self._objects, self._prefix, shard):
+            of_log = reading.folder_name_of(self._prefix, shard, key)
+            if of_log is not None and of_log.moved_from == former and of_log.log_id not in kept:
+                dead.append(key)
+        await self._remove(dead)
 
     async def remove_of(self, shard: ShardId, is_superfluous: Callable[[Manifest], bool]) -> None:
         """Remove the shard's whole snapshots that are told by their manifests, manifests first.
@@ -242,20 +286,21 @@ class Snapshots:
         async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
             found = [manifest async for manifest in manifests if is_superfluous(manifest)]
         stems = tuple(part.key.rpartition("/")[0] for manifest in found for part in manifest.parts[:1])
-        keys = [key for key in await reading.keys_of(self._objects, self._prefix, shard) if key.startswith(stems)]
-        keys.sort(key=lambda key: not key.endswith(MANIFEST_SUFFIX))
+        keys = await reading.keys_of(self._objects, self._prefix, shard)
+        await self._remove([key for key in keys if key.startswith(stems)])
+
+    async def _remove(self, keys: list[str]) -> None:
+        """Manifests first, so that what a removal leaves when it is cut off is no snapshot."""
         if keys:
-            await self._objects.delete(keys)
+            await self._objects.delete(sorted(keys, key=lambda key: not key.endswith(MANIFEST_SUFFIX)))
 
     async def restore(
         self, shard: ShardId, tables: Sequence[TableSpec], store: StoreThread, name: LogName | None
     ) -> int:
         """See `SnapshotSource.restore`: the newest one that is not damaged. A store filled in part counts as empty."""
         try:
-            async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
+            async with aclosing(self._of(shard, name)) as manifests:
                 async for manifest in manifests:
-                    if not _is_of(manifest, name, shard):
-                        continue
                     try:
                         return await self._load(shard, manifest, tables, store)
                     except SnapshotTooNewError:
@@ -271,13 +316,30 @@ class Snapshots:
     async def reached(self, shard: ShardId, name: LogName | None) -> Reach | None:
         """See `SnapshotSource.reached`."""
         try:
-            async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
+            async with aclosing(self._of(shard, name)) as manifests:
                 async for manifest in manifests:
-                    if _is_of(manifest, name, shard):
-                        return Reach(manifest.applied_offset, manifest.moved_from, Acceptance(*manifest.accepted))
+                    return Reach(manifest.applied_offset, manifest.moved_from, Acceptance(*manifest.accepted))
         except (SnapshotTooNewError, WalObjectStoreError) as error:
             raise CoordinatorError(f"the snapshots of {shard} cannot be looked for: {error}") from error
         return None
+
+    async def _of(self, shard: ShardId, name: LogName | None) -> AsyncGenerator[Manifest, None]:
+        """Those of a log, newest first. Where there are none at all, those of others tell whether it is the right one.
+
+        Raises:
+            CoordinatorError: there are only snapshots of logs that have nothing to do with this one.
+            SnapshotTooNewError, WalObjectStoreError: as `reading.newest_first`.
+        """
+        log_id, is_any = name.log_id if name is not None else None, False
+        async with aclosing(reading.newest_first(self._objects, self._prefix, shard, log_id)) as manifests:
+            async for manifest in manifests:
+                is_any = True
+                yield manifest
+        if name is None or is_any:
+            return
+        async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
+            async for manifest in manifests:
+                _require_akin(manifest, name, shard)
 
     async def _load(self, shard: ShardId, manifest: Manifest, tables: Sequence[TableSpec], store: StoreThread) -> int:
         snapshot_format.require_supported(manifest.level, self._levels.supported)
@@ -342,18 +404,26 @@ class BeginningView(StoreView):
         return [row for row in found if row[:width] not in left_out][:limit]
 
 
-def _is_of(manifest: Manifest, name: LogName | None, shard: ShardId) -> bool:
-    """Whether a snapshot is of this log, and not of the one before or after it.
+def _require_akin(manifest: Manifest, name: LogName, shard: ShardId) -> None:
+    """Require that a snapshot is of the log before this one, or of the one after it.
 
     Raises:
         CoordinatorError: it is of neither.
     """
-    if name is None or manifest.log_id is None or manifest.log_id == name.log_id:
-        return True
-    if manifest.log_id == name.moved_from or manifest.moved_from == name.log_id:
-        return False
+    if manifest.log_id in (name.log_id, name.moved_from) or manifest.moved_from == name.log_id:
+        return
     error = OtherLogError.between("the log", name.log_id, "a snapshot in the object store", manifest.log_id)
     raise CoordinatorError(f"{shard} cannot be opened: {error}")
+
+
+def _require_whole(kept: Manifest, keys: Collection[str]) -> None:
+    manifests = {part.key.rpartition("/")[0] + MANIFEST_SUFFIX for part in kept.parts}
+    lost = manifests.union(part.key for part in kept.parts).difference(keys)
+    if lost:
+        raise SnapshotError(
+            f"the snapshot at offset {kept.applied_offset} of the log {kept.log_id} is not whole any more, so nothing "
+            f"that it takes the place of is removed: {min(lost)} is gone"
+        )
 
 
 def _fill(part: Part, data: bytes, store: ShardStore) -> None:

@@ -1,6 +1,8 @@
 """Takes a shard's snapshots while this node leads it, by size and age of the log since the last, and prunes the log.
 
-(KIP-1164, "Metadata log size management".)
+A snapshot takes a while, and a process can stand still at any point. So before each step that removes something, the
+node proves through the log that it still leads and that the log goes on. Where it does not, it removes nothing: the
+next leader takes snapshots of its own. (KIP-1164, "Metadata log size management".)
 """
 
 from __future__ import annotations
@@ -103,12 +105,14 @@ class Snapshotter:
 
         Raises:
             CoordinatorStoreError, CoordinatorLogError, WalObjectStoreError, SnapshotError: it was not taken, or not
-                all that it makes superfluous was removed.
+                all that it takes the place of was removed.
         """
+        if self._shard.log_id is None:
+            return  # the leader gives its log an id first, see `Upkeep`
         if self._shard.term != self._term:
             self._term, self._taken_at = self._shard.term, None  # others may have taken some meanwhile
         if self._taken_at is None:
-            newest = await self._snapshots.newest(self._shard.id)
+            newest = await self._snapshots.newest(self._shard.id, self._shard.log_id)
             self._taken_at = newest.taken_at if newest is not None else self._clock.now_ms()
             if newest is not None:
                 self._note(newest)
@@ -117,7 +121,9 @@ class Snapshotter:
             await self.take()
 
     async def take(self) -> None:
-        """Take one now, then prune what it covers. Errors as `look`.
+        """Take one now, then remove what it takes the place of, as long as this node proves that it leads.
+
+        Errors as `look`.
 
         While the store refuses writes, it is one of what the store has, if that is more than the newest one has.
         """
@@ -133,16 +139,47 @@ class Snapshotter:
         self._taken_at, self._bytes_then = manifest.taken_at, applied_bytes
         self._note(manifest)
         self._shard.meter.snapshots_taken.inc()
-        if manifest.moved_from is not None:  # once the log is pruned, it no longer says which log was before it
-            await self._snapshots.remove_of(self._shard.id, lambda other: other.log_id == manifest.moved_from)
-        await self._log.prune(self._shard.id, manifest.applied_offset)
-        await self._snapshots.remove_older(self._shard.id, manifest)
+        try:
+            await self._remove_superfluous(manifest)
+        except CoordinatorError as error:
+            _log.info(
+                "a snapshot was taken; what is older is the next leader's", shard=str(self._shard.id), reason=str(error)
+            )
+            return
         _log.info(
             "a snapshot was taken",
             shard=str(self._shard.id),
             applied_offset=manifest.applied_offset,
             size_bytes=manifest.size_bytes,
         )
+
+    async def _remove_superfluous(self, manifest: Manifest) -> None:
+        """Remove what a whole snapshot takes the place of.
+
+        Raises:
+            SnapshotError: the snapshot is not whole any more.
+            CoordinatorError: this node does not lead any more, or the log goes on elsewhere.
+        """
+        if manifest.moved_from is not None:
+            # This log goes on, so the one before it has ended: it can never be led again. Which log that was is known
+            # from the snapshot; once the log is pruned it says so no more.
+            await self._prove_leading()
+            await self._snapshots.remove_log(self._shard.id, manifest.moved_from)
+        await self._prove_leading()
+        await self._snapshots.require_whole(self._shard.id, manifest)
+        await self._log.prune(self._shard.id, manifest.applied_offset)
+        await self._prove_leading()
+        await self._snapshots.remove_older(self._shard.id, manifest)
+
+    async def _prove_leading(self) -> None:
+        """Prove through the log that this node leads, so that no later leader or log relies on anything else.
+
+        The proof is an entry that changes nothing. It does not count as something new, or an idle shard would get
+        snapshots for ever.
+        """
+        before = self._shard.idle_bytes
+        await self._shard.barrier()
+        self._bytes_then += self._shard.idle_bytes - before
 
     def _note(self, manifest: Manifest) -> None:
         self._snapshot_bytes = manifest.size_bytes

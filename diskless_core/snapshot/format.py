@@ -67,7 +67,7 @@ class Manifest:
         applied_offset: every log entry below it is in.
         taken_at: when it was begun, in milliseconds since the epoch: it lacks what came later, however long it took.
         level: the level of `diskless.version` that it is written at.
-        log_id: of the log that `applied_offset` belongs to; None where it had none yet.
+        log_id: of the log that `applied_offset` belongs to.
         moved_from: the id of the log that this one took the place of, if it did.
         accepted: by it a log can be told from one that has other entries at the same offsets.
     """
@@ -77,7 +77,7 @@ class Manifest:
     tables: Mapping[str, Sequence[str]]
     parts: Sequence[Part]
     level: int = FIRST_LEVEL
-    log_id: uuid.UUID | None = None
+    log_id: uuid.UUID
     moved_from: uuid.UUID | None = None
     accepted: Accepted = NOTHING_ACCEPTED
 
@@ -142,19 +142,20 @@ def decode_manifest(data: bytes | bytearray | memoryview) -> Manifest:
     try:
         ((_, value),) = _records(data)
         found = record_frames.decode_record(value)
+        if not isinstance(found, messages.CoordinatorSnapshotRecord):
+            raise SnapshotError(f"a manifest cannot hold a {type(found).__name__}")
+        log_id = record_frames.required_id(found.log_id)
     except record_frames.UnknownRecordError as error:
         raise SnapshotTooNewError(f"the snapshot is too new: {error}. Upgrade it") from error
     except (ValueError, record_frames.RecordFormatError) as error:
         raise SnapshotError(f"the manifest is damaged: {error}") from error
-    if not isinstance(found, messages.CoordinatorSnapshotRecord):
-        raise SnapshotError(f"a manifest cannot hold a {type(found).__name__}")
     return Manifest(
         applied_offset=found.applied_offset,
         taken_at=found.taken_at,
         tables={table.name: list(table.columns) for table in found.tables},
         parts=[Part(key=part.key, size=part.size, crc=part.crc) for part in found.parts],
         level=found.level,
-        log_id=found.log_id,
+        log_id=log_id,
         moved_from=found.moved_from,
         accepted=Accepted(
             found.term, found.next_sequence, bytes(found.digest), found.last_offset, bytes(found.digest_before)

@@ -1,15 +1,22 @@
 """Finds the newest snapshots in the object store, and reads their parts.
 
-A snapshot that is taken while another is read takes its place: its manifest and parts can vanish at any time. Whoever
-finds a part missing or damaged goes on with the next one of `newest_first`.
+The keys of a snapshot say which log it is of and which attempt put it:
+
+    <prefix>/<shard>/<log id>[-after-<id of the log before it>]/<offset>-<attempt>/<part>
+    <prefix>/<shard>/<log id>[-after-<id of the log before it>]/<offset>-<attempt>.checkpoint
+
+Each log has a folder, so a process that removes the snapshots of one log cannot hit those of another. A newer snapshot
+takes the place of an older one: the manifest and the parts of the older one can vanish while they are read. A reader
+that finds a part missing or damaged goes on with the next one of `newest_first`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -25,6 +32,8 @@ UNUSABLE = (SnapshotError, ObjectNotFoundError)
 """Why a snapshot cannot be used: it is damaged, or a newer one took its place."""
 
 _MANIFEST_LIMIT_BYTES = 64 << 20
+_AFTER = "-after-"
+_UUID_LENGTH = 36
 
 
 class PartReader(Protocol):
@@ -54,30 +63,78 @@ def folder(prefix: str, shard: ShardId) -> str:
     return f"{prefix}/{shard}/"
 
 
-async def newest_first(objects: WalObjectStore, prefix: str, shard: ShardId) -> AsyncGenerator[Manifest, None]:
+class FolderName(NamedTuple):
+    """Which log a folder of snapshots belongs to.
+
+    Attributes:
+        moved_from: the id of the log that it took the place of; None where it was the first.
+    """
+
+    log_id: uuid.UUID
+    moved_from: uuid.UUID | None
+
+
+def log_folder(prefix: str, shard: ShardId, name: FolderName) -> str:
+    """What the keys of the snapshots of one log of a shard begin with."""
+    after = f"{_AFTER}{name.moved_from}" if name.moved_from is not None else ""
+    return f"{folder(prefix, shard)}{name.log_id}{after}/"
+
+
+def stem(prefix: str, shard: ShardId, name: FolderName, applied_offset: int, attempt: uuid.UUID) -> str:
+    """What the keys of one snapshot begin with: within a log the greatest one is the newest."""
+    return f"{log_folder(prefix, shard, name)}{applied_offset:020d}-{attempt}"
+
+
+def folder_name_of(prefix: str, shard: ShardId, key: str) -> FolderName | None:
+    """Which log a key in a shard's folder belongs to; None where it is no snapshot's."""
+    found = key.removeprefix(folder(prefix, shard)).partition("/")[0]
+    log_id, after, moved_from = found[:_UUID_LENGTH], found[_UUID_LENGTH:][: len(_AFTER)], found.partition(_AFTER)[2]
+    try:
+        return FolderName(uuid.UUID(log_id), uuid.UUID(moved_from) if after else None)
+    except ValueError:
+        return None
+
+
+async def newest_first(
+    objects: WalObjectStore, prefix: str, shard: ShardId, log_id: uuid.UUID | None = None
+) -> AsyncGenerator[Manifest, None]:
     """The manifests of a shard's snapshots that are not damaged. Each is looked for when it is asked for.
+
+    Args:
+        log_id: the log whose snapshots are wanted. None: those of all logs that the shard was on or was to go to. Of
+            two logs that one comes first whose newest snapshot was taken later: offsets of two logs say nothing of it.
 
     Raises:
         SnapshotTooNewError: one is of a later version of Diskless: those before it are out of date.
         WalObjectStoreError: the object store cannot be read.
     """
     passed_over: set[str] = set()
-    while keys := {key for key in await keys_of(objects, prefix, shard) if key.endswith(MANIFEST_SUFFIX)} - passed_over:
-        key = max(keys)
-        passed_over.add(key)
-        try:
-            manifest = await read_manifest(objects, key)
-        except SnapshotTooNewError:
-            raise
-        except UNUSABLE as error:
-            _log.warning("a snapshot is passed over", key=key, error=str(error))
-        else:
-            yield manifest
+    read: dict[str, Manifest] = {}
+    while keys := await _manifest_keys(objects, prefix, shard, log_id) - passed_over:
+        heads = {key.rpartition("/")[0]: key for key in sorted(keys)}  # of each log the newest
+        for key in set(heads.values()) - read.keys():
+            try:
+                read[key] = await read_manifest(objects, key)
+            except SnapshotTooNewError:
+                raise
+            except UNUSABLE as error:
+                passed_over.add(key)
+                _log.warning("a snapshot is passed over", key=key, error=str(error))
+        if passed_over.isdisjoint(heads.values()):
+            newest_key = max(heads.values(), key=lambda key: (read[key].taken_at, key))
+            passed_over.add(newest_key)
+            yield read[newest_key]
 
 
-async def newest(objects: WalObjectStore, prefix: str, shard: ShardId) -> Manifest | None:
-    """The first one of `newest_first`; errors as there."""
-    async with aclosing(newest_first(objects, prefix, shard)) as manifests:
+async def _manifest_keys(objects: WalObjectStore, prefix: str, shard: ShardId, log_id: uuid.UUID | None) -> set[str]:
+    return {key for key in await keys_of(objects, prefix, shard, log_id) if key.endswith(MANIFEST_SUFFIX)}
+
+
+async def newest(
+    objects: WalObjectStore, prefix: str, shard: ShardId, log_id: uuid.UUID | None = None
+) -> Manifest | None:
+    """The first one of `newest_first`; arguments and errors as there."""
+    async with aclosing(newest_first(objects, prefix, shard, log_id)) as manifests:
         async for manifest in manifests:
             return manifest
     return None
@@ -150,6 +207,7 @@ async def read_part(objects: WalObjectStore, part: Part) -> bytes:
     return bytes(await objects.get(part.key, 0, part.size))
 
 
-async def keys_of(objects: WalObjectStore, prefix: str, shard: ShardId) -> list[str]:
-    """The keys of everything that belongs to a shard's snapshots; errors as `newest_first`."""
-    return [found.key async for page in objects.list(folder(prefix, shard)) for found in page]
+async def keys_of(objects: WalObjectStore, prefix: str, shard: ShardId, log_id: uuid.UUID | None = None) -> list[str]:
+    """The keys of everything that belongs to a shard's snapshots, or to those of one log; errors as `newest_first`."""
+    below = folder(prefix, shard) + (str(log_id) if log_id is not None else "")
+    return [found.key async for page in objects.list(below) for found in page]

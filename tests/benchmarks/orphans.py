@@ -25,8 +25,11 @@ from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.orphan_detection import OrphanSearch
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
+from diskless_core.shards import DISKLESS
 from diskless_core.snapshot import format as snapshot_format
+from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import BATCH_ROWS, PART_BYTES, Manifest, Part
+from diskless_core.snapshot.reading import FolderName
 from diskless_core.wal.format import object_key
 from diskless_fsspec.local_store import LocalObjectStore
 from diskless_spark.orphans.config import SparkOrphanSettings
@@ -50,6 +53,7 @@ INVENTORY_FILE_KEYS = 500_000
 _DAY_MS = 86_400_000
 _ANSWER = bytes(64)
 _ZSTD = 4
+_LOG = FolderName(uuid.UUID(int=1), None)
 
 Add = Callable[[str, str], None]
 
@@ -136,6 +140,10 @@ def _write_inventory_file(folder: Path, names: Sequence[str]) -> Path:
     return path
 
 
+def _stem(shard: int) -> str:
+    return reading.stem("wal-snapshots", DISKLESS.shard(shard), _LOG, 1, uuid.UUID(int=1))
+
+
 class _SnapshotWriter:
     """Writes what shards know, in the form of their snapshots, in the order in which it comes."""
 
@@ -157,10 +165,14 @@ class _SnapshotWriter:
             self._end_part(shard)
             tables = [table.spec for table in (FILES, LIVE_FILES, DEAD_FILES, RECEIVED_FILES, GONE_FILES)]
             manifest = Manifest(
-                applied_offset=1, taken_at=taken_at, tables=snapshot_format.declared(tables), parts=parts
+                applied_offset=1,
+                taken_at=taken_at,
+                tables=snapshot_format.declared(tables),
+                parts=parts,
+                log_id=_LOG.log_id,
             )
-            stem = self._folder / "wal-snapshots" / f"__diskless_metadata-{shard}" / f"{1:020d}-a"
-            stem.with_suffix(".checkpoint").write_bytes(snapshot_format.encode_manifest(manifest))
+            key = _stem(shard) + reading.MANIFEST_SUFFIX
+            (self._folder / key).write_bytes(snapshot_format.encode_manifest(manifest))
         return sum(part.size for parts in self._parts for part in parts)
 
     def _put(self, shard: int, table: str, rows: Sequence[tuple[object, ...]]) -> None:
@@ -171,7 +183,7 @@ class _SnapshotWriter:
 
     def _end_part(self, shard: int) -> None:
         data = bytes(self._buffers[shard])
-        key = f"wal-snapshots/__diskless_metadata-{shard}/{1:020d}-a/{len(self._parts[shard]):05d}"
+        key = f"{_stem(shard)}/{len(self._parts[shard]):05d}"
         (self._folder / key).parent.mkdir(parents=True, exist_ok=True)
         (self._folder / key).write_bytes(data)
         self._parts[shard].append(Part(key=key, size=len(data), crc=crc32c(data)))

@@ -56,6 +56,7 @@ class Following:
         for node_id in self.nodes:
             await self.start_node(node_id)
         await self.nodes[1].shard.until_leading()
+        await self.nodes[1].name_log()
         await self.nodes[1].shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
         await self.until_alike()
         await self.until_followed()

@@ -95,7 +95,13 @@ class ShardNode:
         await self.shard.start()
         if lead:
             await self.shard.until_leading()
+            await self.name_log()
         return self.shard
+
+    async def name_log(self) -> None:
+        """Give the log an id, as a broker that leads does first, where snapshots are to be taken."""
+        if not isinstance(self.snapshots, NoSnapshots) and self.shard.log_id is None:
+            await self.shard.submit(lambda command: command.name_log(self.clock.new_uuid()))
 
     async def stop(self) -> None:
         await self.shard.stop()

@@ -15,6 +15,7 @@ from diskless_core.shards import CLUSTER_SHARD
 from diskless_core.snapshot import format as snapshot_format
 from diskless_core.snapshot import reading
 from diskless_core.snapshot.format import Manifest, Part
+from diskless_core.snapshot.reading import FolderName
 from diskless_core.testing.fakes.store import MemoryCoordinatorStore
 
 
@@ -38,7 +39,8 @@ async def put_cluster_snapshot(
         PLACEMENTS.name: TableChanges(put=placed),
     }
     store.write(changes, applied_offset)
-    stem = f"{reading.folder(prefix, CLUSTER_SHARD)}{applied_offset:020d}-test"
+    log_id, attempt = uuid.UUID(int=1), uuid.UUID(int=applied_offset)
+    stem = reading.stem(prefix, CLUSTER_SHARD, FolderName(log_id, None), applied_offset, attempt)
     parts = []
     for number, data in enumerate(snapshot_format.encode_parts(store, tables)):
         key = f"{stem}/{number:05d}"
@@ -49,5 +51,6 @@ async def put_cluster_snapshot(
         taken_at=taken_at_ms,
         tables=snapshot_format.declared(tables),
         parts=parts,
+        log_id=log_id,
     )
     await objects.put(f"{stem}{reading.MANIFEST_SUFFIX}", snapshot_format.encode_manifest(manifest))

@@ -20,6 +20,7 @@ from diskless_core.diskless.tables import PARTITIONS, TOPICS
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LeadershipHint
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.shard import ShardId
+from diskless_core.snapshot.format import SnapshotError
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
 from tests.support.shards import OTHER_TOPIC, SHARD_ID, TOPIC, ShardNode, batch, commit_of
@@ -255,7 +256,8 @@ def test_a_leader_that_is_none_any_more_does_not_remove_the_snapshot_of_the_one_
         late = await pair.follower.shard.take_snapshot(pair.snapshots)
         await pair.commit(3)
         await pair.snapshotter(pair.leader).take()
-        await pair.snapshots.remove_older(SHARD_ID, late)
+        with pytest.raises(SnapshotError, match="not whole any more"):
+            await pair.snapshots.remove_older(SHARD_ID, late)
         newest = await pair.snapshots.newest(SHARD_ID)
         assert newest is not None
         assert newest.applied_offset > late.applied_offset

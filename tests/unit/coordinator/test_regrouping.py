@@ -123,7 +123,9 @@ class World:
         await broker.commit(NAMES, offset)
         self.expected = dict.fromkeys(NAMES, (offset, offset))
 
-    async def migrate(self, wanted: int | None, power: Power | None = None) -> list[str]:
+    async def migrate(
+        self, wanted: int | None, power: Power | None = None, store: MemoryCoordinatorStore | None = None
+    ) -> list[str]:
         """The shards that are on the new log, as the tool tells."""
         power = power or Power(10_000)
         source, target = self.source.node(TOOL), self.target.node(TOOL)
@@ -139,7 +141,7 @@ class World:
             source=source,
             target=target,
             destination="elsewhere",
-            store=self.store,
+            store=store or self.store,
             snapshots=snapshots,
             clock=self.clock,
         )
@@ -152,10 +154,8 @@ class World:
     async def migrate_until_power_fails(self, wanted: int, steps: int) -> bool:
         """Whether it was done before."""
         power = Power(steps)
-        work, failure = asyncio.create_task(self.migrate(wanted, power)), asyncio.create_task(power.is_off.wait())
-        await asyncio.wait((work, failure), return_when=asyncio.FIRST_COMPLETED)
-        failure.cancel()
-        if work.done():
+        work = asyncio.create_task(self.migrate(wanted, power))
+        if not await power.goes_off_during(work):
             work.result()
             return True
         work.cancel()
@@ -237,6 +237,33 @@ def test_a_move_that_was_interrupted_anywhere_is_finished_by_the_next(count: int
     while not run(partial(work, steps)):
         steps += 1
     assert steps >= 20, "the process died in many places"
+
+
+@pytest.mark.parametrize(("count", "wanted", "goes_on_meanwhile"), [(2, 3, False), (3, 2, True)])
+def test_a_run_that_stood_still_takes_nothing_from_the_one_that_moved_the_shards(
+    count: int, wanted: int, goes_on_meanwhile: bool
+) -> None:
+    async def work(steps: int) -> bool:
+        world, power = World(count), Power(steps)
+        await world.begin(pruned=True)
+        first = asyncio.create_task(world.migrate(wanted, power, _copied(world.store)))
+        is_off = await power.goes_off_during(first)
+        await world.migrate(wanted, store=MemoryCoordinatorStore())
+        if goes_on_meanwhile:
+            async with world.broker(world.target, MemoryCoordinatorStore()) as broker:
+                await world.commit(broker, 7)
+                for shard in broker.groups.values():
+                    await Snapshotter(shard, shard._services.log, world.snapshots, RULES, world.clock).take()
+        power.is_back.set()
+        with suppress(MigrationRefusedError, CoordinatorError):
+            await first
+        await world.require_whole(wanted, MemoryCoordinatorStore())
+        return is_off
+
+    steps = 0
+    while run(partial(work, steps)):
+        steps += 1
+    assert steps >= 20, "the run stood still in many places"
 
 
 def test_no_broker_starts_on_a_new_log_before_all_shards_are_there() -> None:

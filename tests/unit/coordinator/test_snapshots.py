@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from diskless_core.clock import SystemClock
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.log_identity import LogName
 from diskless_core.coordinator.shard_store import StoreThread
-from diskless_core.coordinator.snapshots import Snapshots
+from diskless_core.coordinator.snapshots import Beginning, Snapshots
 from diskless_core.coordinator.snapshotter import RETRY, SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
@@ -134,6 +135,106 @@ def test_one_snapshot_is_kept():
         assert newest is not None
         assert len(manifests) == 1
         assert set(place.objects.objects) == {*manifests, *(part.key for part in newest.parts)}
+
+    on_a_place(story)
+
+
+def test_only_snapshots_of_its_own_log_are_removed_for_a_newer_one():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        await place.node.shard.flush()
+        other = LogName(place.clock.new_uuid(), place.node.shard.log_id)
+        elsewhere = await place.node.shard.take_snapshot(place.snapshots, Beginning(other))
+        await place.snapshotter().take()
+        await place.commit(3)
+        await place.snapshotter().take()
+        await place.snapshots.require_whole(SHARD_ID, elsewhere)
+        assert len([key for key in place.objects.objects if key.endswith(MANIFEST_SUFFIX)]) == 2
+
+    on_a_place(story)
+
+
+def test_a_log_is_not_pruned_for_a_snapshot_that_is_gone():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        await place.snapshotter().take()
+        start, older = await place.log_start(), set(place.objects.objects)
+        await place.commit(3)
+        barrier = place.node.shard.barrier
+
+        async def slow() -> None:
+            for key in set(place.objects.objects) - older:
+                if not key.endswith(MANIFEST_SUFFIX):
+                    del place.objects.objects[key]
+            await barrier()
+
+        place.node.shard.barrier = slow
+        with pytest.raises(SnapshotError, match="is not whole any more"):
+            await place.snapshotter().take()
+        assert await place.log_start() == start
+        assert set(place.objects.objects) >= older
+        place.node.shard.barrier = barrier
+        await place.restart_without_store()
+        assert len(await place.keys_read()) == 6
+
+    on_a_place(story)
+
+
+def test_a_leader_that_was_deposed_while_it_took_a_snapshot_prunes_nothing_and_removes_nothing():
+    async def story(place: Place) -> None:
+        await place.commit(3)
+        await place.snapshotter().take()
+        start, older = await place.log_start(), set(place.objects.objects)
+        await place.commit(3)
+        put = place.objects.put
+
+        async def deposed(key, data):
+            await put(key, data)
+            if key.endswith(MANIFEST_SUFFIX):
+                place.node.shared.set_leader(SHARD_ID, 2)
+                other = ShardNode(place.node.shared, place.clock, 2, snapshots=place.snapshots)
+                await other.start()
+                await other.stop()
+
+        place.objects.put = deposed
+        await place.snapshotter().take()
+        assert await place.log_start() == start
+        assert set(place.objects.objects) > older
+        place.objects.put = put
+
+    on_a_place(story)
+
+
+def test_a_shard_in_which_nothing_happens_gets_no_further_snapshot_by_age():
+    async def story(place: Place) -> None:
+        await place.commit(1)
+        rules = SnapshotRules(least_bytes=1 << 30, max_age_ms=1)
+        snapshotter = place.snapshotter(rules)
+        for _ in range(2):
+            await snapshotter.look()
+            await asyncio.sleep(1)
+        first = set(place.objects.objects)
+        assert first
+        for _ in range(3):
+            await asyncio.sleep(1)
+            await snapshotter.look()
+        assert set(place.objects.objects) == first
+        await place.commit(1)
+        await snapshotter.look()
+        assert set(place.objects.objects) != first
+
+    on_a_place(story)
+
+
+def test_a_log_without_an_id_gets_no_snapshot():
+    async def story(place: Place) -> None:
+        unnamed = ShardNode(SharedLog(), place.clock)
+        await unnamed.start()
+        await unnamed.commit(commit_of("object", batch()))
+        rules = SnapshotRules(least_bytes=1, max_age_ms=1)
+        await Snapshotter(unnamed.shard, unnamed.log, place.snapshots, rules, place.clock).look()
+        assert place.objects.objects == {}
+        await unnamed.stop()
 
     on_a_place(story)
 
@@ -316,6 +417,7 @@ def test_leftovers_of_an_attempt_that_failed_go_with_the_next_snapshot():
 def test_a_snapshot_that_was_damaged_later_is_passed_over_for_the_one_before(damage_manifest):
     async def story(place: Place) -> None:
         await place.commit(3)
+        await place.node.shard.flush()
         older = await place.node.shard.take_snapshot(place.snapshots)
         await place.commit(3)
         await place.node.shard.flush()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -27,6 +29,7 @@ MANIFEST = Manifest(
     taken_at=1_700_000_000_000,
     tables=snapshot_format.declared(TABLES),
     parts=[Part(key="a/0", size=2**33, crc=2**32 - 1), Part(key="a/1", size=1, crc=0)],
+    log_id=uuid.UUID(int=7),
 )
 
 
