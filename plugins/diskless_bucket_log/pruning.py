@@ -1,4 +1,9 @@
-"""Forgetting the beginning of a shard's log: the log start moves first, then everything below it is deleted."""
+"""Forgetting the beginning of a shard's log: the log start moves first, then everything below it is deleted.
+
+A process can stand still between any two requests, and the log can be deleted and begun anew in the same place
+meanwhile, with the same numbers. So the log start is moved only if the object at the wanted number is still the one
+that was found, and what was moved is asked for again before each page of objects goes.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +45,9 @@ async def prune(view: ShardView, before: int, clock: Clock) -> None:
                 if found is None:
                     await view.objects.require_start()
                     continue
+                # In this order: the version is of a log that had this object afterwards, so a log that was begun anew
+                # since has another version, and the move is refused.
+                await _require_same_log(view, wanted)
                 view.take_start(found[0])
                 state = after_reading_start(state, *found)
             case MovingStart():
@@ -52,6 +60,20 @@ async def prune(view: ShardView, before: int, clock: Clock) -> None:
                 else:
                     await asyncio.sleep(_AGAIN.pause_s(moves, clock))
     await view.objects.delete_below(state.below)
+
+
+async def _require_same_log(view: ShardView, wanted: LogStart) -> None:
+    """Require that the log still has the object with which it is to begin.
+
+    Raises:
+        CoordinatorLogError: another broker has pruned the log beyond that, or the log was begun anew.
+    """
+    header = await view.objects.read_header(wanted.number)
+    if header is None or (header.base_offset, header.predecessor) != (wanted.offset, wanted.predecessor):
+        raise CoordinatorLogError(
+            f"the log of {view.objects.shard} does not have the object {wanted.number} any more at which it was to "
+            f"begin: another broker has pruned it, or it was deleted and begun anew. Nothing was deleted"
+        )
 
 
 async def _wanted(view: ShardView, before: int) -> LogStart | None:

@@ -117,7 +117,7 @@ class ShardObjects:
         return await self._read(listed) or []
 
     async def delete_below(self, number: int) -> None:
-        """Delete all entry objects below a number.
+        """Delete all entry objects below a number, which the log start has reached.
 
         Raises:
             CoordinatorLogError: some may still be there.
@@ -125,6 +125,12 @@ class ShardObjects:
         keys = [self.names.entry(found) for found in await self.numbers() if found < number]
         for first in range(0, len(keys), _DELETED_AT_ONCE):
             some = keys[first : first + _DELETED_AT_ONCE]
+            start = await self.require_start()
+            if start.number < number:  # a log start never goes back: this is another log, in the same place
+                raise CoordinatorLogError(
+                    f"the log of {self.shard} starts at {start.number}, and {number} was reached: it was begun anew. "
+                    f"Nothing more is deleted"
+                )
             gone = await self._read(lambda some=some: self._store.delete(some)) or ()  # type: ignore[misc]
             if left := sorted(set(some) - set(gone)):
                 raise CoordinatorLogError(f"{len(left)} objects could not be deleted, {left[0]!r} among them")

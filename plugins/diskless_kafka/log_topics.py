@@ -183,12 +183,17 @@ class LogTopics:
         return LogBounds(start, max(start, end))
 
     def prune(self, shard: ShardId, before: int) -> int:
-        """Delete what lies below an offset, at most up to the high watermark. Where the partition begins now."""
+        """Delete what lies below an offset, at most up to the high watermark. Where the partition begins now.
+
+        Raises:
+            CoordinatorLogError: it was not done; or the topic is gone, or another one of the same name.
+        """
         name = topic_name(shard, self._settings.topic_prefix)
         bounds = self.bounds(shard)
         before = min(before, bounds.end)
         if before <= bounds.start:
             return bounds.start
+        self.verify(shard)  # a topic that was deleted and created anew has the same offsets, and other entries
         with _told(f"{name}-{shard.index} cannot be pruned"):
             asked = self._admin.delete_records([TopicPartition(name, shard.index, before)])
             deleted: int = kafka_client.answer(asked).low_watermark

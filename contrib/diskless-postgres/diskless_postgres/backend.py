@@ -40,7 +40,13 @@ _log = structlog.get_logger(__name__)
 
 
 class Backend:
-    """Runs on the event loop."""
+    """Runs on the event loop.
+
+    Attributes:
+        log_id: of the log in the tables that were found or made, from `start` on.
+    """
+
+    log_id: uuid.UUID
 
     def __init__(self, context: PluginContext, settings: PostgresLogSettings, *, may_write: bool) -> None:
         self.may_write = may_write
@@ -85,11 +91,11 @@ class Backend:
                     may_pass = False
             return may_pass and clock.monotonic() < until
 
-        log_id = await Retrying(_START, clock, is_retriable=can_wait).do(self._prepare)
+        self.log_id = await Retrying(_START, clock, is_retriable=can_wait).do(self._prepare)
         if self.may_write:
             self.nominations = Nominations(
                 self._context.node_id,
-                log_id,
+                self.log_id,
                 self.statements,
                 clock,
                 self.open_session,

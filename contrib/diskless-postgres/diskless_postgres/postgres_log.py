@@ -84,13 +84,15 @@ class PostgresLog(CoordinatorLog):
             self._backend.nominations.suspect(shard, node_id)
 
     async def prune(self, shard: ShardId, before: int) -> None:
+        # Each statement proves that it may: it changes nothing in tables that were made anew under the same name, and
+        # deletes only below the log start that the tables have at that moment.
         backend = self._running(shard)
-        statements, name = backend.statements, str(shard)
-        await backend.reads.rows(statements.move_start, {"shard": name, "before": before})
+        statements, of_log = backend.statements, {"shard": str(shard), "log": backend.log_id}
+        await backend.reads.rows(statements.move_start, {**of_log, "before": before})
         start = (await self.bounds(shard)).start
-        ((first,),) = await backend.reads.rows(statements.first_entry, [name])
+        ((first,),) = await backend.reads.rows(statements.first_entry, [str(shard)])
         for lowest in range(first if first is not None else start, start, _SLICE):
-            await backend.reads.rows(statements.delete, [name, lowest, min(lowest + _SLICE, start)])
+            await backend.reads.rows(statements.delete, {**of_log, "lowest": lowest, "below": start})
 
     async def _open(self, *, may_write: bool) -> None:
         backend = Backend(self._context, self._settings, may_write=may_write)

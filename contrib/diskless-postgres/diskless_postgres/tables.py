@@ -78,10 +78,15 @@ class Statements:
         )
         self.move_start = of(
             "UPDATE {s}.shards SET start_offset = LEAST(%(before)s, end_offset - 1) WHERE shard = %(shard)s "
-            "AND start_offset < LEAST(%(before)s, end_offset - 1)"
+            "AND start_offset < LEAST(%(before)s, end_offset - 1) "
+            "AND EXISTS (SELECT 1 FROM {s}.log WHERE id = %(log)s)"
         )
         self.first_entry = of("SELECT min(entry_offset) FROM {s}.entries WHERE shard = %s")
-        self.delete = of("DELETE FROM {s}.entries WHERE shard = %s AND entry_offset >= %s AND entry_offset < %s")
+        self.delete = of(
+            "DELETE FROM {s}.entries WHERE shard = %(shard)s AND entry_offset >= %(lowest)s "
+            "AND entry_offset < LEAST(%(below)s, (SELECT start_offset FROM {s}.shards WHERE shard = %(shard)s)) "
+            "AND EXISTS (SELECT 1 FROM {s}.log WHERE id = %(log)s)"
+        )
         self.nomination = of("SELECT node_id, generation, beat FROM {s}.nominations WHERE shard = %s")
         self.nominate = of(
             "INSERT INTO {s}.nominations AS n (shard, node_id, generation) VALUES (%s, %s, 1) ON CONFLICT (shard) "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -407,3 +408,26 @@ async def test_a_thousand_pending_entries_are_one_statement(server: Server, sche
         [(appends,)] = server.execute(f"SELECT count(DISTINCT nonce) FROM {schema}.entries")
         assert appends == 1
         assert same_content(await read_all(log, SHARD), batches)
+
+
+async def test_tables_that_were_made_anew_lose_nothing_to_a_broker_that_prunes_those_before(
+    open_log: OpenLog, server: Server, schema: str
+) -> None:
+    """The cluster was moved to another log and back, and the log that was left was deleted in between."""
+    async with started(open_log(server.settings(schema))) as log:
+        await log.append(SHARD, numbered_batches(10))
+        backend = running(log)
+        log_id, anew = backend.log_id, uuid.uuid4()
+        async with backend.reads.session() as session:
+            await session.do(f'UPDATE "{backend.statements.schema}".log SET id = %s', [anew])
+        await log.prune(SHARD, 8)
+        assert (await log.bounds(SHARD)).start == 0
+        assert len(await read_all(log, SHARD)) == 10
+        await backend.reads.rows(backend.statements.delete, {"shard": str(SHARD), "log": anew, "lowest": 0, "below": 8})
+        assert len(await read_all(log, SHARD)) == 10, "nothing goes above the log start"
+        async with backend.reads.session() as session:
+            await session.do(f'UPDATE "{backend.statements.schema}".log SET id = %s', [log_id])
+        await log.prune(SHARD, 8)
+        assert len(await read_batches(log, SHARD, 8, 2)) == 2
+        with pytest.raises(CoordinatorLogError):
+            await read_batches(log, SHARD, 0, 1)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -355,5 +356,52 @@ def test_what_a_log_that_is_never_pruned_takes_in_memory_is_bounded_and_all_of_i
             assert len(known._headers) <= 8
             await log.prune(SHARD, 20)
             assert (await log.bounds(SHARD)).start == 20
+
+    virtual_time.run(main)
+
+
+@pytest.mark.parametrize("request_name", ["get_versioned", "get", "replace", "list"])
+def test_a_broker_that_stood_still_while_it_pruned_takes_nothing_from_a_log_that_was_begun_anew(
+    request_name: str,
+) -> None:
+    """The cluster was moved to another log and back, and the log that was left was deleted in between."""
+
+    async def main() -> None:
+        world = World()
+        async with world.log(1) as old:
+            for batch in (A, B, C, D):
+                await old.append(SHARD, [batch])
+            reached, released = asyncio.Event(), asyncio.Event()
+            request = getattr(world.store, request_name)
+
+            def pause(*arguments: Any) -> Any:
+                setattr(world.store, request_name, request)  # those of other brokers are not paused
+
+                async def paused() -> Any:
+                    reached.set()
+                    await released.wait()
+                    return await request(*arguments)
+
+                async def paused_pages() -> AsyncIterator[Any]:
+                    reached.set()
+                    await released.wait()
+                    async for page in request(*arguments):
+                        yield page
+
+                return paused_pages() if request_name == "list" else paused()
+
+            setattr(world.store, request_name, pause)
+            pruning = asyncio.create_task(old.prune(SHARD, 3))
+            await reached.wait()
+            world.store.objects.clear()
+            async with world.log(2) as new:
+                for batch in (B, C, D, A, B):
+                    await new.append(SHARD, [batch])
+                begun = dict(world.store.objects)
+                released.set()
+                with pytest.raises(CoordinatorLogError):
+                    await pruning
+                assert {key: found for key, found in world.store.objects.items() if "lease" not in key} == begun
+                assert same_content(await read_all(new, SHARD), [B, C, D, A, B])
 
     virtual_time.run(main)

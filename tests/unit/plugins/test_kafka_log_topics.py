@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Uuid
+from confluent_kafka.admin import OffsetSpec
 
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.shard import ShardId
@@ -130,3 +131,28 @@ def test_a_topic_that_was_there_before_is_not_taken_for_one_that_was_never_writt
     admin: Any = LaggingKafka([True], is_there=False)
     with pytest.raises(CoordinatorLogError, match="is gone"):
         LogTopics(admin, SETTINGS, ids, threading.Event()).is_there(SHARD)
+
+
+def test_a_topic_that_was_created_anew_is_not_pruned_for_the_one_before(tmp_path: Path) -> None:
+    """The cluster was moved to another log and back, and the topics that were left were deleted in between."""
+    ids = TopicIds(tmp_path)
+    ids.remember(TOPIC, uuid.UUID(int=6))
+    deleted = list[Any]()
+
+    class Pruned(LaggingKafka):
+        def delete_records(self, wanted: list[Any]) -> Any:
+            deleted.extend(wanted)
+            return {wanted[0]: _done(SimpleNamespace(low_watermark=wanted[0].offset))}
+
+        def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> Any:
+            ((partition, position),) = wanted.items()
+            offset = 0 if position._value == OffsetSpec.earliest()._value else 9
+            return {partition: _done(SimpleNamespace(offset=offset))}
+
+    admin: Any = Pruned([True], is_there=True)
+    with pytest.raises(CoordinatorLogError, match="it was deleted and made anew"):
+        LogTopics(admin, SETTINGS, ids, threading.Event()).prune(SHARD, 5)
+    assert deleted == []
+    admin = Pruned([True], is_there=True)
+    assert topics_of(admin, tmp_path / "other").prune(SHARD, 5) == 5
+    assert [one.offset for one in deleted] == [5]
