@@ -1,8 +1,12 @@
 """Finds out, before a broker takes part in a cluster, that it sees the storage that the others see.
 
 The controller writes a small object beside the WAL objects, and a tiny segment into remote storage. Their names hold
-the term of its leadership, which no folder of another machine can have by chance. A broker that starts reads them. If
-it can't find what the controller wrote, its storage is its own, and nobody else would see what it acknowledges.
+the id of the cluster shard's log and the term of its leadership, which no folder of another machine can have by chance.
+A broker that starts reads them. If it can't find what the controller wrote, its storage is its own, and nobody else
+would see what it acknowledges.
+
+Terms begin anew with another log, so a controller removes only what earlier terms of its own log wrote, and the log
+before it, after it has proved through the log that it leads.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ import structlog
 from diskless_core.broker.awaited_objects import standing_aside
 from diskless_core.broker.errors import StartError
 from diskless_core.clock import Clock
+from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.log_identity import LogName
 from diskless_core.plugin.remote_storage import (
     LogSegmentData,
     RemoteResourceNotFoundError,
@@ -73,6 +79,11 @@ class ProbedShard(Protocol):
 
     @property
     def latest_term(self) -> int: ...
+
+    @property
+    def log_name(self) -> LogName | None: ...
+
+    async def barrier(self) -> None: ...
 
     async def until_term_changes(self, term: int | None) -> int | None: ...
 
@@ -133,9 +144,9 @@ class StorageProbe:
         while self._shard.term == term:
             try:
                 await self._while_in_term(term, step())
-            except (WalObjectStoreError, RemoteStorageError) as error:
+            except (CoordinatorError, WalObjectStoreError, RemoteStorageError) as error:
                 failures += 1
-                _log.warning("brokers that start wait for a probe that can't be written", error=str(error))
+                _log.warning("a probe of the storage can't be written, or older ones can't be removed", error=str(error))
                 await asyncio.sleep(RETRY.pause_s(failures, self._clock))
             else:
                 return
@@ -164,38 +175,50 @@ class StorageProbe:
             "broker_id": self._node_id,
             "has_segments": self._has_segments,
         }
-        await self._objects.put(self._key(term), json.dumps(probe).encode())
+        await self._objects.put(self._key(self._of(term)), json.dumps(probe).encode())
 
     async def _write_segment(self, term: int, segments: RemoteStorage) -> None:
-        metadata, data = self._segment(term)
+        metadata, data = self._segment(self._of(term))
 
         async def log() -> AsyncIterator[ObjectData]:
             yield data
 
         custom = await segments.copy(metadata, LogSegmentData(log=log, indexes=dict))
         probe = {"custom_metadata": None if custom is None else base64.b64encode(custom).decode()}
-        await self._objects.put(self._key(term) + _SEGMENT, json.dumps(probe).encode())
+        await self._objects.put(self._key(self._of(term)) + _SEGMENT, json.dumps(probe).encode())
 
     async def _delete_objects(self, term: int) -> None:
-        for key in [key async for key, _ in self._older(term, "")]:
-            await self._objects.delete([key])
+        older = await self._older(term, "")
+        await self._shard.barrier()
+        for probe in older:
+            await self._objects.delete([self._key(probe)])
 
     async def _delete_segments(self, term: int, segments: RemoteStorage) -> None:
-        async for key, older in self._older(term, _SEGMENT):
+        older = await self._older(term, _SEGMENT)
+        await self._shard.barrier()
+        for probe in older:
+            key = self._key(probe) + _SEGMENT
             try:
-                probe = _parsed(await self._objects.get(key, 0, _LIMIT_BYTES))
+                said = _parsed(await self._objects.get(key, 0, _LIMIT_BYTES))
             except ObjectNotFoundError:
                 continue
-            await segments.delete(self._segment(older, custom=_custom(probe))[0])
+            await segments.delete(self._segment(probe, custom=_custom(said))[0])
             await self._objects.delete([key])
 
-    async def _older(self, term: int, suffix: str) -> AsyncIterator[tuple[str, int]]:
-        """The keys of terms before this one, and the terms."""
-        async for page in self._objects.list(f"{self._prefix}/"):
-            for found in page:
-                name = found.key.removeprefix(f"{self._prefix}/").removesuffix(suffix)
-                if name.isdigit() and int(name) < term:
-                    yield found.key, int(name)
+    async def _older(self, term: int, suffix: str) -> list[_Term]:
+        """The terms before this one of which there is a probe: those of its own log, and all of the log before it."""
+        name = self._log_name()
+        older = list[_Term]()
+        for log_id in (name.log_id, name.moved_from):
+            if log_id is None:
+                continue
+            folder = f"{self._prefix}/{log_id}/"
+            async for page in self._objects.list(folder):
+                for found in page:
+                    number = found.key.removeprefix(folder).removesuffix(suffix)
+                    if number.isdigit() and (log_id != name.log_id or int(number) < term):
+                        older.append(_Term(log_id, int(number)))
+        return older
 
     # --- a broker that starts ------------------------------------------------------------------------------------
 
@@ -211,7 +234,7 @@ class StorageProbe:
             return
         if found is None:
             raise StartError(
-                f"the wal_object_store of this broker has no object {self._key(self._shard.latest_term)}, which the "
+                f"the wal_object_store of this broker has no object {self._key(self._latest())}, which the "
                 f"controller writes when it comes to lead: the broker's objects are not where the other brokers of "
                 f"the cluster have theirs, or the controller can't write. All brokers need the same "
                 f"wal_object_store: a bucket, or a folder that all of them share, and no folder of this machine"
@@ -249,7 +272,7 @@ class StorageProbe:
         except (RemoteStorageError, TimeoutError) as error:
             _log.warning(_UNKNOWN, error=str(error) or f"it has not answered within {PATIENCE_S:.0f} s")
             return
-        if data != expected and self._shard.latest_term == found.term:
+        if data != expected and self._latest() == found.term:
             raise StartError(
                 "the remote_storage of this broker does not have the segment that the controller wrote to its own: "
                 "segments of one could not be read by the other. All brokers need the same remote_storage, such as one "
@@ -264,7 +287,7 @@ class StorageProbe:
         """A probe of the present term, whichever that is by then; None if none comes, or this node leads."""
         deadline = self._clock.monotonic() + PATIENCE_S
         while not self._is_controller:
-            term = self._shard.latest_term
+            term = self._latest()
             try:
                 with standing_aside(self._shard):
                     data = await self._objects.get(self._key(term) + suffix, 0, _LIMIT_BYTES)
@@ -278,17 +301,29 @@ class StorageProbe:
 
     # --- both ----------------------------------------------------------------------------------------------------
 
-    def _key(self, term: int) -> str:
-        return f"{self._prefix}/{term}"
+    def _log_name(self) -> LogName:
+        name = self._shard.log_name
+        if name is None:  # a log gets its id with the cluster's, and this broker knows the cluster's
+            raise CoordinatorError("the cluster shard's log has no id")
+        return name
 
-    def _segment(self, term: int, *, custom: bytes | None = None) -> tuple[RemoteLogSegmentMetadata, bytes]:
+    def _latest(self) -> _Term:
+        return _Term(self._log_name().log_id, self._shard.latest_term)
+
+    def _of(self, term: int) -> _Term:
+        return _Term(self._log_name().log_id, term)
+
+    def _key(self, term: _Term) -> str:
+        return f"{self._prefix}/{term.log_id}/{term.number}"
+
+    def _segment(self, term: _Term, *, custom: bytes | None = None) -> tuple[RemoteLogSegmentMetadata, bytes]:
         """The segment of a term, the same for all brokers of a cluster, and its log."""
         digest = hashlib.sha256(self._cluster_id.encode()).digest()
         partition = TopicIdPartition(uuid.UUID(bytes=digest[:16]), SEGMENT_TOPIC, 0)
-        text = f"{self._cluster_id} {term}".encode()
+        text = f"{self._cluster_id} {term.log_id} {term.number}".encode()
         log = bytes(record_batch.build([RecordData(key=None, value=text)], timestamp_ms=0))
         metadata = RemoteLogSegmentMetadata(
-            segment_id=RemoteLogSegmentId(partition, uuid.UUID(int=term + 1)),
+            segment_id=RemoteLogSegmentId(partition, uuid.uuid5(term.log_id, str(term.number))),
             start_offset=0,
             end_offset=0,
             max_timestamp_ms=0,
@@ -301,8 +336,15 @@ class StorageProbe:
         return metadata, log
 
 
+class _Term(NamedTuple):
+    """A term of a log."""
+
+    log_id: uuid.UUID
+    number: int
+
+
 class _Found(NamedTuple):
-    term: int
+    term: _Term
     probe: dict[str, Any]
 
 

@@ -226,8 +226,13 @@ class Replica(Generic[RecordT]):
     @property
     def log_id(self) -> uuid.UUID | None:
         """The id of the shard's log, as far as this node knows."""
-        name = log_name_of(Committed(self.state))
+        name = self.log_name
         return name.log_id if name is not None else None
+
+    @property
+    def log_name(self) -> LogName | None:
+        """Which log the shard is on, as far as this node knows."""
+        return log_name_of(Committed(self.state))
 
     @property
     def restoring(self) -> bool:

@@ -29,7 +29,7 @@ from diskless_core.coordinator.following import Following, LogDiffersError
 from diskless_core.coordinator.leader import Hold, Leader, Standing
 from diskless_core.coordinator.leadership import Nominator
 from diskless_core.coordinator.log_end import LogEnd
-from diskless_core.coordinator.log_identity import LogIdentityError, OtherLogError
+from diskless_core.coordinator.log_identity import LogIdentityError, LogName, OtherLogError
 from diskless_core.coordinator.meter import ShardMeter, SnapshotMark
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.coordinator.pipeline import Outcome
@@ -532,6 +532,11 @@ class CoordinatorShard(Generic[RecordT]):
     def log_id(self) -> uuid.UUID | None:
         """The id of the shard's log, as far as this node knows."""
         return self._replica.log_id
+
+    @property
+    def log_name(self) -> LogName | None:
+        """Which log the shard is on, and which one that took the place of, as far as this node knows."""
+        return self._replica.log_name
 
     @property
     def pending_commands(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from diskless_core.broker.awaited_objects import SILENCE_S
 from diskless_core.broker.errors import StartError
 from diskless_core.broker.storage_probe import PATIENCE_S, WRITE_LIMIT_S, StorageProbe
+from diskless_core.coordinator.errors import NotCoordinatorError
+from diskless_core.coordinator.log_identity import LogName
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation, access_denied
@@ -17,11 +20,15 @@ from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
 from diskless_core.testing.fakes.remote_storage import Operation as RemoteOperation
 from tests.support.virtual_time import VirtualClock, run
 
+LOG = LogName(uuid.UUID(int=1))
+MOVED = LogName(uuid.UUID(int=2), moved_from=LOG.log_id)
+
 
 class ClusterTerms:
-    """The replicas of the cluster shard: who leads in which term."""
+    """The replicas of the cluster shard: who leads in which term of which log."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: LogName = LOG) -> None:
+        self.name = name
         self.term, self.leader = -1, 0
         self._changed = asyncio.Event()
 
@@ -53,6 +60,14 @@ class Replica:
     @property
     def latest_term(self) -> int:
         return self._terms.term
+
+    @property
+    def log_name(self) -> LogName | None:
+        return self._terms.name
+
+    async def barrier(self) -> None:
+        if self.term is None:
+            raise NotCoordinatorError("this node does not lead")
 
     async def until_term_changes(self, term: int | None) -> int | None:
         while self.term == term:
@@ -140,7 +155,7 @@ def test_a_broker_whose_objects_are_its_own_does_not_start_even_if_it_once_was_t
         await asyncio.sleep(1)
         world.terms.leads(9, 1)
         assert own.objects
-        with pytest.raises(StartError, match=r"no object wal-probe/9.*same wal_object_store"):
+        with pytest.raises(StartError, match=r"no object wal-probe/[0-9a-f-]+/9.*same wal_object_store"):
             await world.probe(2, objects=own).read_object()
 
     story(told)
@@ -238,7 +253,7 @@ def test_a_controller_whose_store_hangs_writes_the_probe_later_and_that_of_a_lat
             world.terms.leads(7, 1)
             await asyncio.sleep(2 * WRITE_LIMIT_S)
         await asyncio.sleep(WRITE_LIMIT_S)
-        assert list(world.objects.objects) == ["wal-probe/7"]
+        assert list(world.objects.objects) == [f"wal-probe/{LOG.log_id}/7"]
         with world.objects.hold(Operation.DELETE):
             world.terms.leads(8, 1)
             await asyncio.sleep(1)
@@ -246,7 +261,7 @@ def test_a_controller_whose_store_hangs_writes_the_probe_later_and_that_of_a_lat
             await asyncio.sleep(1)
             world.terms.leads(10, 1)
             await asyncio.sleep(1)
-            assert "wal-probe/10" in world.objects.objects
+            assert f"wal-probe/{LOG.log_id}/10" in world.objects.objects
 
     story(told)
 
@@ -268,8 +283,63 @@ def test_only_the_probe_of_the_present_term_is_kept() -> None:
         for term in range(7, 12):
             world.terms.leads(term, term % 2 + 1)
             await asyncio.sleep(1)
-        assert sorted(world.objects.objects) == ["wal-probe/11", "wal-probe/11-segment"]
+        assert sorted(world.objects.objects) == [
+            f"wal-probe/{LOG.log_id}/11",
+            f"wal-probe/{LOG.log_id}/11-segment",
+        ]
         assert len(world.segments.segments) == 1
+
+    story(told)
+
+
+@pytest.mark.parametrize("stands_still_at", [Operation.PUT, Operation.LIST, Operation.DELETE])
+def test_a_controller_of_the_log_before_that_wakes_takes_nothing_from_the_one_that_leads(
+    stands_still_at: Operation,
+) -> None:
+    """Terms begin anew with the log: those of the one before are higher."""
+
+    async def told(world: World) -> None:
+        world.write(1, segments=world.segments)
+        world.terms.leads(70, 1)
+        await asyncio.sleep(1)
+        with world.objects.hold(stands_still_at):
+            world.terms.leads(76, 1)
+            await asyncio.sleep(1)
+            present = World()
+            present.objects.objects, present.segments = world.objects.objects, world.segments
+            present.terms = ClusterTerms(MOVED)
+            present.write(2, segments=present.segments)
+            present.terms.leads(2, 2)
+            await asyncio.sleep(1)
+        await asyncio.sleep(1)
+        third = present.probe(3)
+        await third.read_object()
+        await third.read_segment(present.segments)
+        present.terms.leads(5, 2)
+        await asyncio.sleep(1)
+        await third.read_segment(present.segments)
+        world.writers += present.writers
+        left = [f"wal-probe/{MOVED.log_id}/5", f"wal-probe/{MOVED.log_id}/5-segment"]
+        assert sorted(world.objects.objects) == left
+        assert len(world.segments.segments) == 1
+
+    story(told)
+
+
+def test_a_controller_that_was_deposed_removes_nothing() -> None:
+    async def told(world: World) -> None:
+        world.write(1, segments=world.segments)
+        world.terms.leads(7, 1)
+        await asyncio.sleep(1)
+        before = set(world.objects.objects)
+        replica = world.terms.seen_by(1)
+        probe = world.probe(1, replica=replica)
+        world.terms.leads(9, 2)
+        with pytest.raises(NotCoordinatorError):
+            await probe._delete_objects(9)
+        with pytest.raises(NotCoordinatorError):
+            await probe._delete_segments(9, world.segments)
+        assert set(world.objects.objects) == before
 
     story(told)
 
