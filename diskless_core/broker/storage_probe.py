@@ -146,7 +146,9 @@ class StorageProbe:
                 await self._while_in_term(term, step())
             except (CoordinatorError, WalObjectStoreError, RemoteStorageError) as error:
                 failures += 1
-                _log.warning("a probe of the storage can't be written, or older ones can't be removed", error=str(error))
+                _log.warning(
+                    "a probe of the storage can't be written, or older ones can't be removed", error=str(error)
+                )
                 await asyncio.sleep(RETRY.pause_s(failures, self._clock))
             else:
                 return

@@ -125,15 +125,18 @@ class ShardObjects:
         keys = [self.names.entry(found) for found in await self.numbers() if found < number]
         for first in range(0, len(keys), _DELETED_AT_ONCE):
             some = keys[first : first + _DELETED_AT_ONCE]
-            start = await self.require_start()
-            if start.number < number:  # a log start never goes back: this is another log, in the same place
-                raise CoordinatorLogError(
-                    f"the log of {self.shard} starts at {start.number}, and {number} was reached: it was begun anew. "
-                    f"Nothing more is deleted"
-                )
+            await self._require_reached(number)
             gone = await self._read(lambda some=some: self._store.delete(some)) or ()  # type: ignore[misc]
             if left := sorted(set(some) - set(gone)):
                 raise CoordinatorLogError(f"{len(left)} objects could not be deleted, {left[0]!r} among them")
+
+    async def _require_reached(self, number: int) -> None:
+        start = await self.require_start()
+        if start.number < number:  # a log start never goes back: this is another log, in the same place
+            raise CoordinatorLogError(
+                f"the log of {self.shard} starts at {start.number}, and {number} was reached: it was begun anew. "
+                f"Nothing more is deleted"
+            )
 
     async def _read(self, request: Callable[[], Awaitable[T]]) -> T | None:
         async def bounded() -> T | None:

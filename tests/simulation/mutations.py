@@ -12,6 +12,7 @@ import pytest
 
 from diskless_bucket_log import decisions, pruning, view, writer
 from diskless_bucket_log.decisions import Confirming, Deleting, Putting
+from diskless_bucket_log.requests import ShardObjects
 from diskless_bucket_log.writer import ShardWriter
 from diskless_core.cluster import nominations
 from diskless_core.cluster.membership.sessions import Sessions
@@ -377,6 +378,11 @@ def deletes_before_the_start_moves(patch: pytest.MonkeyPatch) -> None:
             else after_reading_start(state, start, version)
         ),
     )
+
+    async def believe(self: ShardObjects, number: int) -> None:
+        del self, number
+
+    patch.setattr(ShardObjects, "_require_reached", believe)
 
 
 def puts_a_copy_at_the_next_number(patch: pytest.MonkeyPatch) -> None:
