@@ -75,6 +75,9 @@ class IdentityFile:
             raise StartError(f"{self.path} cannot be written: {error}") from error
 
     def forget(self) -> None:
-        """Delete the file, so that another node id is asked for."""
+        """Delete the file, so that another node id is asked for: the controller has said that this one is retired.
+
+        That is never taken back, and no other process has the folder.
+        """
         self.path.unlink(missing_ok=True)
         sync_folder(self.path.parent)

@@ -214,7 +214,11 @@ class Copies:
             _log.warning("a copy is removed later", error=str(error), **_words(metadata))
 
     async def _remove(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Its bytes go even if it is not known any more: whoever forgot it may have done so while it was written."""
+        """Its bytes go even if it is not known any more: whoever forgot it may have done so while it was written.
+
+        Why it may, however long this node was away: a copy that was not taken when WAL objects began behind it never
+        will be, and once its removal is noted nobody can finish it.
+        """
         is_known = await self._note_if_legal(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
         self._services.metrics.remote_delete_requests.inc()
         await self._services.retries.do(lambda: self._services.remote_storage.delete(metadata))

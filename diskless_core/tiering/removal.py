@@ -255,7 +255,11 @@ class SegmentRemover:
         return left
 
     async def _remove(self, segment: RemoteLogSegmentMetadata) -> None:
-        """From the first note on nobody finds it; the last one is made when its bytes are gone."""
+        """From the first note on nobody finds it; the last one is made when its bytes are gone.
+
+        Why it may, however long this node was away: log starts never go back and ids of topics and segments never come
+        back, so what was to be removed stays so. The first note is refused where another node has removed it.
+        """
         try:
             await self._note(segment, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
         except IllegalTransitionError:
