@@ -45,9 +45,10 @@ async def prune(view: ShardView, before: int, clock: Clock) -> None:
                 if found is None:
                     await view.objects.require_start()
                     continue
-                # In this order: the version is of a log that had this object afterwards, so a log that was begun anew
-                # since has another version, and the move is refused.
-                await _require_same_log(view, wanted)
+                if found[0].number < wanted.number:
+                    # In this order: the version is of a log that had this object afterwards, so a log that was begun
+                    # anew since has another version, and the move is refused.
+                    await _require_same_log(view, wanted)
                 view.take_start(found[0])
                 state = after_reading_start(state, *found)
             case MovingStart():
@@ -66,13 +67,13 @@ async def _require_same_log(view: ShardView, wanted: LogStart) -> None:
     """Require that the log still has the object with which it is to begin.
 
     Raises:
-        CoordinatorLogError: another broker has pruned the log beyond that, or the log was begun anew.
+        CoordinatorLogError: the log was begun anew, or another broker has just pruned it beyond that.
     """
     header = await view.objects.read_header(wanted.number)
     if header is None or (header.base_offset, header.predecessor) != (wanted.offset, wanted.predecessor):
         raise CoordinatorLogError(
             f"the log of {view.objects.shard} does not have the object {wanted.number} any more at which it was to "
-            f"begin: another broker has pruned it, or it was deleted and begun anew. Nothing was deleted"
+            f"begin: it was deleted and begun anew, or another broker prunes it now. Nothing was deleted"
         )
 
 
