@@ -221,7 +221,15 @@ async def start_parts(
         await awaited.do(probe.read_object)
     purgatory = Purgatory()
     feeds = ShardFeeds(coordinators.all(), clock)
-    coordinator_service = CoordinatorService(node_id, replicas, around.peers, purgatory, feeds, clock)
+    coordinator_service = CoordinatorService(
+        node_id,
+        replicas,
+        around.peers,
+        purgatory,
+        feeds,
+        clock,
+        object_prefix=config.diskless_wal_object_prefix,
+    )
     membership = _membership(config, incarnation_id, cluster_id, coordinators, around)
     stack.push_async_callback(membership.stop)
     if backends.log.is_shared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -50,11 +50,15 @@ class ShardAttempts:
         self._shards = shards
 
     async def ask(self, index: int, question: Callable[[DisklessShard], Awaitable[R]], timeout_ms: int) -> Attempt[R]:
-        is_only_one = index == ONLY_SHARD and len(self._shards) == 1
-        shard = next(iter(self._shards.values())) if is_only_one else self._shards.get(index)
+        shard = self._shards.get(named_index(index, self._shards))
         if shard is None:
             return Attempt(None, ErrorCode.NOT_COORDINATOR, "This broker has no such Diskless coordinator.")
         return await _attempt(shard, question, timeout_ms)
+
+
+def named_index(index: int, shards: Collection[int]) -> int:
+    """The coordinator that a request means: the index that it names, or that of the only one."""
+    return next(iter(shards)) if index == ONLY_SHARD and len(shards) == 1 else index
 
 
 class RefusedAttempts:

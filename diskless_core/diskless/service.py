@@ -9,12 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import structlog
+
 from diskless_core.clock import Clock
 from diskless_core.coordinator.feeds import ShardFeeds
 from diskless_core.coordinator.peers import PeerRequest, Peers
+from diskless_core.diskless import peer_checks
 from diskless_core.diskless.api import FIND_COORDINATOR_KEY_TYPE
-from diskless_core.diskless.attempts import Attempt, RefusedAttempts, ShardAttempts
-from diskless_core.diskless.commands import DeletedRecords, HandOver
+from diskless_core.diskless.attempts import Attempt, RefusedAttempts, ShardAttempts, named_index
+from diskless_core.diskless.commands import BatchResult, DeletedRecords, HandOver
+from diskless_core.diskless.peer_checks import PeerRules
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.service_commits import commit_file
 from diskless_core.diskless.service_reads import CoordinatorReads, key_of
@@ -49,13 +53,12 @@ from diskless_core.protocol.messages import (
 )
 from diskless_core.side_by_side import side_by_side, side_by_side_in_groups
 
+_log = structlog.get_logger(__name__)
+
 R = TypeVar("R")
 RequestT = TypeVar("RequestT", bound="ApiMessage")
 
 NO_OLDEST_FILE = -1
-
-MAX_UNNAMED_PARTITIONS = 10_000
-"""Partitions that a request may ask for by their number alone, as of CreateTopics. Names it has to bring along."""
 
 _LONGEST_INDEX = 10
 """Digits of a coordinator's index as text."""
@@ -92,6 +95,7 @@ class CoordinatorService:
     Args:
         peers: know this node's own address, too.
         feeds: all shards of the node, for the replicas that follow them.
+        object_prefix: what the keys of WAL objects begin with, without the '/' after it.
         refused_with: the error of every answer, of a service for somebody who may not ask.
     """
 
@@ -104,10 +108,13 @@ class CoordinatorService:
         feeds: ShardFeeds,
         clock: Clock,
         *,
+        object_prefix: str,
         refused_with: ErrorCode | None = None,
     ) -> None:
         self._node_id = node_id
         self._shards = shards
+        self._rules = PeerRules(object_prefix=object_prefix, shards=shards.keys())
+        self._refusals: dict[str, str] = {}
         self._peers = peers
         self._feeds = feeds
         self._refused_with = refused_with
@@ -115,7 +122,14 @@ class CoordinatorService:
         self._reads = CoordinatorReads(self._attempts, purgatory, clock)
         self.refusing = (
             CoordinatorService(
-                node_id, shards, peers, purgatory, feeds, clock, refused_with=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                node_id,
+                shards,
+                peers,
+                purgatory,
+                feeds,
+                clock,
+                object_prefix=object_prefix,
+                refused_with=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             )
             if refused_with is None
             else self
@@ -154,6 +168,15 @@ class CoordinatorService:
     async def _ask(self, request: _ForShard, question: Callable[[DisklessShard], Awaitable[R]]) -> Attempt[R]:
         return await self._attempts.ask(request.shard, question, request.timeout_ms)
 
+    def _sound(self, api: str, problem: str | None) -> bool:
+        """Whether there is no problem. It is logged unless the API's last problem was the same."""
+        if self._refused_with is not None:
+            return True  # the answer says no more than that the sender may not ask
+        if problem is not None and self._refusals.get(api) != problem:
+            self._refusals[api] = problem
+            _log.warning("a request of another broker makes no sense and is refused", api=api, reason=problem)
+        return problem is None
+
     async def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         found = []
         for key in request.coordinator_keys:
@@ -173,6 +196,10 @@ class CoordinatorService:
         return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
 
     async def commit_file(self, request: CommitFileRequest) -> CommitFileResponse:
+        problem = peer_checks.problem_of_commit(request, self._rules)
+        if not self._sound("DisklessCommitFile", problem):
+            refused = BatchResult(ErrorCode.INVALID_REQUEST, message=problem)
+            return CommitFileResponse(results=[refused] * request.batch_count)
         return await commit_file(self._attempts, request)
 
     async def list_offsets(self, request: DisklessListOffsetsRequest) -> DisklessListOffsetsResponse:
@@ -191,11 +218,11 @@ class CoordinatorService:
         topic: DisklessCreatePartitionsRequest.DisklessCreatablePartitions,
     ) -> CreatedTopic:
         topic_id = topic.topic_id
-        if topic_id is None or not _can_be_created(topic.num_partitions, topic.partition_indexes):
-            message = "The topic has no id, or its partitions are not as many as they are said to be, or too many."
-            return CreatedTopic(
-                topic_id=topic.topic_id, error_code=int(ErrorCode.INVALID_REQUEST), error_message=message
-            )
+        problem = peer_checks.problem_of_partitions(topic.name, topic.num_partitions, topic.partition_indexes)
+        if topic_id is None:
+            problem = "the topic has no id"
+        if not self._sound("DisklessCreatePartitions", problem) or topic_id is None:
+            return CreatedTopic(topic_id=topic_id, error_code=int(ErrorCode.INVALID_REQUEST), error_message=problem)
         indexes: Sequence[int] = topic.partition_indexes or range(topic.num_partitions)
         done = await self._ask(request, lambda shard: shard.create_partitions(topic_id, topic.name, indexes))
         return CreatedTopic(topic_id=topic.topic_id, error_code=int(done.error), error_message=done.message)
@@ -238,7 +265,11 @@ class CoordinatorService:
 
     async def describe_files(self, request: DisklessDescribeFilesRequest) -> DisklessDescribeFilesResponse:
         keys = [file.object_key for file in request.files]
-        known = await self._ask(request, lambda shard: shard.describe_files(keys))
+        problem = peer_checks.problem_of_keys(keys)
+        if self._sound("DisklessDescribeFiles", problem):
+            known = await self._ask(request, lambda shard: shard.describe_files(keys))
+        else:
+            known = Attempt(None, ErrorCode.INVALID_REQUEST, problem)
         has_live_batches = known.answer or {}
         files = [
             DescribedFile(
@@ -264,6 +295,13 @@ class CoordinatorService:
         files = [
             HandOver(file.object_key, tuple(file.owner_ids), file.committed_at, file.dead_at) for file in request.files
         ]
+        shard_index = named_index(request.shard, self._shards)
+        is_known = shard_index in self._shards  # of another one the answer is NOT_COORDINATOR
+        problem = peer_checks.problem_of_hand_over(files, shard_index, self._rules) if is_known else None
+        if not self._sound("DisklessHandOverFiles", problem):
+            return DisklessHandOverFilesResponse(
+                throttle_time_ms=0, error_code=int(ErrorCode.INVALID_REQUEST), error_message=problem
+            )
         done = await self._ask(request, lambda shard: shard.hand_over(files))
         return DisklessHandOverFilesResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
 
@@ -273,6 +311,11 @@ class CoordinatorService:
         return await self._feeds.follow(request)
 
     async def raise_horizon(self, request: DisklessRaiseHorizonRequest) -> DisklessRaiseHorizonResponse:
+        problem = peer_checks.problem_of_horizon(request.horizon)
+        if not self._sound("DisklessRaiseHorizon", problem):
+            return DisklessRaiseHorizonResponse(
+                throttle_time_ms=0, error_code=int(ErrorCode.INVALID_REQUEST), error_message=problem
+            )
         done = await self._ask(request, lambda shard: shard.raise_horizon(request.horizon))
         return DisklessRaiseHorizonResponse(throttle_time_ms=0, error_code=int(done.error), error_message=done.message)
 
@@ -307,9 +350,3 @@ _ANSWERS = {
 
 DISKLESS_REQUESTS = [answer.request for api_key, answer in _ANSWERS.items() if api_key in DISKLESS_APIS]
 """The requests that the service has an answer for and no client sends."""
-
-
-def _can_be_created(count: int, indexes: Sequence[int]) -> bool:
-    if indexes:
-        return len(indexes) == count and min(indexes) >= 0
-    return 0 <= count <= MAX_UNNAMED_PARTITIONS

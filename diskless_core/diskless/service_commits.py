@@ -21,8 +21,7 @@ async def commit_file(attempts: Attempts, request: CommitFileRequest) -> CommitF
     parts = request.shards or [ShardPart(ONLY_SHARD, len(request.batches))]
     if not _fit(parts, len(request.batches)) or (request.others and len(parts) != 1):
         message = "The coordinators and their numbers of batches do not fit the batches."
-        count = len(request.batches) + sum(len(other.batches) for other in request.others)
-        return CommitFileResponse(results=[_refused(ErrorCode.INVALID_REQUEST, message)] * count)
+        return CommitFileResponse(results=[_refused(ErrorCode.INVALID_REQUEST, message)] * request.batch_count)
     answers, first = [], 0
     for part in parts:
         after = first + part.batch_count

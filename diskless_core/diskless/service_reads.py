@@ -35,6 +35,9 @@ from diskless_core.wal.runs import Run
 
 _ZERO_ID = bytes(16)
 
+MAX_WAIT_MS = 30_000
+"""The longest that a request may wait for batches: it holds what it asks for in memory."""
+
 _SLICE = 256
 """Partitions that are looked into before others have their turn."""
 
@@ -114,7 +117,7 @@ class CoordinatorReads:
         ]
         if request.max_wait_ms <= 0:
             return _response(list(zip(asked, await self._look(request, asked), strict=True)))
-        deadline = self._clock.monotonic() + min(request.max_wait_ms, request.timeout_ms) / 1000
+        deadline = self._clock.monotonic() + min(request.max_wait_ms, request.timeout_ms, MAX_WAIT_MS) / 1000
         by_key: dict[PartitionKey, list[_Asked]] = {}
         for one in asked:
             by_key.setdefault(one.key, []).append(one)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import starmap
 from typing import TypeVar
 
-from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
+from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.shard import CoordinatorShard, ShardServices
 from diskless_core.coordinator.tables import Key, Writes
 from diskless_core.diskless import file_operations, operations, tiering_operations, time_index, time_lookup
@@ -229,12 +229,9 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         never will be.
 
         Raises:
-            CoordinatorError: no answer, or one of them is none of this shard's.
+            CoordinatorError: no answer; it can be asked again.
         """
         index = self.id.index
-        for file in files:
-            if index not in file.owner_ids:
-                raise CoordinatorError(f"{self.id} is none of the owners {file.owner_ids} of {file.object_key}")
         await self.submit(
             lambda command: file_operations.receive_files(command, index, files),
             prefetch=file_operations.rows_to_receive(files),

@@ -17,13 +17,14 @@ from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import HandOver
+from diskless_core.diskless.peer_checks import MAX_FILES
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.plugin.retrying import Backoff
 
 BACKOFF = Backoff(first_ms=1_000, max_ms=60_000)
 """Of all work at the end of objects: it is tried for ever, less and less often."""
 
-PAGE_FILES = 500
+PAGE_FILES = MAX_FILES
 """Objects in one request at most."""
 
 WAITING_FILES = 20 * PAGE_FILES

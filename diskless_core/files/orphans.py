@@ -17,11 +17,12 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
+from diskless_core.diskless.peer_checks import MAX_FILES
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionError, OrphanSearch
 from diskless_core.plugin.wal_object_store import ObjectInfo, WalObjectStore, WalObjectStoreError
 
-PAGE_FILES = 500
+PAGE_FILES = MAX_FILES
 """Objects in one question to the shards and in one call of the object store at most."""
 
 FIRST_SCAN_S = 600.0

@@ -103,6 +103,11 @@ class CommitFileRequest:
     uploader_id: int = NO_UPLOADER
     others: Sequence[OtherFile] = ()
 
+    @property
+    def batch_count(self) -> int:
+        """Batches of all its objects: as many results does the answer have."""
+        return len(self.batches) + sum(len(other.batches) for other in self.others)
+
 
 class BatchResult(NamedTuple):
     """What became of one batch: the coordinator's answer to a broker. The last two fields exist only over the wire.

@@ -56,7 +56,9 @@ class NetworkNode:
             shard.find_offsets_with(latest)
             shard.on_head_moved(purgatory.wake)
         self.feeds = ShardFeeds(self.shards.values(), self._clock)
-        self.service = CoordinatorService(self.node_id, self.shards, self.peers, purgatory, self.feeds, self._clock)
+        self.service = CoordinatorService(
+            self.node_id, self.shards, self.peers, purgatory, self.feeds, self._clock, object_prefix="wal"
+        )
         self.directory = CoordinatorClients(self.node_id, self.shards, self._network, self.peers)
 
     async def stop(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import uuid
 from collections.abc import Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +26,7 @@ from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.shards import DISKLESS
 from diskless_core.testing.fakes.log import FakeCoordinatorLog, SharedLog
+from diskless_core.wal.format import object_key
 from diskless_core.wal.runs import Run
 from tests.support.stores import Disk, FailingStore
 
@@ -184,6 +187,11 @@ def batch(
         base_sequence=base_sequence,
         last_sequence=last_sequence(base_sequence, count) if producer else -1,
     )
+
+
+def wal_key(name: str, created_ms: int = 1_700_000_000_000) -> str:
+    """A key as brokers give it to their WAL objects, always the same one for a name."""
+    return object_key("wal", created_ms, uuid.UUID(bytes=hashlib.blake2b(name.encode(), digest_size=16).digest()))
 
 
 def commit_of(key: str, *batches: CommitBatch, owner_ids: tuple[int, ...] = (0,)) -> CommitFile:

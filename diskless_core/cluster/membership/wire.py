@@ -67,9 +67,9 @@ def spec_of(request: BrokerRegistrationRequest, cluster_id: str) -> BrokerSpec |
     if request.broker_id < 0 or request.incarnation_id is None or not names or len(set(names)) < len(names):
         message = "a broker has a node id, an incarnation id, and listeners of different names"
         return Refusal(code=ErrorCode.INVALID_REQUEST, message=message)
-    excess = _excess(request)
-    if excess is not None:
-        return Refusal(code=ErrorCode.INVALID_REGISTRATION, message=excess)
+    problem = _excess(request) or _nonsense(request)
+    if problem is not None:
+        return Refusal(code=ErrorCode.INVALID_REGISTRATION, message=problem)
     return BrokerSpec(
         node_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -99,6 +99,20 @@ def _excess(request: BrokerRegistrationRequest) -> str | None:
         longest = max(map(len, values), default=0)
         if longest > MAX_TEXT:
             return f"{what} may have {MAX_TEXT} characters at most, not {longest}"
+    return None
+
+
+def _nonsense(request: BrokerRegistrationRequest) -> str | None:
+    """What in a registration no broker can have; None where all of it makes sense."""
+    for one in request.listeners:
+        if not one.port:
+            return f"the listener {one.name} has no port"
+    for feature in request.features:
+        if not 0 <= feature.min_supported_version <= feature.max_supported_version:
+            return (
+                f"the feature {feature.name} has levels {feature.min_supported_version} to "
+                f"{feature.max_supported_version}"
+            )
     return None
 
 

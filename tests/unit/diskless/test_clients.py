@@ -33,7 +33,7 @@ from diskless_core.protocol.messages import (
 from diskless_core.shards import DISKLESS
 from diskless_core.wal.format import object_key
 from tests.support.peer_network import Network
-from tests.support.shards import TOPIC, batch, commit_of
+from tests.support.shards import TOPIC, batch, commit_of, wal_key
 from tests.support.virtual_time import VirtualClock, run
 
 TOPIC_ID = uuid.UUID(bytes=TOPIC)
@@ -70,7 +70,7 @@ async def commit(coordinator: DisklessCoordinator, request: CommitFile) -> list[
 
 async def commit_parts(network: Network, key: str, shards: list[int]) -> list[list[BatchResult]]:
     """Commit one object with several coordinators at once, as node 2 does."""
-    whole = replace(commit_of(key, *map(batch, shards)), owner_ids=tuple(shards))
+    whole = replace(commit_of(wal_key(key), *map(batch, shards)), owner_ids=tuple(shards))
     parts = [replace(whole, batches=[one]) for one in whole.batches]
     coordinators = [as_seen_by(network, 2, shard) for shard in shards]
     return await asyncio.gather(
@@ -111,8 +111,8 @@ def test_every_operation_is_answered_as_by_the_shard_itself() -> None:
         await Trimmer(shard, clock, on_dead_files=lambda: None).trim()
         assert await coordinator.describe_files([key, "unknown"]) == {key: False}
         assert await coordinator.delete_records(KEY, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-        await coordinator.hand_over([HandOver("late", (1, 0), 1, 2)])
-        [late] = await commit(coordinator, commit_of("late", batch()))
+        await coordinator.hand_over([HandOver(wal_key("late"), (0,), 1, 2)])
+        [late] = await commit(coordinator, commit_of(wal_key("late"), batch()))
         assert late.error is not ErrorCode.NONE
         assert await coordinator.delete_topic(TOPIC_ID) is ErrorCode.NONE
         assert await coordinator.delete_topic(TOPIC_ID) is ErrorCode.UNKNOWN_TOPIC_ID
@@ -127,10 +127,10 @@ def test_a_commit_elsewhere_tells_where_the_log_starts_of_refused_batches_too() 
     async def test(network: Network) -> None:
         coordinator = as_seen_by(network, 2)
         await coordinator.create_partitions(TOPIC_ID, "t", [0])
-        await commit(coordinator, commit_of("first", batch(count=3)))
+        await commit(coordinator, commit_of(wal_key("first"), batch(count=3)))
         await coordinator.delete_records(KEY, 2)
 
-        results = await commit(coordinator, commit_of("second", batch(), batch(9), batch(producer=(7, 0, 5))))
+        results = await commit(coordinator, commit_of(wal_key("second"), batch(), batch(9), batch(producer=(7, 0, 5))))
 
         assert [(one.error, one.log_start_offset) for one in results] == [
             (ErrorCode.NONE, 2),
@@ -144,13 +144,13 @@ def test_a_commit_elsewhere_tells_where_the_log_starts_of_refused_batches_too() 
 QUESTIONS: dict[str, Ask] = {
     "create partitions": lambda coordinator: coordinator.create_partitions(TOPIC_ID, "t", [0]),
     "delete a topic": lambda coordinator: coordinator.delete_topic(TOPIC_ID),
-    "commit a file": lambda coordinator: commit(coordinator, commit_of("f", batch())),
+    "commit a file": lambda coordinator: commit(coordinator, commit_of(wal_key("f"), batch())),
     "delete records": lambda coordinator: coordinator.delete_records(KEY, 0),
     "list offsets": lambda coordinator: coordinator.list_offsets(KEY, -1),
     "describe files": lambda coordinator: coordinator.describe_files(["f"]),
     "the oldest file": lambda coordinator: coordinator.oldest_file_ms(),
     "raise the horizon": lambda coordinator: coordinator.raise_horizon(1),
-    "hand over": lambda coordinator: coordinator.hand_over([HandOver("f", (0,), 1, 2)]),
+    "hand over": lambda coordinator: coordinator.hand_over([HandOver(wal_key("f"), (0,), 1, 2)]),
 }
 each_question = pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
 
@@ -242,9 +242,9 @@ def test_a_commit_whose_answer_was_lost_gets_its_first_answer_when_it_comes_agai
         await coordinator.create_partitions(TOPIC_ID, "t", [0])
         network.losing.add(1)
         with pytest.raises(OutcomeUnknownError):
-            await commit(coordinator, commit_of("f", batch(count=2)))
+            await commit(coordinator, commit_of(wal_key("f"), batch(count=2)))
         network.losing.clear()
-        [result] = await commit(coordinator, commit_of("f", batch(count=2)))
+        [result] = await commit(coordinator, commit_of(wal_key("f"), batch(count=2)))
         assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
         assert await coordinator.list_offsets(KEY, -1) == ListedOffset(timestamp=-1, offset=2)
 
@@ -255,8 +255,8 @@ def test_a_list_of_objects_is_committed_in_order_and_in_one_entry_and_is_answere
     async def test(network: Network) -> None:
         coordinator = as_seen_by(network, 2)
         await coordinator.create_partitions(TOPIC_ID, "t", [0])
-        producer = [commit_of(f"object-{n}", batch(producer=(7, 0, n)), batch(9)) for n in range(3)]
-        requests = [*producer, commit_of("repeats", batch(producer=(7, 0, 1)))]
+        producer = [commit_of(wal_key(f"object-{n}"), batch(producer=(7, 0, n)), batch(9)) for n in range(3)]
+        requests = [*producer, commit_of(wal_key("repeats"), batch(producer=(7, 0, 1)))]
         entries = len(network.shared.content(SHARD_0))
         answers = await coordinator.commit_files(requests)
         assert len(network.shared.content(SHARD_0)) == entries + 1
@@ -284,12 +284,12 @@ def test_a_node_that_knows_no_lists_is_sent_the_objects_one_by_one() -> None:
             return await handle(api_key, message)
 
         service.handle = of_the_release_before
-        answers = await coordinator.commit_files([commit_of(f"object-{n}", batch()) for n in range(3)])
+        answers = await coordinator.commit_files([commit_of(wal_key(f"object-{n}"), batch()) for n in range(3)])
         assert [one.base_offset for [one] in answers] == [0, 1, 2]
         assert [(one.object_key, len(one.others)) for one in requests] == [
-            ("object-0", 2),
-            ("object-1", 0),
-            ("object-2", 0),
+            (wal_key("object-0"), 2),
+            (wal_key("object-1"), 0),
+            (wal_key("object-2"), 0),
         ]
 
     on_network(test)
@@ -416,7 +416,7 @@ def test_a_bundle_whose_answer_is_lost_leaves_the_outcome_of_each_part_open() ->
         for shard in range(2):
             await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
         network.losing.add(1)
-        parts = [replace(commit_of("f", batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
+        parts = [replace(commit_of(wal_key("f"), batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
         outcomes = await asyncio.gather(
             *(commit(as_seen_by(network, 2, shard), part) for shard, part in enumerate(parts)),
             return_exceptions=True,
@@ -430,7 +430,7 @@ def test_who_gives_up_his_part_takes_nothing_from_the_others() -> None:
     async def test(network: Network) -> None:
         for shard in range(2):
             await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
-        parts = [replace(commit_of("f", batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
+        parts = [replace(commit_of(wal_key("f"), batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
         first, second = (
             asyncio.create_task(commit(as_seen_by(network, 2, shard), part)) for shard, part in enumerate(parts)
         )
@@ -445,7 +445,7 @@ def test_stopping_leaves_the_outcome_of_what_is_under_way_open() -> None:
     async def test(network: Network) -> None:
         await as_seen_by(network, 2).create_partitions(TOPIC_ID, "t", [0])
         network.shared.hold_high_watermark(SHARD_0)
-        under_way = asyncio.create_task(commit(as_seen_by(network, 2), commit_of("f", batch())))
+        under_way = asyncio.create_task(commit(as_seen_by(network, 2), commit_of(wal_key("f"), batch())))
         await asyncio.sleep(1)
         await network.nodes[2].directory.stop()
         with pytest.raises(OutcomeUnknownError):
@@ -460,13 +460,13 @@ def test_a_leader_out_of_reach_is_not_waited_for_once_another_one_leads() -> Non
         await as_seen_by(network, 3).create_partitions(TOPIC_ID, "t", [0])
         network.silent.add(1)
         begun = asyncio.get_running_loop().time()
-        asked = asyncio.create_task(commit(as_seen_by(network, 3), commit_of("f", batch())))
+        asked = asyncio.create_task(commit(as_seen_by(network, 3), commit_of(wal_key("f"), batch())))
         await asyncio.sleep(1)
         network.shared.set_leader(SHARD_0, 2)
         with pytest.raises(OutcomeUnknownError):
             await asked
         assert asyncio.get_running_loop().time() - begun < 5
-        [result] = await commit(as_seen_by(network, 3), commit_of("f", batch()))
+        [result] = await commit(as_seen_by(network, 3), commit_of(wal_key("f"), batch()))
         assert result.error is ErrorCode.NONE
 
     on_network(test, node_ids=(1, 2, 3))

@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.file_stages import Stage
 from diskless_core.files import hand_overs
@@ -247,16 +246,6 @@ def test_the_answer_to_a_commit_outlives_the_hand_over() -> None:
             for index, request in requests.items():
                 assert await life.commit(index, request) == first[index]
             assert await life.live_runs() == []
-
-    run(main)
-
-
-def test_a_shard_takes_nothing_over_that_is_not_for_it() -> None:
-    async def main() -> None:
-        async with FileLife(2) as life:
-            with pytest.raises(CoordinatorError, match="none of the owners"):
-                await life.nodes[1].shard.hand_over([HandOver(KEY, (0, 2), 0, 0)])
-            assert await life.stages(1) == {}
 
     run(main)
 

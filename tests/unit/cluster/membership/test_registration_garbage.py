@@ -21,12 +21,12 @@ Listener = BrokerRegistrationRequest.Listener
 Feature = BrokerRegistrationRequest.Feature
 
 
-def listener(name: str = "CLIENTS", host: str = "h") -> Listener:
-    return Listener(name=name, host=host, port=9092, security_protocol=0)
+def listener(name: str = "CLIENTS", host: str = "h", port: int = 9092) -> Listener:
+    return Listener(name=name, host=host, port=port, security_protocol=0)
 
 
-def feature(name: str = "f") -> Feature:
-    return Feature(name=name, min_supported_version=1, max_supported_version=1)
+def feature(name: str = "f", oldest: int = 1, newest: int = 1) -> Feature:
+    return Feature(name=name, min_supported_version=oldest, max_supported_version=newest)
 
 
 def registration(**changes: Any) -> BrokerRegistrationRequest:
@@ -87,4 +87,16 @@ def test_a_broker_of_another_cluster_is_refused() -> None:
     ],
 )
 def test_a_registration_that_would_fill_logs_and_memories_is_refused(changes: Mapping[str, Any]) -> None:
+    assert refused(**changes) is ErrorCode.INVALID_REGISTRATION
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"listeners": [listener(port=0)]},
+        {"features": [feature(oldest=2, newest=1)]},
+        {"features": [feature(oldest=-1)]},
+    ],
+)
+def test_a_registration_that_no_broker_can_mean_is_refused(changes: Mapping[str, Any]) -> None:
     assert refused(**changes) is ErrorCode.INVALID_REGISTRATION
