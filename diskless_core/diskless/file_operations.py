@@ -31,6 +31,9 @@ def receive_files(command: DisklessCommand, shard_index: int, files: Sequence[Ha
 
     One that is not known here, because it never was committed or was forgotten, leaves a tombstone that ends as a dead
     object does. Wants what `rows_to_receive` says prefetched.
+
+    The sender's clock may be wrong: nothing was committed or has died in the future, and of a tombstone, of which this
+    shard knows nothing else, the grace period begins now.
     """
     for file in files:
         key = (file.object_key,)
@@ -42,8 +45,8 @@ def receive_files(command: DisklessCommand, shard_index: int, files: Sequence[Ha
             FileReceived(
                 object_key=file.object_key,
                 owner_ids=tuple(file.owner_ids),
-                committed_at=file.committed_at,
-                dead_at=file.dead_at,
+                committed_at=min(file.committed_at, command.now_ms),
+                dead_at=command.now_ms if known is None else min(file.dead_at, command.now_ms),
                 was_unknown=known is None,
             )
         )

@@ -2,7 +2,7 @@
 
 (KIP-1164, "WAL file management".) What is due is decided in `ending`; here it is done. Nothing needs remembering, so
 another leader goes on where this one was. A dead object never comes alive again: to hand it over or delete it twice, or
-by a leader that is none any more, does no harm.
+by a leader that is none any more, does no harm. What others handed over is deleted when `deletion_proof` has proven it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from diskless_core.diskless.file_stages import ENDING_STAGES, EndingFile, Stage,
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import DEAD_FILES, HORIZON, RECEIVED_FILES, THE_HORIZON
 from diskless_core.files.deletion_plan import Moment, Plan, can_be_forgotten, horizon_over, plan
+from diskless_core.files.deletion_proof import DeletionProof
 from diskless_core.files.hand_overs import BACKOFF, HandOvers
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
@@ -73,6 +74,7 @@ class FileDeleter:
 
     def __init__(self, index: int, services: DeletionServices) -> None:
         self.hand_overs = HandOvers(services.shards[index], services.coordinators, services.clock)
+        self._proof = DeletionProof(index, services.coordinators, services.clock)
         self._index = index
         self._shard = services.shards[index]
         self._services = services
@@ -135,7 +137,7 @@ class FileDeleter:
         await self._shard.flush()
         next_due_ms = self._services.clock.now_ms() + LOOK_AGAIN_MS
         stages, looked_s, after = Counter[Stage](), 0.0, ""
-        unconfirmed = False
+        unconfirmed, unanswered = False, set[int]()
         while True:
             started = self._services.clock.monotonic()
             page = await self._shard.with_store(partial(ending_files, after=after, limit=PAGE_FILES))
@@ -144,7 +146,9 @@ class FileDeleter:
                 break
             moment = self._moment()
             work = plan(page, moment)
-            unconfirmed |= not await self._settle(work, moment)
+            proven = await self._proof.of(work.delete)
+            unanswered.update(proven.unanswered)
+            unconfirmed |= not await self._settle(work, proven.files, moment)
             stages += work.stages
             next_due_ms = next_due_ms if work.next_due_ms is None else min(next_due_ms, work.next_due_ms)
             after = page[-1].object_key
@@ -153,6 +157,8 @@ class FileDeleter:
             self._services.metrics.wal_objects.labels(str(self._shard.id), stage.value).set(stages[stage])
         if unconfirmed:
             raise WalObjectStoreError("the object store did not delete all that it was asked to")
+        if unanswered:
+            raise CoordinatorError(f"the coordinators {sorted(unanswered)} do not say whether objects are dead there")
         least_s = max(PAUSE_S, _BUSY_PART * looked_s)
         return Pause(least_s=least_s, most_s=max(least_s, (next_due_ms - self._services.clock.now_ms()) / 1000))
 
@@ -171,20 +177,20 @@ class FileDeleter:
             horizon_ms=self._shard.state.committed(HORIZON, THE_HORIZON) or 0,
         )
 
-    async def _settle(self, work: Plan, moment: Moment) -> bool:
-        """Do what is due. Whether the object store confirmed all that it was asked for."""
+    async def _settle(self, work: Plan, dead: Sequence[EndingFile], moment: Moment) -> bool:
+        """Do what is due, and delete what is proven to be dead. Whether the object store confirmed all of that."""
         for owner, file in work.hand_over:
             self.hand_overs.offer(owner, file)
         for owner, file in work.remind:
             self.hand_overs.remind(owner, file)
-        deleted = await self._delete(work.delete)
+        deleted = await self._delete(dead)
         forget = [*work.forget, *(file.object_key for file in deleted if can_be_forgotten(file, moment))]
         if forget:
             horizon_ms = horizon_over(forget)
             if horizon_ms > moment.horizon_ms:
                 await self._shard.raise_horizon(horizon_ms)
             await self._shard.forget_files(forget)
-        return len(deleted) == len(work.delete)
+        return len(deleted) == len(dead)
 
     async def _delete(self, files: Sequence[EndingFile]) -> Sequence[EndingFile]:
         """Delete objects, and note those of them that are surely gone; these are returned."""

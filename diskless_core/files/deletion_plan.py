@@ -14,6 +14,8 @@ from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.file_stages import EndingFile, Stage, next_owner, stage_of
 from diskless_core.wal.format import WalFormatError, created_ms_of, is_older
 
+_NEVER = 2**63
+
 ANSWERS_KEPT_MS = 600_000
 """A shard remembers what it answered to a CommitFile for at least so long, and since it was last elected: until then
 the same one may be sent again, and must not be taken for a new one. Then the horizon stands in for the answer. So long
@@ -92,6 +94,12 @@ def horizon_over(object_keys: Sequence[str]) -> int:
     return horizon_ms
 
 
+def covered_ms(object_key: str) -> int:
+    """When a horizon may be raised over an object at the earliest; see `ANSWERS_KEPT_MS`. Never, over other keys."""
+    horizon_ms = horizon_over([object_key])
+    return horizon_ms + ANSWERS_KEPT_MS if horizon_ms else _NEVER
+
+
 def _add(made: Plan, stage: Stage, file: EndingFile, moment: Moment) -> None:
     match stage:
         case Stage.WAITING:
@@ -113,7 +121,9 @@ def _due_ms(stage: Stage, file: EndingFile, moment: Moment) -> int | None:
             # Of an object this young the next owner's CommitFile may be on its way, and would be refused.
             return file.dead.committed_at + moment.delete_delay_ms
         case Stage.TO_DELETE:
-            return file.dead_at + moment.delete_delay_ms
+            # Of one that was never committed here, all other shards have to say so, those without it by their horizon.
+            delayed_ms = file.dead_at + moment.delete_delay_ms
+            return max(delayed_ms, covered_ms(file.object_key)) if file.is_tombstone else delayed_ms
         case Stage.GONE:
             return _forgettable_ms(file, moment)
         case Stage.LIVE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -65,10 +65,22 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Letterbox:
-    """One coordinator, by post. The other operations are not asked of it."""
+    """One coordinator, by post. Questions are not hand-overs: nothing but `unreachable` holds them up."""
 
     post: Post
     owner: int
 
     async def hand_over(self, files: Sequence[HandOver]) -> None:
         await self.post.send(self.owner, files)
+
+    async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
+        return await self._leader().describe_files(object_keys)
+
+    async def raise_horizon(self, horizon_ms: int) -> None:
+        await self._leader().raise_horizon(horizon_ms)
+
+    def _leader(self) -> DisklessShard:
+        leader = self.post.leader_of(self.owner)
+        if leader is None or self.owner in self.post.unreachable:
+            raise NotCoordinatorError(f"injected: nobody leads {self.owner}")
+        return leader

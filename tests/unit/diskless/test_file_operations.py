@@ -69,9 +69,38 @@ def test_a_hand_over_is_written_once_however_often_it_comes(scene, known: bool) 
         for _ in range(3):
             await node.shard.hand_over([FILE, FILE])
         [received] = node.written()[before:]
+        assert isinstance(received, FileReceived)
         assert received == FileReceived(
-            object_key="a", owner_ids=FILE.owner_ids, committed_at=5, dead_at=9, was_unknown=not known
+            object_key="a",
+            owner_ids=FILE.owner_ids,
+            committed_at=5,
+            dead_at=9 if known else received.dead_at,
+            was_unknown=not known,
         )
+
+    scene(scenario)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_hand_over_from_a_clock_that_is_ahead_keeps_no_object_for_longer(scene, known: bool) -> None:
+    async def scenario(node: Node) -> None:
+        if known:
+            await node.commit_one()
+        await node.shard.hand_over([FILE._replace(committed_at=2**62, dead_at=2**62)])
+        received = node.written()[-1]
+        assert isinstance(received, FileReceived)
+        assert received.committed_at <= node.clock.now_ms()
+        assert received.dead_at <= node.clock.now_ms()
+
+    scene(scenario)
+
+
+def test_the_grace_period_of_an_object_that_is_not_known_begins_when_it_is_handed_over(scene) -> None:
+    async def scenario(node: Node) -> None:
+        await node.shard.hand_over([FILE._replace(committed_at=0, dead_at=0)])
+        received = node.written()[-1]
+        assert isinstance(received, FileReceived)
+        assert received.dead_at >= START_MS
 
     scene(scenario)
 

@@ -13,11 +13,12 @@ from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal.format import object_key
 from tests.support.file_life import DELAY_MS, FileLife
 from tests.support.guarantees import guarantee
-from tests.support.shards import OTHER_TOPIC, TOPIC, batch, commit_of
+from tests.support.shards import OTHER_TOPIC, TOPIC, batch, commit_of, wal_key
 from tests.support.virtual_time import run
 
 DELAY_S = DELAY_MS / 1000
 KEPT_S = ANSWERS_KEPT_MS / 1000
+SHARED = wal_key("shared")
 GONE = {"live": set(), "dead": set(), "known": set()}
 
 
@@ -31,17 +32,17 @@ def test_an_object_is_kept_until_it_is_dead_in_both(order: tuple[int, int], empt
     async def main() -> None:
         async with FileLife(2) as life:
             await life.create_topic()
-            await life.put("shared", batch(0), batch(1))
+            await life.put(SHARED, batch(0), batch(1))
             first, last = order
             await life.delete_records(partition=first)
             if empty is not None:
                 await life.restart(with_empty_stores=empty)
             life.run_in_background()
             await asyncio.sleep(KEPT_S + 10 * DELAY_S)
-            assert life.stored == {"shared"}
+            assert life.stored == {SHARED}
             await life.delete_records(partition=last)
             await asyncio.sleep(DELAY_S - 1)
-            assert life.stored == {"shared"}
+            assert life.stored == {SHARED}
             await asyncio.sleep(60)
             assert life.stored == set()
             await asyncio.sleep(KEPT_S)
