@@ -24,7 +24,8 @@ EVERY_SHARD: Meanings = {
     messages.CoordinatorEntryRecord: Meaning(
         "The command that the rest of the entry is.",
         "By a shard's leader, as the first record of every entry but a claim.",
-        "Takes the entry if its term is the latest claim's and its sequence the next one, else ignores it whole.",
+        "Takes the entry if its term is the latest claim's and its sequence the next one, else ignores it whole. A "
+        "replica that reads it from the log stops if the log lacks what the leader had read back.",
     ),
     messages.CoordinatorClaimRecord: Meaning(
         "A node wants to lead the shard.",

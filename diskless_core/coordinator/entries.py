@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from diskless_core.coordinator.feature_level import FEATURE_LEVELS
 from diskless_core.coordinator.log_identity import LOG_NAMES
@@ -55,6 +55,23 @@ class Position:
     next_sequence: int = 0
 
 
+class ReadBack(NamedTuple):
+    """How far the leader had read an entry's term when it wrote the entry, and what it had found by then.
+
+    What it says has to be in the log before the entry: so whoever reads the log can tell whether it is all there.
+
+    Attributes:
+        next_sequence: of the entry that the leader had to read next.
+        digest: of all claims and accepted entries before that one; see `chained`.
+    """
+
+    next_sequence: int
+    digest: bytes
+
+
+_NOT_SAID = ReadBack(-1, NO_DIGEST)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A node's claim to lead. Its offset in the log is the term of what the node writes from then on.
@@ -74,12 +91,14 @@ class Entry:
 
     Attributes:
         log_id: of the log that it was written to; None where that had none yet.
+        read_back: None where the entry does not say it.
     """
 
     term: int
     sequence: int
     records: Sequence[RecordData]
     log_id: uuid.UUID | None = None
+    read_back: ReadBack | None = None
 
 
 FOREIGN = Entry(term=NO_TERM, sequence=-1, records=())
@@ -130,6 +149,10 @@ class Acceptance:
 
     def accepts(self, entry: Entry) -> bool:
         return entry.term == self.term and entry.sequence == self.next_sequence
+
+    def read_back(self) -> ReadBack:
+        """What an entry of this term says that is written now."""
+        return ReadBack(self.next_sequence, self.digest)
 
     def at(self, offset: int) -> Position:
         return Position(offset, self.term, self.next_sequence)
@@ -193,9 +216,17 @@ def encode_claim(claim: Claim, timestamp_ms: int) -> bytes:
 
 
 def encode_entry(
-    term: int, sequence: int, records: Sequence[RecordData], timestamp_ms: int, log_id: uuid.UUID | None = None
+    term: int,
+    sequence: int,
+    records: Sequence[RecordData],
+    timestamp_ms: int,
+    log_id: uuid.UUID | None = None,
+    read_back: ReadBack | None = None,
 ) -> bytes:
-    header = messages.CoordinatorEntryRecord(term=term, sequence=sequence, log_id=log_id)
+    said = read_back or _NOT_SAID
+    header = messages.CoordinatorEntryRecord(
+        term=term, sequence=sequence, log_id=log_id, read_sequence=said.next_sequence, read_digest=said.digest
+    )
     head = RecordData(key=None, value=record_frames.encode_record(header))
     return record_batch.build([head, *records], timestamp_ms=timestamp_ms)
 
@@ -269,7 +300,14 @@ def _under_head(value: bytes, records: Sequence[RecordData]) -> Claim | Entry:
             claim_id=record_frames.required_id(head.claim_id),
             read=Position(head.read_offset, head.read_term, head.read_sequence),
         )
-    return Entry(term=head.term, sequence=head.sequence, records=records, log_id=head.log_id)
+    said = ReadBack(head.read_sequence, bytes(head.read_digest))
+    return Entry(
+        term=head.term,
+        sequence=head.sequence,
+        records=records,
+        log_id=head.log_id,
+        read_back=said if said != _NOT_SAID else None,
+    )
 
 
 def _is_head(record: RecordData) -> bool:

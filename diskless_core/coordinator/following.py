@@ -19,7 +19,7 @@ import structlog
 from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.calls import PeerCalls, require_answer
-from diskless_core.coordinator.entries import Acceptance, Claim
+from diskless_core.coordinator.entries import Acceptance, Claim, Entry
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.leadership import Leadership
 from diskless_core.coordinator.log_end import closing, read_between
@@ -59,6 +59,11 @@ ASK_AGAIN = Backoff(first_ms=200, max_ms=10_000)
 
 REPORTED_FAILURES = 5
 """After so many in a row, which take some seconds, the operator is told."""
+
+_START_ANEW = (
+    "Nothing more is taken from it. Stop the broker, delete the shard's folder in the coordinator store, and start it; "
+    "if it comes here again, the log is damaged: bring an intact copy of it back"
+)
 
 _logger = structlog.get_logger(__name__)
 
@@ -139,6 +144,8 @@ class Following:
         self._until_due = until_due
         self._prospect = _Prospect()
         self._heard_at = 0.0
+        self._compared_term = entries.NO_TERM
+        self._compare_at = 0.0
         self._log = _logger.bind(shard=str(shard), node=node_id)
 
     def begin(self) -> None:
@@ -227,6 +234,7 @@ class Following:
                 self._meter.log_entries.inc(len(batches))
                 for batch in batches:
                     await self._until_due()
+                    self._require_next(batch)
                     await self._take(batch)
                 if self._can_ask():
                     return False
@@ -355,6 +363,59 @@ class Following:
             self._put_off(f"it sends other entries, and who is right is not known yet: {error}")
         else:
             self._prospect.differs = True
+            self._compared_term = self._replica.acceptance.term
+
+    def _require_next(self, batch: LogBatch) -> None:
+        """The log goes forward: a batch that was taken comes never again, and none before it.
+
+        Raises:
+            LogDiffersError: it does not.
+        """
+        taken = self._replica.next_offset
+        if batch.next_offset <= max(taken, batch.offset):
+            raise LogDiffersError(
+                f"the log gives a batch of the offsets {batch.offset} to {batch.next_offset - 1} where {taken} is "
+                f"next: it repeats or reorders what it has. {_START_ANEW}"
+            )
+
+    async def check_entry(self, entry: Entry, offset: int) -> None:
+        """Compare what the log has given with what its leader had read back when it wrote an entry of the present term.
+
+        A log that skips an entry, or gives another in its place, would otherwise leave this copy behind, or make it
+        another one, and nothing would tell. Where only the content differs, the log is read again, and says who is
+        right: the leader may be mistaken, and its entries count all the same.
+
+        Raises:
+            LogDiffersError: the log lacks an entry, or had other ones when it was read before.
+        """
+        accepted, said = self._replica.acceptance, entry.read_back
+        if said is None or entry.term != accepted.term:
+            return
+        if said.next_sequence > accepted.next_sequence:
+            raise LogDiffersError(
+                f"the log, as it is read here, lacks the entries {accepted.next_sequence} to {said.next_sequence - 1} "
+                f"of the term {entry.term}, which its leader had read back before it wrote the one at offset {offset}. "
+                f"{_START_ANEW}"
+            )
+        known = self._replica.tail.digest_at(entry.term, said.next_sequence)
+        is_same = known is None or known == said.digest  # None: the tail does not go back so far
+        if is_same or self._compared_term == entry.term or self._clock.monotonic() < self._compare_at:
+            return
+        self._meter.differences.inc()
+        self._log.error(
+            "the leader has read other entries than were applied here: the log is read again",
+            offset=offset,
+            term=entry.term,
+            sequence=said.next_sequence,
+        )
+        try:
+            await self._compare_tail()
+            await self._compare_since_snapshot()
+        except CoordinatorLogError as error:
+            self._compare_at = self._clock.monotonic() + ASK_AGAIN.max_ms / 1000
+            self._log.warning("who is right is not known yet", error=str(error))
+        else:
+            self._compared_term = entry.term
 
     async def check_claim(self, claim: Claim, offset: int) -> None:
         """Compare what another node had read when it claimed with what this one has read there, if that is still known.

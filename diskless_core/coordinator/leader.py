@@ -80,7 +80,8 @@ class Leader:
 
     Args:
         state: where commands lay their writes while they are on their way.
-        position: how far this node has read the log, and what it found there.
+        position: how far this node has read the log, and whose entries count there.
+        acceptance: whose entries count there, and what counted so far.
         nominator: says who should lead the shard.
         candidate: whether this node may lead the shard at all. One that may not never claims, whatever the log hints.
         gives_way: whether it stops to be a candidate for a while when its claims fail. Where the controller nominates,
@@ -96,6 +97,7 @@ class Leader:
         shard_id: ShardId,
         state: State,
         position: Callable[[], Position],
+        acceptance: Callable[[], Acceptance],
         log: CoordinatorLog,
         nominator: Nominator,
         clock: Clock,
@@ -112,6 +114,7 @@ class Leader:
         self.on_step_down: Callable[[], None] = lambda: None
         self._state = state
         self._position = position
+        self._acceptance = acceptance
         self._log = log
         self._nominator = nominator
         self._clock = clock
@@ -175,7 +178,8 @@ class Leader:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         name = log_name_of(self._state)
         log_id = name.log_id if name is not None else None
-        entry = entries.encode_entry(term, sequence, records, self._clock.now_ms(), log_id)
+        read_back = self._acceptance().read_back()
+        entry = entries.encode_entry(term, sequence, records, self._clock.now_ms(), log_id, read_back)
         if len(entry) > self._log.max_entry_bytes:
             raise EntryTooLargeError(
                 f"the command's entry of {len(entry)} bytes is larger than the {self._log.max_entry_bytes} bytes that "

@@ -138,6 +138,7 @@ class CoordinatorShard(Generic[RecordT]):
             shard_id,
             self._replica.state,
             lambda: self._replica.acceptance.at(self._replica.next_offset),
+            lambda: self._replica.acceptance,
             services.log,
             services.nominator or services.log,
             services.clock,
@@ -809,7 +810,7 @@ class CoordinatorShard(Generic[RecordT]):
                 own.done.set_result(None)
         else:
             self._log_bytes_taken += len(batch.data)
-            if not await self._take_foreign(batch, chain):
+            if not await self._take_foreign(batch, chain, is_read=digest is None):
                 if digest is not None:
                     return False
                 self._replica.skip(batch.next_offset)
@@ -828,8 +829,12 @@ class CoordinatorShard(Generic[RecordT]):
             self.is_readable = True
             self._leader.leadership.changed.set()
 
-    async def _take_foreign(self, batch: LogBatch, chain: bytes) -> bool:
-        """Take what is no command of this node; False, with nothing done, if it does not count."""
+    async def _take_foreign(self, batch: LogBatch, chain: bytes, *, is_read: bool) -> bool:
+        """Take what is no command of this node; False, with nothing done, if it does not count.
+
+        Args:
+            is_read: whether it comes from the log. What a leader sends has been compared by its digest.
+        """
         entry = await _one_by_one(entries.decode_in_slices(batch.data))
         if isinstance(entry, Claim):
             if self._services.log.is_shared and entry != self._leader.leadership.claim:
@@ -837,6 +842,8 @@ class CoordinatorShard(Generic[RecordT]):
             self._replica.claimed(batch, chain)
             self._leader.claimed(entry, batch.offset)
             return True
+        if is_read:
+            await self._following.check_entry(entry, batch.offset)
         if not self._replica.acceptance.accepts(entry):
             if entry in (entries.FOREIGN, entries.MALFORMED):
                 self._notice_foreign(batch.offset, begins_like_ours=entry == entries.MALFORMED)

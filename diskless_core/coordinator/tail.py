@@ -109,6 +109,15 @@ class Tail:
         """
         return self._acceptance_before(self._first(offset))
 
+    def digest_at(self, term: int, next_sequence: int) -> bytes | None:
+        """The digest when this sequence was next in the newest term; None where that is not known any more."""
+        newest = self._acceptance_before(len(self._entries))
+        position = len(self._entries) - (newest.next_sequence - next_sequence)
+        if not 0 <= position <= len(self._entries):
+            return None
+        found = self._acceptance_before(position)
+        return found.digest if (found.term, found.next_sequence) == (term, next_sequence) else None
+
     def since(self, offset: int, max_bytes: int) -> list[TailEntry]:
         """The entries from `offset` on, as many as `max_bytes` have room for, and one at least.
 
