@@ -12,6 +12,7 @@ import struct
 from functools import partial
 
 from diskless_core.broker.authorization import Caller
+from diskless_core.broker.cluster_catch_up import until_applied
 from diskless_core.clock import Clock
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.calls import PeerCalls, while_led
@@ -101,7 +102,9 @@ class Forwarding:
         response = await self._answer(message, deadline_s)
         if response is None:
             return None
-        await self._catch_up(response.applied_offset, deadline_s)
+        # Its client may ask this broker next.
+        catch_up_by_s = min(deadline_s, self._clock.monotonic() + CATCH_UP_S)
+        await until_applied(self._shard, response.applied_offset, catch_up_by_s, self._clock)
         return _require_answer_to(request, response)
 
     async def _answer(self, message: EnvelopeRequest, deadline_s: float) -> EnvelopeResponse | None:
@@ -149,15 +152,6 @@ class Forwarding:
         self._asked.discard(asked)
         if not asked.cancelled():
             asked.exception()  # the client may be gone by now
-
-    async def _catch_up(self, offset: int, deadline_s: float) -> None:
-        """Wait until this broker has applied everything below an offset: its client may ask it next."""
-        deadline_s = min(deadline_s, self._clock.monotonic() + CATCH_UP_S)
-        while self._shard.next_offset < offset:
-            left_s = deadline_s - self._clock.monotonic()
-            if left_s <= 0:
-                return
-            await self._shard.tail.until_more(left_s)
 
 
 def _require_answer_to(request: bytes, response: EnvelopeResponse) -> bytes:

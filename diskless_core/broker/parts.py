@@ -21,6 +21,7 @@ from diskless_core.background import Background, end_backend
 from diskless_core.broker import features, followed_shards
 from diskless_core.broker.auto_creation import AutoCreation
 from diskless_core.broker.awaited_objects import AwaitedObjects, standing_aside, standing_aside_while_restoring
+from diskless_core.broker.cluster_catch_up import ClusterCatchUp
 from diskless_core.broker.cluster_identity import cluster_id_of
 from diskless_core.broker.cluster_view import ClusterSight
 from diskless_core.broker.coordinators import Coordinators, ShardSettings, new_counts, shard_counts
@@ -337,7 +338,11 @@ async def start_parts(
     )
     stack.push_async_callback(files.stop)
     files.start()
-    groups = GroupCoordinators(coordinators.groups, clock, GroupSettings.of(config), _consumer_times(cluster.configs))
+    newest = ClusterCatchUp(node_id, coordinators.cluster, around.new_transport(), clock)
+    stack.push_async_callback(newest.stop)
+    groups = GroupCoordinators(
+        coordinators.groups, clock, GroupSettings.of(config), _consumer_times(cluster.configs), newest.catch_up
+    )
     await groups.start()
     stack.push_async_callback(groups.stop)
     topics.on_deletion(groups.topics_deleted)

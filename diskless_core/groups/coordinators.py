@@ -20,7 +20,7 @@ from diskless_core.groups.routing import shard_index
 from diskless_core.groups.service import GroupCoordinator
 from diskless_core.groups.settings import ConsumerTimesOf, GroupSettings
 from diskless_core.groups.shard import GroupsShard
-from diskless_core.groups.topics import TopicCatalog
+from diskless_core.groups.topics import CatchUp, TopicCatalog
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.side_by_side import side_by_side
@@ -32,13 +32,22 @@ AnswerT = TypeVar("AnswerT")
 
 
 class GroupCoordinators:
-    """One coordinator for each of a node's groups shards, which are given by index."""
+    """One coordinator for each of a node's groups shards, which are given by index.
+
+    Args:
+        catch_up: awaited before a name of a topic is looked up that a client knows better, perhaps.
+    """
 
     def __init__(
-        self, shards: Sequence[GroupsShard], clock: Clock, settings: GroupSettings, consumer_times: ConsumerTimesOf
+        self,
+        shards: Sequence[GroupsShard],
+        clock: Clock,
+        settings: GroupSettings,
+        consumer_times: ConsumerTimesOf,
+        catch_up: CatchUp,
     ) -> None:
         self._shards = shards
-        self._coordinators = [GroupCoordinator(shard, clock, settings, consumer_times) for shard in shards]
+        self._coordinators = [GroupCoordinator(shard, clock, settings, consumer_times, catch_up) for shard in shards]
 
     async def start(self) -> None:
         """Begin to coordinate. The shards have been started."""

@@ -15,7 +15,7 @@ from diskless_core.groups.records import GroupsRecord, OffsetRecord
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.settings import GroupSettings
 from diskless_core.groups.shard import GroupsShard
-from diskless_core.groups.topics import TopicCatalog, resolve
+from diskless_core.groups.topics import CatchUp, TopicCatalog, may_mean_others, resolve
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 
@@ -38,15 +38,22 @@ class _Part:
 class OffsetCommitter:
     """Answers OffsetCommit."""
 
-    def __init__(self, shard: GroupsShard, registry: GroupRegistry, settings: GroupSettings) -> None:
+    def __init__(self, shard: GroupsShard, registry: GroupRegistry, settings: GroupSettings, catch_up: CatchUp) -> None:
         self._shard = shard
         self._registry = registry
         self._settings = settings
+        self._catch_up = catch_up
 
     async def commit(
         self, request: messages.OffsetCommitRequest, version: int, topics: TopicCatalog
     ) -> messages.OffsetCommitResponse:
-        """Answer once the offsets are committed to the shard, all of them in one entry."""
+        """Answer once the offsets are committed to the shard, all of them in one entry.
+
+        An offset stands under the id of its topic. So what a name means is looked up when this node knows all topics
+        that the client may know: under the id of one that was deleted since, the offset would go with that one.
+        """
+        if self._registry.is_loaded and may_mean_others(request.topics, version, topics):
+            await self._catch_up()
         parts = [_parts(topic, version, topics) for topic in request.topics]
         known = [part for of_topic in parts for part in of_topic if part.error is ErrorCode.NONE]
         if known:

@@ -14,7 +14,7 @@ from diskless_core.groups.model import NO_LEADER_EPOCH, CommittedOffset
 from diskless_core.groups.offsets import TopicPartition
 from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.shard import GroupsShard
-from diskless_core.groups.topics import TOPIC_IDS_SINCE, TopicCatalog, resolve
+from diskless_core.groups.topics import TOPIC_IDS_SINCE, CatchUp, TopicCatalog, may_mean_others, resolve
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 
@@ -46,9 +46,10 @@ class _Topic:
 class OffsetFetcher:
     """Answers OffsetFetch."""
 
-    def __init__(self, shard: GroupsShard, registry: GroupRegistry) -> None:
+    def __init__(self, shard: GroupsShard, registry: GroupRegistry, catch_up: CatchUp) -> None:
         self._shard = shard
         self._registry = registry
+        self._catch_up = catch_up
 
     async def fetch(
         self, request: messages.OffsetFetchRequest, version: int, topics: TopicCatalog
@@ -58,7 +59,7 @@ class OffsetFetcher:
         It is what is known to be committed by a leader that has just proved to be one still. There are no
         transactions, so every offset is as stable as `require_stable` may ask for.
         """
-        error = await self._read_barrier()
+        error = await self._read_barrier(by_name=True)
         if error is not ErrorCode.NONE:
             return _refusal(request, version, error)
         found = self._find(request.group_id, request.topics, version, topics)
@@ -68,12 +69,16 @@ class OffsetFetcher:
         self, groups: Sequence[AskedGroup], version: int, topics: TopicCatalog
     ) -> Sequence[AnsweredGroup]:
         """The same for the groups of later versions."""
-        error = await self._read_barrier()
+        by_name = any(group.topics is None or may_mean_others(group.topics, version, topics) for group in groups)
+        error = await self._read_barrier(by_name=by_name)
         return [self._answer_group(group, version, topics, error) for group in groups]
 
-    async def _read_barrier(self) -> ErrorCode:
+    async def _read_barrier(self, *, by_name: bool) -> ErrorCode:
+        """Get to know all that was committed, and where topics are named, which topics have the names."""
         try:
             await self._registry.require_loaded()
+            if by_name:
+                await self._catch_up()
             await self._shard.barrier()
         except CoordinatorError as error:
             return error.code

@@ -82,6 +82,11 @@ class GroupRegistry:
 
     # --- groups --------------------------------------------------------------------------------------------------
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the groups can be asked."""
+        return self._term is not None and self._term == self._shard.term
+
     async def require_loaded(self) -> None:
         """Return at once if the groups can be asked; the caller must not suspend before it asks them.
 
@@ -89,7 +94,7 @@ class GroupRegistry:
             NotCoordinatorError: this node does not lead the shard.
             CoordinatorLoadingError: it does or will, but the groups are not there yet.
         """
-        if self._term is None or self._term != self._shard.term:
+        if not self.is_loaded:
             await self._shard.submit(_nothing)
             raise CoordinatorLoadingError("the groups are being loaded")
 

@@ -24,7 +24,7 @@ from diskless_core.groups.registry import GroupRegistry
 from diskless_core.groups.retention import OffsetRetention
 from diskless_core.groups.settings import ConsumerTimesOf, GroupSettings
 from diskless_core.groups.shard import GroupsShard
-from diskless_core.groups.topics import TopicCatalog
+from diskless_core.groups.topics import CatchUp, TopicCatalog
 from diskless_core.protocol import messages
 from diskless_core.protocol.errors import ErrorCode
 
@@ -56,14 +56,19 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, shard: GroupsShard, clock: Clock, settings: GroupSettings, consumer_times: ConsumerTimesOf
+        self,
+        shard: GroupsShard,
+        clock: Clock,
+        settings: GroupSettings,
+        consumer_times: ConsumerTimesOf,
+        catch_up: CatchUp,
     ) -> None:
         self._clock = clock
         self._settings = settings
         self._registry = GroupRegistry(shard, settings)
         self._consumers = ConsumerGroups(shard, self._registry, clock, settings, consumer_times)
-        self._committer = OffsetCommitter(shard, self._registry, settings)
-        self._fetcher = OffsetFetcher(shard, self._registry)
+        self._committer = OffsetCommitter(shard, self._registry, settings, catch_up)
+        self._fetcher = OffsetFetcher(shard, self._registry, catch_up)
         self._retention = OffsetRetention(shard, self._registry, settings)
         self.administration = GroupAdministration(shard, self._registry)
         self._sweeper: asyncio.Task[None] | None = None

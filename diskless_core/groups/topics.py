@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from diskless_core.protocol.errors import ErrorCode
 
 TOPIC_IDS_SINCE = 10
 """The version of OffsetCommit and of OffsetFetch that names topics by id."""
+
+
+CatchUp = Callable[[], Awaitable[None]]
+"""Returns when this node knows all changes of topics that a client may know of. It raises nothing."""
 
 
 class NamedTopic(Protocol):
@@ -55,3 +59,19 @@ def resolve(name: str, topic_id: uuid.UUID | None, version: int, topics: TopicCa
     known_id = topics.id_of(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known_id is None else ErrorCode.NONE
     return RequestedTopic(name, known_id, error)
+
+
+class _AskedTopic(Protocol):
+    @property
+    def topic_id(self) -> uuid.UUID | None: ...
+
+
+def may_mean_others(asked: Iterable[_AskedTopic], version: int, topics: TopicCatalog) -> bool:
+    """Whether these topics may be others to a node that knows more than this one.
+
+    A name may have gone to another topic, and an offset that is committed under the id of the one before goes with
+    that one. An id that is known here means one topic for ever.
+    """
+    if version < TOPIC_IDS_SINCE:
+        return True
+    return any(topic.topic_id is None or topics.name_of(topic.topic_id) is None for topic in asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -67,10 +67,22 @@ class AdjustableClock(SystemClock):
 
 @dataclass
 class Topics:
-    """Topics by name, each with three partitions unless told otherwise."""
+    """Topics by name, each with three partitions unless told otherwise.
+
+    Attributes:
+        unseen: what has happened to topics that the node will know when it has caught up.
+        caught_up: how often it did.
+    """
 
     ids: dict[str, uuid.UUID] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    unseen: list[Callable[[], Any]] = field(default_factory=list)
+    caught_up: int = 0
+
+    async def catch_up(self) -> None:
+        self.caught_up += 1
+        while self.unseen:
+            self.unseen.pop(0)()
 
     def create(self, name: str, count: int = 3) -> uuid.UUID:
         self.ids[name], self.counts[name] = uuid.uuid4(), count
@@ -113,7 +125,9 @@ class Node:
         self.config = SimpleNamespace(node_id=1)
         self.shards = [GroupsShard(GROUPS.shard(index), services) for index in range(shards)]
         self.shard = self.shards[0]
-        self.groups = GroupCoordinators(self.shards, clock, settings, lambda group: times.get(group, DEFAULT_TIMES))
+        self.groups = GroupCoordinators(
+            self.shards, clock, settings, lambda group: times.get(group, DEFAULT_TIMES), topics.catch_up
+        )
 
     @contextmanager
     def store_behind(self) -> Iterator[None]:

@@ -262,6 +262,56 @@ async def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay(nod
     assert await node.fetch(new_id, version=10) == {(new_id, 0): (-1, "", 0), (new_id, 1): (5, "", 0)}
 
 
+async def test_an_offset_committed_by_name_is_the_new_topics_though_the_node_had_not_heard_of_it(node):
+    old_id, new_id = node.topics.ids["t"], None
+
+    def create_anew():
+        nonlocal new_id
+        new_id = node.topics.create("t")
+
+    await node.commit({("t", 0): 1})
+    node.topics.unseen.append(create_anew)
+    assert await node.commit({("t", 0): 5}) == [0]
+    await node.groups.topics_deleted([old_id], ["t"])
+    assert (await node.fetch("t"))["t", 0][0] == 5
+    assert (await node.fetch(new_id, version=10))[new_id, 0][0] == 5
+
+
+@pytest.mark.parametrize("version", [2, 9, 10])
+async def test_an_offset_of_a_topic_that_was_created_a_moment_ago_is_taken(node, version):
+    new_id = uuid.uuid4()
+
+    def create():
+        node.topics.ids["new"], node.topics.counts["new"] = new_id, 1
+
+    node.topics.unseen.append(create)
+    assert await node.commit({("new" if version < 10 else new_id, 0): 7}, version=version) == [0]
+    assert (await node.fetch("new"))["new", 0][0] == 7
+
+
+async def test_the_offset_of_a_deleted_topic_is_not_given_for_a_new_one_that_the_node_had_not_heard_of(node):
+    await node.commit({("t", 0): 100})
+    node.topics.unseen.append(lambda: node.topics.create("t"))
+    assert (await node.fetch("t"))["t", 0][0] == -1
+    await node.commit({("t", 0): 3})
+    node.topics.unseen.append(lambda: node.topics.create("t"))
+    assert await node.fetch(everything=True) == {}
+
+
+async def test_a_topic_that_is_named_by_its_id_needs_no_question_once_it_is_known(node):
+    topic_id, before = node.topics.ids["t"], node.topics.caught_up
+    assert await node.commit({(topic_id, 0): 7}, version=10) == [0]
+    assert (await node.fetch(topic_id, version=10))[topic_id, 0][0] == 7
+    assert node.topics.caught_up == before
+
+
+async def test_a_node_that_does_not_lead_the_group_says_so_without_a_question(node):
+    node.shared_log.set_leader(SHARD, None)
+    await node.until(lambda: _holds(not node.shard.leading))
+    assert await node.commit({("t", 0): 1}) == [ErrorCode.NOT_COORDINATOR]
+    assert node.topics.caught_up == 0
+
+
 async def test_while_offsets_of_a_deleted_topic_go_the_event_loop_serves_others(node):
     topic_id, other_id, many = node.topics.ids["t"], node.topics.create("u"), 3000
     offsets = {
