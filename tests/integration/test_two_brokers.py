@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from diskless_core.coordinator.shard import CoordinatorShard
+from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.plugin.errors import PluginError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DeleteRecordsRequest
-from diskless_core.shards import DISKLESS
+from diskless_core.shards import DISKLESS, GROUPS
 from diskless_core.tiering.compaction import CompactionRequest
 from tests.support.batches import batch_of, read_values
 from tests.support.cluster import Cluster, in_thread, until
 from tests.support.guarantees import guarantee
 from tests.support.requests import (
     append,
+    commit_offset,
+    committed_offset,
     create_topic,
     delete_topic,
     end_offset,
@@ -310,3 +316,50 @@ async def test_a_broker_learns_of_commits_from_the_one_that_leads(tmp_path: Path
 
         await in_thread(write_and_read)
         cluster.shared.resume_reads(2)
+
+
+async def test_an_offset_by_name_is_the_new_topics_though_its_coordinators_node_knows_the_old_one(tmp_path: Path):
+    async with Cluster(tmp_path, {0: 1}) as cluster:
+        cluster.shared.set_leader(GROUPS.shard(0), 2)
+        parts = cluster.nodes[2]._parts
+        assert parts is not None
+        await parts.coordinators.groups[0].until_leading()
+
+        def begin() -> None:
+            with cluster.connect(1) as one:
+                create_topic(one, TOPIC)
+
+        await in_thread(begin)
+        await until(lambda: parts.cluster.topics.id_of(TOPIC) is not None)
+        let_go = hold_back(parts.coordinators.cluster)
+        old_id = parts.cluster.topics.id_of(TOPIC)
+
+        def commit() -> None:
+            with cluster.connect(1) as one, cluster.connect(2) as two:
+                delete_topic(one, TOPIC)
+                create_topic(one, TOPIC)
+                loop.call_soon_threadsafe(loop.call_later, 0.2, let_go)
+                assert commit_offset(two, "g", TOPIC, 5) == 0
+
+        loop = asyncio.get_running_loop()
+        await in_thread(commit)
+        await until(lambda: parts.cluster.topics.id_of(TOPIC) not in (None, old_id))
+
+        def look() -> None:
+            with cluster.connect(2) as two:
+                assert committed_offset(two, "g", TOPIC) == (0, 5)
+
+        await in_thread(look)
+
+
+def hold_back(shard: CoordinatorShard[Any]) -> Callable[[], None]:
+    """A shard's copy takes nothing from now on, until what is returned is called."""
+    following, may_go_on = shard._following, asyncio.Event()
+    take = following._take
+
+    async def later(batch: LogBatch, digest: bytes | None = None) -> bool:
+        await may_go_on.wait()
+        return await take(batch, digest)
+
+    following._take = later
+    return may_go_on.set

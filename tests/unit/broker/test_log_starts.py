@@ -14,7 +14,7 @@ from diskless_core.broker.handlers import log_starts, produce
 from diskless_core.diskless.commands import BatchResult, ListedOffset, PartitionKey, TimestampType
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.peer_network import Network
-from tests.support.shards import TOPIC, batch, commit_of
+from tests.support.shards import TOPIC, batch, commit_of, wal_key
 from tests.support.virtual_time import VirtualClock, run
 
 KEY, MISSING = PartitionKey(TOPIC, 0), PartitionKey(TOPIC, 9)
@@ -35,7 +35,7 @@ def on_two_nodes(test: Callable[[Network], Awaitable[None]]) -> None:
                 node.shards[0].find_offsets_with(earliest)
             coordinator = network.nodes[2].directory.coordinators[0]
             await coordinator.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
-            await coordinator.commit_files([commit_of("first", batch(count=3))])
+            await coordinator.commit_files([commit_of(wal_key("first"), batch(count=3))])
             await coordinator.delete_records(KEY, 2)
             await test(network)
 
