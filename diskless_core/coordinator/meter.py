@@ -36,7 +36,7 @@ class SnapshotMark(NamedTuple):
     Attributes:
         applied_offset: everything in the log below it is in the snapshot.
         taken_at: in milliseconds since the epoch.
-        applied_bytes: of the log, by this process, when it was taken; 0 for one that an earlier process took.
+        applied_bytes: of the log below that offset, by this process; 0 for what an earlier process applied.
         size_bytes: of its parts.
     """
 

@@ -17,6 +17,7 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries, which_log
+from diskless_core.coordinator.applied_bytes import AppliedBytes
 from diskless_core.coordinator.claim_failures import Rests
 from diskless_core.coordinator.entries import Claim, DamagedEntryError
 from diskless_core.coordinator.errors import (
@@ -108,8 +109,7 @@ class CoordinatorShard(Generic[RecordT]):
     Attributes:
         is_readable: whether what this node knows of the shard may be told: its copy has caught up since it began. It
             stays so then. A shard that was not started says so too: nobody asks it.
-        applied_bytes: of the log, since this process follows it.
-        idle_bytes: how many of these were entries of this node that changed nothing.
+        idle_bytes: bytes of the log, since this process follows it, that were entries of this node that changed nothing.
         failure: why the shard's work on this node is over, if it is.
         snapshot: the newest one that this node knows of.
     """
@@ -118,7 +118,8 @@ class CoordinatorShard(Generic[RecordT]):
         self.id = shard_id
         self.machine = machine
         self.is_readable = True
-        self.applied_bytes = self.idle_bytes = 0
+        self._applied = AppliedBytes()
+        self.idle_bytes = 0
         self.failure: str | None = None
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
@@ -569,6 +570,15 @@ class CoordinatorShard(Generic[RecordT]):
         return self.snapshot.size_bytes if self.snapshot is not None else 0
 
     @property
+    def applied_bytes(self) -> int:
+        """Of the log, since this process follows it."""
+        return self._applied.total
+
+    def applied_bytes_up_to(self, offset: int) -> int:
+        """How many of them lie below an offset; see `AppliedBytes.up_to`."""
+        return self._applied.up_to(offset)
+
+    @property
     def snapshot_taken_at(self) -> int:
         """When `snapshot` was taken, in milliseconds since the epoch; 0 without one."""
         return self.snapshot.taken_at if self.snapshot is not None else 0
@@ -814,7 +824,7 @@ class CoordinatorShard(Generic[RecordT]):
                 if digest is not None:
                     return False
                 self._replica.skip(batch.next_offset)
-        self.applied_bytes += len(batch.data)
+        self._applied.add(batch.offset, batch.next_offset, len(batch.data))
         if was_reading:
             self._notice_end_at_start()
         return True

@@ -115,6 +115,8 @@ class Snapshotter:
             newest = await self._snapshots.newest(self._shard.id, self._shard.log_id)
             self._taken_at = newest.taken_at if newest is not None else self._clock.now_ms()
             if newest is not None:
+                # A follower has applied what that snapshot covers: only the log beyond it makes another one due.
+                self._bytes_then = self._shard.applied_bytes_up_to(newest.applied_offset)
                 self._note(newest)
         age_ms = self._clock.now_ms() - self._taken_at
         if self._rules.is_due(self._shard.applied_bytes - self._bytes_then, age_ms, self._snapshot_bytes):

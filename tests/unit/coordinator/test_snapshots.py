@@ -294,6 +294,33 @@ def test_a_leader_that_comes_into_office_knows_how_large_the_last_one_is():
     on_a_place(story)
 
 
+def test_a_follower_that_comes_to_lead_takes_one_only_when_the_log_has_grown_enough_since_the_newest():
+    async def story(place: Place) -> None:
+        other = ShardNode(place.node.shared, place.clock, 2, snapshots=place.snapshots)
+        shard = await other.start(lead=False)
+        await place.commit(100)
+        await place.snapshotter().take()
+        first = set(place.objects.objects)
+        newest = await place.snapshots.newest(SHARD_ID)
+        assert newest is not None
+        place.node.shared.set_leader(SHARD_ID, 2)
+        await shard.until_leading()
+        snapshotter = Snapshotter(shard, other.log, place.snapshots, SMALL, place.clock)
+        assert shard.applied_bytes > newest.size_bytes + SMALL.least_bytes, "that of the whole log would make it due"
+        await snapshotter.look()
+        assert set(place.objects.objects) == first
+        written = 0
+        while written < newest.size_bytes:
+            before = shard.applied_bytes
+            await other.commit(commit_of(f"later-{written}", batch()))
+            written += shard.applied_bytes - before
+        await snapshotter.look()
+        assert set(place.objects.objects) != first
+        await other.stop()
+
+    on_a_place(story)
+
+
 def test_it_is_taken_when_the_log_has_grown_enough():
     async def story(place: Place) -> None:
         snapshotter = place.snapshotter()
