@@ -35,6 +35,7 @@ from diskless_core.broker.shared_log import missing_listener
 from diskless_core.broker.starting import EarlyAnswers
 from diskless_core.broker.storage_probe import StorageProbe, probe_prefix
 from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.cluster import feature_levels, group_configs, topic_configs
 from diskless_core.cluster.client_racks import ClientRacks
 from diskless_core.cluster.config_layers import BrokerSettings
@@ -277,6 +278,7 @@ async def start_parts(
             topics=topics,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             clock=clock,
+            clock_watch=coordinators.cluster.clock_watch,
             metrics=metrics,
             having_all=coordinators.having_all,
         ),
@@ -333,6 +335,7 @@ async def start_parts(
             rules_of=_retention_rules(topics),
             on_deleted=fetch.reader.deleted,
             clock=clock,
+            clock_watch=coordinators.cluster.clock_watch,
             metrics=metrics,
         ),
     )
@@ -439,6 +442,7 @@ async def _start_coordinators(
         may_lead=lambda shard: may_lead(config.diskless_coordinator_placement, shard, config.node_id),
         levels=around.levels,
         new_transport=around.new_transport,
+        clock_watch=ClockWatch(around.clock),
     )
     rules = CommitRules(assignment=backends.offset_assignment)
     settings = ShardSettings(

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.entries import Acceptance
 from diskless_core.plugin.coordinator_log import (
@@ -21,6 +22,7 @@ from diskless_core.plugin.coordinator_log import (
 )
 from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
+from diskless_core.protocol.record_batch import max_timestamp_of
 
 LIMIT_S = 60.0
 """For an append and a read of one entry."""
@@ -41,10 +43,13 @@ class LogEnd:
         may_write: whether it is open for more than reading.
     """
 
-    def __init__(self, shard: ShardId, log: CoordinatorLog, clock: Clock, *, may_write: bool = True) -> None:
+    def __init__(
+        self, shard: ShardId, log: CoordinatorLog, clock: Clock, clock_watch: ClockWatch, *, may_write: bool = True
+    ) -> None:
         self._shard = shard
         self._log = log
         self._clock = clock
+        self._clock_watch = clock_watch
         self._may_write = may_write
 
     async def marked_end(self) -> int:
@@ -113,6 +118,7 @@ class LogEnd:
                     if is_missing:
                         if batch.offset != last or entries.chained(acceptance.before, batch) != acceptance.digest:
                             return False
+                        self._clock_watch.saw(max_timestamp_of(batch.data))
                         is_missing = False
                     elif acceptance.after(entries.decode_or_ignore(batch.data), batch) != acceptance:
                         return False

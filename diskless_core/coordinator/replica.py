@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.common_records import replay_common
 from diskless_core.coordinator.entries import ACCEPTANCE, Acceptance, Entry, stored_acceptance
@@ -33,6 +34,7 @@ from diskless_core.plugin.coordinator_log import LogBatch, LogBounds
 from diskless_core.plugin.coordinator_store import CoordinatorStore, ShardStore
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.feature_levels import BUILD_LEVELS, FeatureLevels
+from diskless_core.protocol.record_batch import max_timestamp_of
 from diskless_core.protocol.record_frames import RecordFormatError
 from diskless_core.snapshot.format import Manifest
 
@@ -69,6 +71,7 @@ class Replica(Generic[RecordT]):
         snapshots: SnapshotSource,
         meter: ShardMeter,
         clock: Clock,
+        clock_watch: ClockWatch,
         *,
         tail_bytes: int = 0,
         levels: FeatureLevels = BUILD_LEVELS,
@@ -83,6 +86,7 @@ class Replica(Generic[RecordT]):
         self.store = StoreThread(store, shard_id)
         self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter, clock)
         self._snapshots = snapshots
+        self._clock_watch = clock_watch
         self._name: LogName | None = None
         self._is_open = False
         self._specs = [table.spec for table in self.state.tables]
@@ -326,6 +330,7 @@ class Replica(Generic[RecordT]):
 
     def _commit(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
         self.next_offset = batch.next_offset
+        self._clock_watch.saw(max_timestamp_of(batch.data))
         self.state.commit(writes, sequence, size_bytes=len(batch.data))
         self.flusher.note()
         self.tail.add(batch, self.acceptance)

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.coordinator import entries, which_log
 from diskless_core.coordinator.applied_bytes import AppliedBytes
 from diskless_core.coordinator.claim_failures import Rests
@@ -87,6 +88,7 @@ class ShardServices:
         levels: what this build knows of feature levels.
         may_write: whether the log is open for more than reading. Who only reads has to be one that never leads.
         new_transport: makes one to other nodes that nobody else uses. None where other nodes cannot be asked.
+        clock_watch: the node's. None: each shard has one of its own.
     """
 
     node_id: int
@@ -101,6 +103,7 @@ class ShardServices:
     levels: FeatureLevels = BUILD_LEVELS
     may_write: bool = True
     new_transport: Callable[[], PeerTransport] | None = None
+    clock_watch: ClockWatch | None = None
 
 
 class CoordinatorShard(Generic[RecordT]):
@@ -112,6 +115,7 @@ class CoordinatorShard(Generic[RecordT]):
         idle_bytes: bytes of the log, since this process follows it, that were entries of this node that changed nothing.
         failure: why the shard's work on this node is over, if it is.
         snapshot: the newest one that this node knows of.
+        clock_watch: what all that forgets asks how much time has passed since a time in the log.
     """
 
     def __init__(self, shard_id: ShardId, machine: StateMachine[RecordT], services: ShardServices) -> None:
@@ -123,6 +127,7 @@ class CoordinatorShard(Generic[RecordT]):
         self.failure: str | None = None
         self.snapshot: SnapshotMark | None = None
         self.meter = ShardMeter(services.metrics, shard_id)
+        self.clock_watch = services.clock_watch or ClockWatch(services.clock)
         self._services = services
         is_shared = services.log.is_shared
         self._replica = Replica(
@@ -132,6 +137,7 @@ class CoordinatorShard(Generic[RecordT]):
             services.snapshots,
             self.meter,
             services.clock,
+            self.clock_watch,
             tail_bytes=TAIL_BYTES if is_shared else 0,
             levels=services.levels,
         )
@@ -163,7 +169,7 @@ class CoordinatorShard(Generic[RecordT]):
             skip=self._skip,
             until_due=self._until_due,
         )
-        self._log_end = LogEnd(shard_id, services.log, services.clock, may_write=services.may_write)
+        self._log_end = LogEnd(shard_id, services.log, services.clock, self.clock_watch, may_write=services.may_write)
         self._end_at_start = 0
         self._log_bytes_taken = 0
         self._has_noticed_foreign = False

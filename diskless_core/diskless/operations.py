@@ -46,6 +46,7 @@ from diskless_core.diskless.tables import (
     FileState,
     PartitionHead,
 )
+from diskless_core.passed_time import Passed
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.file_committed import CommittedBatch, DuplicateBatch, FileCommitted, RefusedBatch
@@ -121,16 +122,18 @@ HORIZON_AGE_MS = 30_000
 whatever the clock says of the node that looks for orphans."""
 
 
-def raise_horizon(command: DisklessCommand, horizon_ms: int) -> None:
+def raise_horizon(command: DisklessCommand, passed: Passed, horizon_ms: int) -> None:
     """Refuse from now on to commit objects that were created before, by their keys; it never goes back.
 
     Raises:
         ClockSkewError: it is too late a time. Nothing happened.
     """
-    if horizon_ms > command.now_ms - HORIZON_AGE_MS:
+    latest_ms = passed.before(HORIZON_AGE_MS)
+    if horizon_ms > latest_ms:
         raise ClockSkewError(
-            f"a horizon of {horizon_ms} is too late by the clock here, which says {command.now_ms}: "
-            f"set the clock of the node that looks for orphans, or the clock of this one"
+            f"a horizon of {horizon_ms} is too late by the clock here. It says {passed.now_ms}, and only what was "
+            f"created before {latest_ms} is certainly {HORIZON_AGE_MS} ms old: set the clock of the node that looks "
+            f"for orphans, or the clock of this one"
         )
     if horizon_ms > (command.get(HORIZON, THE_HORIZON) or 0):
         command.emit(HorizonRaised(horizon_ms=horizon_ms))
@@ -148,16 +151,16 @@ def known_files(command: DisklessCommand, object_keys: Sequence[str]) -> dict[st
     }
 
 
-def has_expired(reader: Reader, producer: Key, now_ms: int, expiration_ms: int) -> bool:
+def has_expired(reader: Reader, producer: Key, passed: Passed, expiration_ms: int) -> bool:
     """Whether a producer, by its key in PRODUCERS, was silent for so long, or its partition is gone."""
     window = reader.get(PRODUCERS, producer)
     if window is None:
         return False
-    is_expired = producer_state.is_expired(window, now_ms, expiration_ms)
+    is_expired = producer_state.is_expired(window, passed, expiration_ms)
     return is_expired or reader.get(PARTITIONS, producer[:-1]) is None
 
 
-def expire_producers(command: DisklessCommand, producers: Iterable[Key], expiration_ms: int) -> None:
+def expire_producers(command: DisklessCommand, producers: Iterable[Key], passed: Passed, expiration_ms: int) -> None:
     """Forget those of the producers, named by keys of PRODUCERS, that have expired: see `has_expired`.
 
     It is judged by their windows as they will be when everything before this command has committed. A batch that comes
@@ -165,7 +168,7 @@ def expire_producers(command: DisklessCommand, producers: Iterable[Key], expirat
     """
     expired: dict[PartitionKey, list[int]] = {}
     for key in producers:
-        if has_expired(command.tx, key, command.now_ms, expiration_ms):
+        if has_expired(command.tx, key, passed, expiration_ms):
             expired.setdefault(PartitionKey(*key[:-1]), []).append(key[-1])
     if expired:
         command.emit(ProducersExpired(partitions=tuple(expired.items())))

@@ -103,16 +103,16 @@ class ProducerExpiry:
 
     def _pages(self, *, only_gone: bool) -> Iterator[list[Key]]:
         """What is due among so many windows, time and again, until all that there are now were looked at."""
-        state, due, looked = self._shard.state, list[Key](), 0
+        state, due, looked, passed = self._shard.state, list[Key](), 0, self._shard.clock_watch.passed()
         for partition in state.groups(PRODUCERS):
             if only_gone and state.get(PARTITIONS, partition) is not None:
                 continue
             for producer_id in list(state.group(PRODUCERS, partition)):
                 key = (*partition, producer_id)
-                if operations.has_expired(state, key, self._clock.now_ms(), self._rules.expiration_ms):
+                if operations.has_expired(state, key, passed, self._rules.expiration_ms):
                     due.append(key)
                 looked += 1
                 if looked == LOOK_PRODUCERS:
                     yield due
-                    due, looked = [], 0
+                    due, looked, passed = [], 0, self._shard.clock_watch.passed()
         yield due

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, NewType
 
+from diskless_core.passed_time import Passed
 from diskless_core.protocol.errors import ErrorCode
 
 WINDOW_BATCHES = 5
@@ -153,9 +154,9 @@ def _newest(window: ProducerWindow) -> tuple[int, ...]:
     return _NEWEST.unpack_from(window, len(window) - _NEWEST.size)
 
 
-def is_expired(window: ProducerWindow, now_ms: int, expiration_ms: int) -> bool:
+def is_expired(window: ProducerWindow, passed: Passed, expiration_ms: int) -> bool:
     """Whether the producer has been silent for `producer.id.expiration.ms`."""
-    return now_ms - last_append_time(window) >= expiration_ms
+    return passed.since(last_append_time(window)) >= expiration_ms
 
 
 def pack(window: ProducerWindow) -> tuple[int, int, int, bytes]:

@@ -197,7 +197,9 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
         Raises:
             CoordinatorError: no answer; it can be asked again.
         """
-        await self.submit(lambda command: operations.expire_producers(command, producers, expiration_ms))
+        await self.submit(
+            lambda command: operations.expire_producers(command, producers, self.clock_watch.passed(), expiration_ms)
+        )
 
     async def list_offsets(self, partition: PartitionKey, timestamp: int) -> ListedOffset:
         """DisklessListOffsets, strictly: it reflects all that was committed before the call.
@@ -269,7 +271,7 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
             ClockSkewError: it is less than `operations.HORIZON_AGE_MS` in the past by the leader's clock.
             CoordinatorError: no answer; it can be asked again.
         """
-        await self.submit(lambda command: operations.raise_horizon(command, horizon_ms))
+        await self.submit(lambda command: operations.raise_horizon(command, self.clock_watch.passed(), horizon_ms))
 
     async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
         """DisklessDescribeFiles, strictly: whether objects have live batches here.

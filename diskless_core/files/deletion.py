@@ -33,7 +33,7 @@ PAGE_FILES = 500
 """Objects in one call of the object store at most."""
 
 PAUSE_S = 1.0
-LOOK_AGAIN_MS = 60_000
+LOOK_AGAIN_S = 60.0
 """Longest sleep without news: the wall clock, by which objects become due, may jump."""
 
 _BUSY_PART = 10
@@ -74,13 +74,13 @@ class FileDeleter:
 
     def __init__(self, index: int, services: DeletionServices) -> None:
         self.hand_overs = HandOvers(services.shards[index], services.coordinators, services.clock)
-        self._proof = DeletionProof(index, services.coordinators, services.clock)
+        self._proof = DeletionProof(index, services.coordinators)
         self._index = index
         self._shard = services.shards[index]
         self._services = services
         self._wake = asyncio.Event()
         self._term: int | None = None
-        self._led_since_ms = 0
+        self._led_since_s = 0.0
         self._failures = 0
         self._shard.on_restore(self.wake)
         self._shard.on_commit(self._committed)
@@ -135,7 +135,7 @@ class FileDeleter:
         """
         self._note_term()
         await self._shard.flush()
-        next_due_ms = self._services.clock.now_ms() + LOOK_AGAIN_MS
+        due_s = self._services.clock.monotonic() + LOOK_AGAIN_S
         stages, looked_s, after = Counter[Stage](), 0.0, ""
         unconfirmed, unanswered = False, set[int]()
         while True:
@@ -146,11 +146,12 @@ class FileDeleter:
                 break
             moment = self._moment()
             work = plan(page, moment)
-            proven = await self._proof.of(work.delete)
+            proven = await self._proof.of(work.delete, moment.passed)
             unanswered.update(proven.unanswered)
             unconfirmed |= not await self._settle(work, proven.files, moment)
             stages += work.stages
-            next_due_ms = next_due_ms if work.next_due_ms is None else min(next_due_ms, work.next_due_ms)
+            if work.due_in_ms is not None:
+                due_s = min(due_s, self._services.clock.monotonic() + work.due_in_ms / 1000)
             after = page[-1].object_key
         self.hand_overs.end_round()
         for stage in ENDING_STAGES:
@@ -160,20 +161,20 @@ class FileDeleter:
         if unanswered:
             raise CoordinatorError(f"the coordinators {sorted(unanswered)} do not say whether objects are dead there")
         least_s = max(PAUSE_S, _BUSY_PART * looked_s)
-        return Pause(least_s=least_s, most_s=max(least_s, (next_due_ms - self._services.clock.now_ms()) / 1000))
+        return Pause(least_s=least_s, most_s=max(least_s, due_s - self._services.clock.monotonic()))
 
     def _note_term(self) -> None:
         if self._shard.term != self._term:
             self._term = self._shard.term
-            self._led_since_ms = self._services.clock.now_ms()
+            self._led_since_s = self._services.clock.monotonic()
             self.hand_overs.begin_term()
 
     def _moment(self) -> Moment:
         return Moment(
             shard_index=self._index,
-            now_ms=self._services.clock.now_ms(),
+            passed=self._shard.clock_watch.passed(),
             delete_delay_ms=self._services.delete_delay_ms,
-            led_since_ms=self._led_since_ms,
+            led_for_ms=int((self._services.clock.monotonic() - self._led_since_s) * 1000),
             horizon_ms=self._shard.state.committed(HORIZON, THE_HORIZON) or 0,
         )
 

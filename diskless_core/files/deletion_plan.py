@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.file_stages import EndingFile, Stage, next_owner, stage_of
+from diskless_core.passed_time import Passed
 from diskless_core.wal.format import WalFormatError, created_ms_of, is_older
 
 _NEVER = 2**63
@@ -25,17 +26,17 @@ still be committed, whatever the clock says of the broker whose object is forgot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What decisions depend on besides the rows. Times are in milliseconds since the epoch.
+    """What decisions depend on besides the rows.
 
     Attributes:
-        led_since_ms: when this node was elected.
-        horizon_ms: the shard's horizon, 0 before there was one.
+        led_for_ms: how long ago this node was elected.
+        horizon_ms: the shard's horizon in milliseconds since the epoch, 0 before there was one.
     """
 
     shard_index: int
-    now_ms: int
+    passed: Passed
     delete_delay_ms: int
-    led_since_ms: int
+    led_for_ms: int
     horizon_ms: int
 
 
@@ -48,7 +49,7 @@ class Plan:
         remind: what to tell the first of its owners of, who may never have heard of it.
         delete: what to delete from the object store.
         forget: what nobody will ask for any more.
-        next_due_ms: when the first of those is due for which it is too early; None when there is none.
+        due_in_ms: after how long the first of those is due for which it is too early; None when there is none.
         stages: how many objects are in which stage.
     """
 
@@ -56,7 +57,7 @@ class Plan:
     remind: list[tuple[int, HandOver]] = field(default_factory=list)
     delete: list[EndingFile] = field(default_factory=list)
     forget: list[str] = field(default_factory=list)
-    next_due_ms: int | None = None
+    due_in_ms: int | None = None
     stages: Counter[Stage] = field(default_factory=Counter)
 
 
@@ -66,20 +67,20 @@ def plan(files: Sequence[EndingFile], moment: Moment) -> Plan:
     for file in files:
         stage = stage_of(moment.shard_index, file)
         made.stages[stage] += 1
-        due_ms = _due_ms(stage, file, moment)
-        if due_ms is None:
+        due_in_ms = _due_in_ms(stage, file, moment)
+        if due_in_ms is None:
             continue
-        if due_ms <= moment.now_ms:
+        if due_in_ms <= 0:
             _add(made, stage, file, moment)
-        elif made.next_due_ms is None or due_ms < made.next_due_ms:
-            made.next_due_ms = due_ms
+        elif made.due_in_ms is None or due_in_ms < made.due_in_ms:
+            made.due_in_ms = due_in_ms
     return made
 
 
 def can_be_forgotten(file: EndingFile, moment: Moment) -> bool:
     """Whether no CommitFile of this object can come any more, once the shard is through with it."""
-    due_ms = _forgettable_ms(file, moment)
-    return due_ms is not None and due_ms <= moment.now_ms
+    due_in_ms = _forgettable_in_ms(file, moment)
+    return due_in_ms is not None and due_in_ms <= 0
 
 
 def horizon_over(object_keys: Sequence[str]) -> int:
@@ -94,10 +95,10 @@ def horizon_over(object_keys: Sequence[str]) -> int:
     return horizon_ms
 
 
-def covered_ms(object_key: str) -> int:
-    """When a horizon may be raised over an object at the earliest; see `ANSWERS_KEPT_MS`. Never, over other keys."""
+def covered_in_ms(object_key: str, passed: Passed) -> int:
+    """After how long a horizon may be raised over an object; see `ANSWERS_KEPT_MS`. Never over a key without a time."""
     horizon_ms = horizon_over([object_key])
-    return horizon_ms + ANSWERS_KEPT_MS if horizon_ms else _NEVER
+    return ANSWERS_KEPT_MS - passed.since(horizon_ms) if horizon_ms else _NEVER
 
 
 def _add(made: Plan, stage: Stage, file: EndingFile, moment: Moment) -> None:
@@ -112,33 +113,38 @@ def _add(made: Plan, stage: Stage, file: EndingFile, moment: Moment) -> None:
             made.forget.append(file.object_key)
 
 
-def _due_ms(stage: Stage, file: EndingFile, moment: Moment) -> int | None:
-    """When the object has to be touched next; None when that does not depend on time alone."""
+def _due_in_ms(stage: Stage, file: EndingFile, moment: Moment) -> int | None:
+    """After how long the object has to be touched next; None when that does not depend on time alone."""
     match stage:
         case Stage.WAITING:
-            return _reminder_ms(file, moment)
+            return _reminder_in_ms(file, moment)
         case Stage.TO_HAND_OVER:
             # Of an object this young the next owner's CommitFile may be on its way, and would be refused.
-            return file.dead.committed_at + moment.delete_delay_ms
+            return moment.delete_delay_ms - moment.passed.since(file.dead.committed_at)
         case Stage.TO_DELETE:
+            delayed_in_ms = moment.delete_delay_ms - moment.passed.since(file.dead_at)
             # Of one that was never committed here, all other shards have to say so, those without it by their horizon.
-            delayed_ms = file.dead_at + moment.delete_delay_ms
-            return max(delayed_ms, covered_ms(file.object_key)) if file.is_tombstone else delayed_ms
+            return (
+                max(delayed_in_ms, covered_in_ms(file.object_key, moment.passed))
+                if file.is_tombstone
+                else delayed_in_ms
+            )
         case Stage.GONE:
-            return _forgettable_ms(file, moment)
+            return _forgettable_in_ms(file, moment)
         case Stage.LIVE:
             return None
 
 
-def _reminder_ms(file: EndingFile, moment: Moment) -> int | None:
+def _reminder_in_ms(file: EndingFile, moment: Moment) -> int | None:
     """An object below the horizon can't be committed with its first owner any more: if that one does not have it by
     now, it never will, and would never hand it over."""
-    return moment.now_ms if is_older(file.object_key, moment.horizon_ms) else None
+    return 0 if is_older(file.object_key, moment.horizon_ms) else None
 
 
-def _forgettable_ms(file: EndingFile, moment: Moment) -> int | None:
+def _forgettable_in_ms(file: EndingFile, moment: Moment) -> int | None:
     """A tombstone stays until the horizon stands in for it; an answer, until nobody asks for it again."""
     if file.is_tombstone and not is_older(file.object_key, moment.horizon_ms):
         return None
-    covered_ms = horizon_over([file.object_key]) + ANSWERS_KEPT_MS
-    return max(file.dead.committed_at + ANSWERS_KEPT_MS, moment.led_since_ms + ANSWERS_KEPT_MS, covered_ms)
+    since = moment.passed.since
+    youngest_ms = min(since(file.dead.committed_at), moment.led_for_ms, since(horizon_over([file.object_key])))
+    return ANSWERS_KEPT_MS - youngest_ms

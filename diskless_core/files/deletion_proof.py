@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import structlog
 
-from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.file_stages import EndingFile
-from diskless_core.files.deletion_plan import covered_ms, horizon_over
+from diskless_core.files.deletion_plan import covered_in_ms, horizon_over
+from diskless_core.passed_time import Passed
 
 REPORTED_FILES = 1_000
 """Objects of which it is remembered that the log was told of them, at most."""
@@ -57,20 +57,21 @@ class Proven:
 class DeletionProof:
     """Asks for the shard `index`; `coordinators` are all of the cluster by index."""
 
-    def __init__(self, index: int, coordinators: Mapping[int, DisklessCoordinator], clock: Clock) -> None:
+    def __init__(self, index: int, coordinators: Mapping[int, DisklessCoordinator]) -> None:
         self._index = index
         self._coordinators = coordinators
-        self._clock = clock
         self._reported: dict[str, None] = {}
 
-    async def of(self, files: Sequence[EndingFile]) -> Proven:
+    async def of(self, files: Sequence[EndingFile], passed: Passed) -> Proven:
         """Those of the objects, all of which this shard is the last owner of, that are certainly dead everywhere."""
         asked = {file.object_key: whom_to_ask(file, self._index, self._coordinators) for file in files}
         by_owner: dict[int, list[str]] = {}
         for object_key, owners in asked.items():
             for owner in owners or ():
                 by_owner.setdefault(owner, []).append(object_key)
-        doubts = dict(zip(by_owner, await asyncio.gather(*(self._ask(*one) for one in by_owner.items())), strict=True))
+        doubts = dict(
+            zip(by_owner, await asyncio.gather(*(self._ask(*one, passed) for one in by_owner.items())), strict=True)
+        )
         for owner, doubt in doubts.items():
             self._report(owner, doubt)
         unproven = {key for doubt in doubts.values() for key in doubt.live | doubt.open}
@@ -79,14 +80,13 @@ class DeletionProof:
             unanswered=[owner for owner, doubt in doubts.items() if doubt.error is not None],
         )
 
-    async def _ask(self, owner: int, object_keys: Sequence[str]) -> Doubt:
+    async def _ask(self, owner: int, object_keys: Sequence[str], passed: Passed) -> Doubt:
         coordinator = self._coordinators[owner]
         try:
             known = await coordinator.describe_files(object_keys)
             live = {key for key, is_live in known.items() if is_live}
             unknown = [key for key in object_keys if key not in known]
-            now_ms = self._clock.now_ms()
-            old = [key for key in unknown if covered_ms(key) <= now_ms]
+            old = [key for key in unknown if covered_in_ms(key, passed) <= 0]
             if old:
                 # Its commit may be under way: it counts, or comes too late, by the time that the horizon stands.
                 await coordinator.raise_horizon(horizon_over(old))

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.peer_checks import MAX_FILES
 from diskless_core.metrics import Metrics
+from diskless_core.passed_time import Passed
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionError, OrphanSearch
 from diskless_core.plugin.wal_object_store import ObjectInfo, WalObjectStore, WalObjectStoreError
 
@@ -53,7 +54,7 @@ class OrphanServices:
     shards_in_use: Callable[[], Awaitable[Collection[int]]]
     scans_here: Callable[[], bool]
     grace_period_ms: int
-    clock: Clock
+    clock_watch: ClockWatch
     metrics: Metrics
 
 
@@ -76,14 +77,14 @@ class ScanReport:
     deleted: int
 
 
-def threshold_ms(oldest_ms: Sequence[int | None], grace_period_ms: int, now_ms: int) -> int:
-    """The smaller of the KIP's, the oldest live object's time plus the grace period, and now minus that period.
+def threshold_ms(oldest_ms: Sequence[int | None], grace_period_ms: int, passed: Passed) -> int:
+    """The smaller of the KIP's, the oldest live object's time plus the grace period, and what is certainly that old.
 
     Args:
         oldest_ms: creation time of each shard's oldest live object, None for a shard without any.
     """
     by_shards = [oldest + grace_period_ms for oldest in oldest_ms if oldest is not None]
-    return max(0, min([now_ms - grace_period_ms, *by_shards]))
+    return min([passed.before(grace_period_ms), *by_shards])
 
 
 class OrphanScanner:
@@ -170,7 +171,7 @@ class OrphanScanner:
     async def _threshold_ms(self) -> int:
         services = self._services
         oldest = await asyncio.gather(*(shard.oldest_file_ms() for shard in services.shards.values()))
-        return threshold_ms(oldest, services.grace_period_ms, services.clock.now_ms())
+        return threshold_ms(oldest, services.grace_period_ms, services.clock_watch.passed())
 
     async def _unknown(self, keys: Sequence[str]) -> list[str]:
         known = await asyncio.gather(*(shard.describe_files(keys) for shard in self._services.shards.values()))

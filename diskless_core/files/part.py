@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from diskless_core.background import Background
 from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.snapshots import snapshot_prefix
 from diskless_core.diskless.api import DisklessCoordinator
@@ -80,6 +81,7 @@ class FilesNeighbours:
     rules_of: RulesOf
     on_deleted: Callable[[str], None]
     clock: Clock
+    clock_watch: ClockWatch
     metrics: Metrics
 
 
@@ -114,10 +116,10 @@ class Files:
             shards_in_use=neighbours.shards_in_use,
             scans_here=neighbours.scans_here,
             grace_period_ms=settings.orphan_grace_period_ms,
-            clock=clock,
+            clock_watch=neighbours.clock_watch,
             metrics=metrics,
         )
-        self.retention = RetentionWorker(shards, neighbours.rules_of, settings.retention, clock)
+        self.retention = RetentionWorker(shards, neighbours.rules_of, settings.retention)
         self.deleters = [FileDeleter(index, deletion) for index in shards]
         self.trimmers = [
             Trimmer(shard, clock, deleter.wake) for shard, deleter in zip(shards.values(), self.deleters, strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from diskless_core.passed_time import Passed
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.wal.runs import Run
 
@@ -45,20 +46,20 @@ class RetentionRules:
         """Whether a partition of this size can have anything to remove."""
         return size_bytes > 0 and (self.retention_ms != OFF or self._is_over(size_bytes))
 
-    def removes(self, piece: Piece, size_bytes: int, now_ms: int) -> bool:
+    def removes(self, piece: Piece, size_bytes: int, passed: Passed) -> bool:
         """Whether the oldest piece of a partition of this size has to go, as Kafka decides for a segment.
 
-        By time, when all of its records are older than `retention_ms`; timestamps in the future keep it. By size, when
-        what is left without it is `retention_bytes` or more.
+        By time, when all of its records are certainly older than `retention_ms`; timestamps in the future keep it. By
+        size, when what is left without it is `retention_bytes` or more.
         """
-        by_time = self.retention_ms != OFF and now_ms - piece.newest_ms > self.retention_ms
+        by_time = self.retention_ms != OFF and passed.since(piece.newest_ms) > self.retention_ms
         return by_time or self._is_over(size_bytes - piece.size_bytes + 1)
 
     def _is_over(self, size_bytes: int) -> bool:
         return self.retention_bytes != OFF and size_bytes > self.retention_bytes
 
 
-def expired(pieces: Sequence[Piece], size_bytes: int, rules: RetentionRules, now_ms: int) -> Sequence[Piece]:
+def expired(pieces: Sequence[Piece], size_bytes: int, rules: RetentionRules, passed: Passed) -> Sequence[Piece]:
     """Those of a partition's oldest pieces that have to go: whole ones, oldest first, up to the first that stays.
 
     Args:
@@ -66,7 +67,7 @@ def expired(pieces: Sequence[Piece], size_bytes: int, rules: RetentionRules, now
         size_bytes: the partition's size with all of them.
     """
     for count, piece in enumerate(pieces):
-        if not rules.removes(piece, size_bytes, now_ms):
+        if not rules.removes(piece, size_bytes, passed):
             return pieces[:count]
         size_bytes -= piece.size_bytes
     return pieces

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from diskless_core.clock import Clock
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.diskless.shard import DisklessShard
@@ -41,13 +40,10 @@ class RetentionWorker:
     A partition that keeps its oldest segment or run costs no I/O, others the pages of runs that they lose.
     """
 
-    def __init__(
-        self, shards: Mapping[int, DisklessShard], rules_of: RulesOf, schedule: RetentionSchedule, clock: Clock
-    ) -> None:
+    def __init__(self, shards: Mapping[int, DisklessShard], rules_of: RulesOf, schedule: RetentionSchedule) -> None:
         self._shards = shards
         self._rules_of = rules_of
         self._schedule = schedule
-        self._clock = clock
         self._oldest: dict[PartitionKey, Piece] = {}
 
     async def run(self) -> None:
@@ -92,7 +88,7 @@ class RetentionWorker:
             return False
         if oldest is not None and oldest.base_offset <= head.log_start_offset <= oldest.last_offset:
             self._oldest[partition] = oldest
-            if not rules.removes(oldest, head.size_bytes, self._clock.now_ms()):
+            if not rules.removes(oldest, head.size_bytes, shard.clock_watch.passed()):
                 return False
         log_start_offset = await self._new_log_start(shard, partition, head, rules)
         if log_start_offset == head.log_start_offset:
@@ -104,10 +100,10 @@ class RetentionWorker:
         self, shard: DisklessShard, partition: PartitionKey, head: PartitionHead, rules: RetentionRules
     ) -> int:
         """Where the partition has to begin, as far as that is known of the partition of this head."""
-        offset, size_bytes, now_ms = head.log_start_offset, head.size_bytes, self._clock.now_ms()
+        offset, size_bytes, passed = head.log_start_offset, head.size_bytes, shard.clock_watch.passed()
         pieces = [piece_of_segment(segment, head.max_timestamp) for segment in shard.tiered(partition)]
         while True:
-            removed = expired(pieces, size_bytes, rules, now_ms)
+            removed = expired(pieces, size_bytes, rules, passed)
             if removed:
                 offset = removed[-1].last_offset + 1
                 size_bytes -= sum(piece.size_bytes for piece in removed)

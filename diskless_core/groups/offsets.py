@@ -12,6 +12,7 @@ from diskless_core.groups.effects import GroupState
 from diskless_core.groups.model import NO_TIMESTAMP, CommittedOffset, PersistedGroup
 from diskless_core.groups.subscription import SubscriptionError, subscribed_topics
 from diskless_core.groups.tables import GROUP_OFFSETS
+from diskless_core.passed_time import Passed
 
 TopicPartition = tuple[str, int]
 
@@ -75,7 +76,7 @@ def expired_offsets(
     persisted: PersistedGroup | None,
     offsets: Mapping[TopicPartition, CommittedOffset],
     *,
-    now_ms: int,
+    passed: Passed,
     retention_ms: int,
 ) -> list[TopicPartition]:
     """Which offsets of a group go.
@@ -93,14 +94,17 @@ def expired_offsets(
     return [
         topic_partition
         for topic_partition, offset in offsets.items()
-        if topic_partition[0] not in in_use and now_ms >= _expiry_ms(offset, became_empty_ms, retention_ms)
+        if topic_partition[0] not in in_use and _has_expired(offset, became_empty_ms, passed, retention_ms)
     ]
 
 
-def _expiry_ms(offset: CommittedOffset, became_empty_ms: int | None, retention_ms: int) -> int:
+def _has_expired(offset: CommittedOffset, became_empty_ms: int | None, passed: Passed, retention_ms: int) -> bool:
+    since_ms = offset.commit_timestamp_ms
     if offset.expire_timestamp_ms != NO_TIMESTAMP:
-        return offset.expire_timestamp_ms
-    return (offset.commit_timestamp_ms if became_empty_ms is None else became_empty_ms) + retention_ms
+        retention_ms = offset.expire_timestamp_ms - since_ms
+    elif became_empty_ms is not None:
+        since_ms = became_empty_ms
+    return passed.since(since_ms) >= retention_ms
 
 
 def _became_empty_ms(group: ClassicGroup, persisted: PersistedGroup | None) -> int | None:

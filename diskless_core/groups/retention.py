@@ -48,7 +48,7 @@ class OffsetRetention:
             consumers or group,
             persisted,
             current,
-            now_ms=command.now_ms,
+            passed=self._shard.clock_watch.passed(),
             retention_ms=self._settings.offsets_retention_ms,
         )
         for topic, partition in expired:

@@ -170,6 +170,12 @@ def _read_header(buf: Buffer, pos: int, limit: int) -> BatchHeader:
     return header
 
 
+def max_timestamp_of(buf: Buffer) -> int:
+    """The maximum timestamp in the header of a whole batch, and nothing else of it."""
+    timestamp_ms: int = _MAX_TIMESTAMP.unpack_from(buf, _MAX_TIMESTAMP_AT)[0]
+    return timestamp_ms
+
+
 def crc_is_valid(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     """Whether the CRC-32C of the batch at `pos`, from the attributes to its end, is the one in its header."""
     return _checksum(buf, pos, header.size) == header.crc

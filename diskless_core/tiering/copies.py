@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.remote_log_metadata import IllegalTransitionError, RemoteLogMetadata, RemoteLogMetadataError
@@ -41,6 +42,7 @@ class SegmentServices:
 
     node_id: int
     clock: Clock
+    clock_watch: ClockWatch
     shards: Mapping[int, DisklessShard]
     metadata: RemoteLogMetadata
     remote_storage: RemoteStorage
@@ -71,7 +73,7 @@ class Copies:
         """Whether nobody works on an unfinished copy any more; see `removal_rules.is_given_up`."""
         services = self._services
         return removal_rules.is_given_up(
-            segment, node_id=services.node_id, living=self._living, now_ms=services.clock.now_ms()
+            segment, node_id=services.node_id, living=self._living, passed=services.clock_watch.passed()
         )
 
     async def list(self, partition: TopicIdPartition) -> Sequence[RemoteLogSegmentMetadata]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from diskless_core.background import Background, end_backend
 from diskless_core.clock import Clock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.config.tiering import TieringConfig
 from diskless_core.coordinator.shard import CoordinatorShard
 from diskless_core.diskless.commands import PartitionKey
@@ -84,6 +85,7 @@ class TieringNeighbours:
     topics: TieredTopics
     producer_id_expiration_ms: int
     clock: Clock
+    clock_watch: ClockWatch
     metrics: Metrics
     having_all: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
@@ -113,6 +115,7 @@ class Tiering:
         segments = self._segments = SegmentServices(
             node_id=neighbours.node_id,
             clock=clock,
+            clock_watch=neighbours.clock_watch,
             shards=neighbours.shards,
             metadata=backends.metadata,
             remote_storage=AwaitedRemoteStorage(backends.remote_storage, retries),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 
+from diskless_core.passed_time import Passed
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from diskless_core.wal.runs import Run
 
@@ -21,7 +22,7 @@ IsGivenUp = Callable[[RemoteLogSegmentMetadata], bool]
 
 
 def is_given_up(
-    segment: RemoteLogSegmentMetadata, *, node_id: int, living: Container[RemoteLogSegmentId], now_ms: int
+    segment: RemoteLogSegmentMetadata, *, node_id: int, living: Container[RemoteLogSegmentId], passed: Passed
 ) -> bool:
     """Whether nobody works on an unfinished copy any more.
 
@@ -36,7 +37,7 @@ def is_given_up(
     """
     if segment.broker_id == node_id:
         return segment.segment_id not in living
-    return now_ms - segment.event_timestamp_ms > GRACE_MS
+    return passed.since(segment.event_timestamp_ms) > GRACE_MS
 
 
 # --- what earlier compactions left -----------------------------------------------------------------------------------

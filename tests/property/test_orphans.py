@@ -150,7 +150,7 @@ def without_a_horizon(patch: pytest.MonkeyPatch) -> None:
 
 
 def by_the_scanning_brokers_clock_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(orphans, "threshold_ms", lambda _oldest, grace_ms, now_ms: max(0, now_ms - grace_ms))
+    patch.setattr(orphans, "threshold_ms", lambda _oldest, grace_ms, passed: max(0, passed.now_ms - grace_ms))
     patch.setattr(operations, "HORIZON_AGE_MS", -(10**15))
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from diskless_core.broker.node import Node
 from diskless_core.clock import SystemClock
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.config.load import load_config
 from diskless_core.coordinator.snapshots import Snapshots
 from diskless_core.diskless.commands import HandOver
@@ -100,7 +101,7 @@ class Shards:
             shards_in_use=self.in_use,
             scans_here=lambda: True,
             grace_period_ms=HOUR_MS,
-            clock=CLOCK,
+            clock_watch=ClockWatch(CLOCK),
             metrics=Metrics(),
         )
         return await OrphanScanner(services, HOUR_MS).scan(dry_run=dry_run)

@@ -162,6 +162,7 @@ class FileLife:
                 rules_of=lambda _: self.rules,
                 on_deleted=self.forgotten_by_cache.append,
                 clock=self.clock,
+                clock_watch=shards[0].clock_watch,
                 metrics=self.metrics,
             ),
         )
@@ -245,7 +246,7 @@ class FileLife:
     async def raise_horizons(self) -> None:
         """As the scan for orphans does: what is older than half a minute is committed now or never."""
         for node in self.nodes:
-            await node.shard.raise_horizon(self.clock.now_ms() - HORIZON_AGE_MS)
+            await node.shard.raise_horizon(node.shard.clock_watch.passed().before(HORIZON_AGE_MS))
 
     # --- what happens to objects ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
 from diskless_core.diskless import operations
 from diskless_core.diskless.commands import BatchResult, CommitFile, HandOver, PartitionKey
@@ -176,6 +177,7 @@ class Broker:
             rules_of=lambda _: None,
             on_deleted=lambda _: None,
             clock=self.clock,
+            clock_watch=ClockWatch(self.clock),
             metrics=metrics,
         )
         self._files = Files(FILES, files)

@@ -11,6 +11,7 @@ from diskless_core.diskless.operations import CommitRules
 from diskless_core.diskless.records import DisklessRecord
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import PARTITIONS, PRODUCERS
+from diskless_core.passed_time import Passed
 from tests.support.shards import TOPIC, Sequential, commit_of
 
 NOW_MS = 1000
@@ -53,7 +54,7 @@ class Desk:
     def expire_producers(self) -> None:
         """Forget those that have been silent for `EXPIRATION_MS`, and those of deleted topics."""
         keys = [key for key, _ in self.state.rows(PRODUCERS)]
-        self.run(lambda command: operations.expire_producers(command, keys, EXPIRATION_MS))
+        self.run(lambda command: operations.expire_producers(command, keys, Passed(now_ms=self.now_ms), EXPIRATION_MS))
 
     def next_offset(self, partition: int = 0) -> int:
         head = self.state.get(PARTITIONS, PartitionKey(TOPIC, partition))

@@ -99,6 +99,7 @@ def tiering_on(
         topics=OneTopic(shard, tiering),
         producer_id_expiration_ms=60_000,
         clock=path.clock,
+        clock_watch=shard.clock_watch,
         metrics=path.metrics,
     )
     return Tiering(settings, backends, neighbours)

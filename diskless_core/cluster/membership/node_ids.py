@@ -23,6 +23,7 @@ from diskless_core.cluster.membership.tables import (
 )
 from diskless_core.cluster.operations import ClusterCommand, Refusal
 from diskless_core.coordinator.tables import Reader
+from diskless_core.passed_time import Passed
 from diskless_core.protocol.errors import ErrorCode
 
 FIRST_NODE_ID = 1
@@ -116,11 +117,10 @@ def _lowest_free(state: Reader) -> int:
     return free
 
 
-def idle(state: Reader, now_ms: int, heard: Collection[int]) -> Sequence[Idle]:
+def idle(state: Reader, passed: Passed, heard: Collection[int]) -> Sequence[Idle]:
     """The brokers whose ids are due to be retired, in ascending order.
 
     Args:
-        now_ms: by the controller's clock, in milliseconds since the epoch.
         heard: brokers that live, although they are fenced.
     """
     found = []
@@ -129,14 +129,14 @@ def idle(state: Reader, now_ms: int, heard: Collection[int]) -> Sequence[Idle]:
         if allocated is None or node_id in heard or (registered is not None and registered.is_live):
             continue
         since_ms = allocated.allocated_at_ms if registered is None else registered.fenced_at_ms
-        if now_ms - since_ms >= IDLE_MS:
+        if passed.since(since_ms) >= IDLE_MS:
             found.append(Idle(node_id=node_id, epoch=registered.epoch if registered is not None else None))
     return found
 
 
-def retire(command: ClusterCommand, due: Idle) -> bool:
+def retire(command: ClusterCommand, due: Idle, passed: Passed) -> bool:
     """Unregister a broker for good, unless it has changed since it was found; whether it was."""
-    if due not in idle(command.tx, command.now_ms, ()):
+    if due not in idle(command.tx, passed, ()):
         return False
     command.emit(BrokerUnregistered(node_id=due.node_id, epoch=NEVER_REGISTERED if due.epoch is None else due.epoch))
     return True

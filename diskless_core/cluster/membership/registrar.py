@@ -312,14 +312,14 @@ class Registrar:
 
     async def _retire_idle(self, sessions: Sessions, now_s: float) -> None:
         """Unregister the brokers whose ids the cluster gave them, and that have been away for long."""
-        now_ms = self._clock.now_ms()
+        passed = self._shard.clock_watch.passed()
         heard = {
             node_id
             for node_id in operations.registrations(self._shard.state)
             if node_id == self._node_id or sessions.is_live(node_id, now_s, is_granted=True)
         }
-        for due in node_ids.idle(self._shard.state, now_ms, heard):
-            if await self._shard.submit(partial(node_ids.retire, due=due)):
+        for due in node_ids.idle(self._shard.state, passed, heard):
+            if await self._shard.submit(partial(node_ids.retire, due=due, passed=passed)):
                 self._forget(sessions, due.node_id)
                 _log.warning("a broker was away for so long that its node id is retired", broker=due.node_id)
 

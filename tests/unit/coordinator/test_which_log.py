@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.coordinator.entries import encode_probe
 from diskless_core.coordinator.log_end import LogEnd
 from diskless_core.coordinator.which_log import look, read_entries
@@ -81,4 +82,5 @@ async def test_a_log_that_is_pruned_while_a_shard_starts_is_looked_at_again(time
 
 async def test_a_mark_at_the_end_of_a_log_that_is_pruned_before_it_is_read_back_was_there() -> None:
     log = cast("CoordinatorLog", PrunedLog(times=1))
-    assert await LogEnd(ShardId("__s", 0), log, VirtualClock(asyncio.get_running_loop())).certain_end(1) == 0
+    clock = VirtualClock(asyncio.get_running_loop())
+    assert await LogEnd(ShardId("__s", 0), log, clock, ClockWatch(clock)).certain_end(1) == 0

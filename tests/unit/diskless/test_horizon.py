@@ -17,6 +17,7 @@ from diskless_core.diskless.commands import BatchResult
 from diskless_core.diskless.operations import HORIZON_AGE_MS, CommitRules, DisklessCommand
 from diskless_core.diskless.records import DisklessRecord, HorizonRaised
 from diskless_core.diskless.state_machine import DisklessMachine
+from diskless_core.passed_time import Passed
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal.format import object_key
 from tests.support.shards import TOPIC, Sequential, batch, commit_of
@@ -42,7 +43,7 @@ class Leader:
         return answer, command.records
 
     def raise_horizon(self, horizon_ms: int) -> list[DisklessRecord]:
-        return self.run(lambda command: operations.raise_horizon(command, horizon_ms))[1]
+        return self.run(lambda command: operations.raise_horizon(command, Passed(now_ms=self.now_ms), horizon_ms))[1]
 
     def commit(self, created_ms: int, number: int = 0) -> BatchResult:
         request = commit_of(object_key("wal", created_ms, uuid.UUID(int=number)), batch())

@@ -20,6 +20,7 @@ from diskless_core.diskless.producer_state import WindowBatch
 from diskless_core.diskless.records import PartitionsCreated, ProducersExpired, TopicDeleted
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import PRODUCERS
+from diskless_core.passed_time import Passed
 from diskless_core.testing.fakes.log import SharedLog
 from tests.support.shards import OTHER_TOPIC, SHARD_ID, TOPIC, ShardNode, batch, commit_of
 from tests.support.virtual_time import VirtualClock, run
@@ -144,9 +145,9 @@ def test_deletions_of_topics_have_no_living_producer_looked_at_and_put_no_check_
     looked_at = set[Any]()
     has_expired = operations.has_expired
 
-    def spy(reader: Any, producer: Any, now_ms: int, expiration_ms: int) -> bool:
+    def spy(reader: Any, producer: Any, passed: Passed, expiration_ms: int) -> bool:
         looked_at.add(producer)
-        return has_expired(reader, producer, now_ms, expiration_ms)
+        return has_expired(reader, producer, passed, expiration_ms)
 
     monkeypatch.setattr(operations, "has_expired", spy)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from diskless_core.diskless import producer_state
 from diskless_core.diskless.producer_state import MAX_SEQUENCE, ProducerWindow, WindowBatch
+from diskless_core.passed_time import Passed
 from diskless_core.protocol.errors import ErrorCode
 
 NONE, DUPLICATE, OUT_OF_ORDER, FENCED = (
@@ -139,9 +140,9 @@ def test_sequences_wrap_between_batches_and_inside_one() -> None:
 
 def test_a_window_lives_as_long_as_the_expiration_says_and_not_longer() -> None:
     window = window_of((0, 0), time_ms=1000)
-    assert not producer_state.is_expired(window, 1499, 500)
-    assert producer_state.is_expired(window, 1500, 500)
-    assert not producer_state.is_expired(window, 0, 500)
+    assert not producer_state.is_expired(window, Passed(now_ms=1499), 500)
+    assert producer_state.is_expired(window, Passed(now_ms=1500), 500)
+    assert not producer_state.is_expired(window, Passed(now_ms=0), 500)
 
 
 def test_a_window_is_small_and_none_of_the_garbage_collectors_business() -> None:

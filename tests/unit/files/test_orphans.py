@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from diskless_core.clock_watch import ClockWatch
 from diskless_core.coordinator.errors import ClockSkewError, CoordinatorError
 from diskless_core.diskless.commands import PartitionKey
 from diskless_core.files import orphans
 from diskless_core.files.orphans import OrphanScanner, OrphanServices, threshold_ms
 from diskless_core.metrics import Metrics
+from diskless_core.passed_time import Passed
 from diskless_core.plugin.orphan_detection import OrphanDetection, OrphanDetectionError, OrphanSearch
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.shards import DISKLESS
@@ -68,7 +70,7 @@ class Cluster:
             shards_in_use=self.shards_in_use,
             scans_here=lambda: self.scans_here,
             grace_period_ms=GRACE_MS,
-            clock=self.scanning_clock,
+            clock_watch=ClockWatch(self.scanning_clock),
             metrics=self.metrics,
         )
         return OrphanScanner(services, HOUR_MS)
@@ -111,7 +113,7 @@ def on_a_cluster(story) -> None:
     [([], 900), ([None, None], 900), ([500, None], 600), ([850, 700], 800), ([990], 900), ([0], 100)],
 )
 def test_the_threshold_is_the_smaller_of_both(oldest, expected):
-    assert threshold_ms(oldest, 100, 1_000) == expected
+    assert threshold_ms(oldest, 100, Passed(now_ms=1_000)) == expected
 
 
 @guarantee("Deletion and retention", "An object that was stored and never committed is deleted in the end.")

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskless_core.files.retention import OFF, Piece, RetentionRules, expired, piece_of_run, piece_of_segment
+from diskless_core.passed_time import Passed
 from diskless_core.remote_log.tiered import TieredSegment
 from diskless_core.wal.runs import Run
 from tests.support.guarantees import guarantee
 
 NOW_MS = 1_000
+NOW = Passed(now_ms=NOW_MS)
 
 
 def run_of(size: int, max_timestamp: int, append_time: int = NOW_MS) -> Piece:
@@ -46,7 +48,7 @@ def test_it_removes_what_kafka_would_remove(
 ) -> None:
     rules = RetentionRules(retention_ms=retention_ms, retention_bytes=retention_bytes)
     size_bytes = sum(run.size_bytes for run in runs) + newer_bytes
-    removed = expired(runs, size_bytes, rules, NOW_MS)
+    removed = expired(runs, size_bytes, rules, NOW)
     assert list(removed) == runs[: as_kafka_would(runs, size_bytes, rules)]
     assert not removed or rules.may_remove_from(size_bytes)
 
@@ -57,10 +59,10 @@ def test_page_by_page_it_removes_the_same(
 ) -> None:
     rules = RetentionRules(retention_ms=retention_ms, retention_bytes=retention_bytes)
     size_bytes = sum(run.size_bytes for run in runs)
-    at_once = expired(runs, size_bytes, rules, NOW_MS)
+    at_once = expired(runs, size_bytes, rules, NOW)
     removed: list[Piece] = []
     while some := runs[len(removed) : len(removed) + page]:
-        gone = expired(some, size_bytes - sum(run.size_bytes for run in removed), rules, NOW_MS)
+        gone = expired(some, size_bytes - sum(run.size_bytes for run in removed), rules, NOW)
         removed += gone
         if len(gone) < len(some):
             break
@@ -85,7 +87,7 @@ def test_page_by_page_it_removes_the_same(
 def test_time_and_size_work_alone_and_together(retention_ms: int, retention_bytes: int, remaining: int) -> None:
     runs = [run_of(10, NOW_MS - 101), run_of(10, NOW_MS - 100), run_of(10, NOW_MS + 500)]
     rules = RetentionRules(retention_ms=retention_ms, retention_bytes=retention_bytes)
-    assert len(runs) - len(expired(runs, 30, rules, NOW_MS)) == remaining
+    assert len(runs) - len(expired(runs, 30, rules, NOW)) == remaining
 
 
 @guarantee(
@@ -94,13 +96,13 @@ def test_time_and_size_work_alone_and_together(retention_ms: int, retention_byte
 )
 def test_what_is_newer_in_time_keeps_what_came_after_it() -> None:
     runs = [run_of(10, NOW_MS + 500), run_of(10, 0)]
-    assert not expired(runs, 20, RetentionRules(retention_ms=10, retention_bytes=OFF), NOW_MS)
+    assert not expired(runs, 20, RetentionRules(retention_ms=10, retention_bytes=OFF), NOW)
 
 
 def test_without_timestamps_the_time_of_the_commit_counts() -> None:
     rules = RetentionRules(retention_ms=10, retention_bytes=OFF)
-    assert expired([run_of(10, -1, NOW_MS - 11)], 10, rules, NOW_MS)
-    assert not expired([run_of(10, -1, NOW_MS - 10)], 10, rules, NOW_MS)
+    assert expired([run_of(10, -1, NOW_MS - 11)], 10, rules, NOW)
+    assert not expired([run_of(10, -1, NOW_MS - 10)], 10, rules, NOW)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +122,4 @@ def test_a_segment_of_which_no_age_is_known_does_not_go_by_age(
 ) -> None:
     segment = TieredSegment(b"s" * 16, 0, 9, 1000, max_timestamp)
     rules = RetentionRules(retention_ms=100, retention_bytes=OFF)
-    assert rules.removes(piece_of_segment(segment, latest_ms), 1000, now_ms=1000) is is_removed
+    assert rules.removes(piece_of_segment(segment, latest_ms), 1000, Passed(now_ms=1000)) is is_removed

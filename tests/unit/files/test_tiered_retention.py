@@ -35,7 +35,6 @@ class Retained:
             {0: shard or path.node.shard},
             self._rules_of,
             RetentionSchedule(initial_delay_ms=0, interval_ms=1),
-            path.clock,
         )
 
     def _rules_of(self, partition: PartitionKey) -> RetentionRules | None:

@@ -55,14 +55,19 @@ HANDLERS = {
 
 
 class AdjustableClock(SystemClock):
-    """Real, but for the wall clock, which the test moves."""
+    """Stands still on the wall until the test moves it. What it is moved by passes on the monotonic clock too."""
+
+    BEGAN_MS = 1_000_000
 
     def __init__(self) -> None:
         super().__init__(seed=1)
-        self.wall_ms = 1_000_000
+        self.wall_ms = self.BEGAN_MS
 
     def now_ms(self) -> int:
         return self.wall_ms
+
+    def monotonic(self) -> float:
+        return super().monotonic() + (self.wall_ms - self.BEGAN_MS) / 1000
 
 
 @dataclass

@@ -10,6 +10,7 @@ from diskless_core.groups.model import CommittedOffset, PersistedGroup
 from diskless_core.groups.offsets import OffsetIndex, expired_offsets
 from diskless_core.groups.subscription import SubscriptionError, subscribed_topics
 from diskless_core.groups.tables import GROUP_OFFSETS, GROUPS
+from diskless_core.passed_time import Passed
 from tests.unit.groups.script import Script
 
 RETENTION_MS = 1_000
@@ -25,7 +26,7 @@ def subscription(*topics: str, version: int = 3) -> bytes:
 
 
 def expired(offsets, now_ms, group=None, persisted=None):
-    return expired_offsets(group, persisted, offsets, now_ms=now_ms, retention_ms=RETENTION_MS)
+    return expired_offsets(group, persisted, offsets, passed=Passed(now_ms=now_ms), retention_ms=RETENTION_MS)
 
 
 def emptied(script: Script, at_ms: int) -> PersistedGroup:

@@ -58,6 +58,7 @@ def services_of(path: TieredPath, metadata: RemoteLogMetadata | None = None) -> 
     return SegmentServices(
         node_id=1,
         clock=path.clock,
+        clock_watch=path.node.shard.clock_watch,
         shards={0: path.node.shard},
         metadata=metadata or path.metadata,
         remote_storage=path.storage,

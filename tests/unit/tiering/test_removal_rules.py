@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.passed_time import Passed
 from diskless_core.remote_log.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -104,4 +105,4 @@ def test_a_copy_of_this_broker_is_given_up_when_no_job_has_it_and_another_broker
 ) -> None:
     segment = replace(copy(20, 29, STARTED), broker_id=broker_id)
     living = {segment.segment_id} if is_living else set()
-    assert is_given_up(segment, node_id=1, living=living, now_ms=age_ms) is given_up
+    assert is_given_up(segment, node_id=1, living=living, passed=Passed(now_ms=age_ms)) is given_up

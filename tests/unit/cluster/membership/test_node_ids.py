@@ -20,6 +20,7 @@ from diskless_core.cluster.membership.tables import (
 from diskless_core.cluster.operations import Refusal
 from diskless_core.coordinator.state_machine import Command
 from diskless_core.coordinator.tables import Transaction
+from diskless_core.passed_time import Passed
 from diskless_core.protocol.errors import ErrorCode
 from tests.unit.cluster.cluster_state import ClusterState
 
@@ -66,11 +67,11 @@ class Registry(ClusterState):
         return self.run(lambda command: operations.unregister(command, node_id))
 
     def idle(self, heard=()):
-        return node_ids.idle(self.state, self.now_ms, heard)
+        return node_ids.idle(self.state, Passed(now_ms=self.now_ms), heard)
 
     def retire_idle(self):
         for due in self.idle():
-            assert self.run(lambda command, due=due: node_ids.retire(command, due))
+            assert self.run(lambda command, due=due: node_ids.retire(command, due, Passed(now_ms=self.now_ms)))
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def test_a_broker_that_has_changed_since_it_was_found_idle_is_not_retired(regist
     registry.now_ms += IDLE_MS
     [due] = registry.idle()
     registry.fence(registration, is_fenced=False)
-    assert not registry.run(lambda command: node_ids.retire(command, due))
+    assert not registry.run(lambda command: node_ids.retire(command, due, Passed(now_ms=registry.now_ms)))
     assert registry.state.committed(BROKERS, (1,)).is_live
 
 
