@@ -63,6 +63,16 @@ class MetricDescription:
     help: str
 
 
+class WatchedClocks(Protocol):
+    """What is exported of the clocks of live brokers."""
+
+    @property
+    def difference_ms(self) -> int: ...
+
+    @property
+    def is_held(self) -> bool: ...
+
+
 class Metrics:
     """The broker's metrics, one attribute each; counters take `inc`, gauges `set`, histograms `observe` or `time`.
 
@@ -108,6 +118,11 @@ class Metrics:
         """Export how many brokers are live and fenced, counted by each scrape by `count(live=…)`."""
         self.active_brokers.set_function(lambda: float(count(live=True)))
         self.fenced_brokers.set_function(lambda: float(count(live=False)))
+
+    def watch_clocks(self, clocks: WatchedClocks) -> None:
+        """Export how the clocks of live brokers compare with this one's, read afresh by each scrape."""
+        self.clock_difference_seconds.set_function(lambda: clocks.difference_ms / 1000)
+        self.clock_disagrees.set_function(lambda: float(clocks.is_held))
 
     def watch_producers(self, name: str, count: Callable[[], int]) -> None:
         """Export how many producers' windows a diskless shard holds, counted by each scrape."""
@@ -189,6 +204,14 @@ class Metrics:
         )
         self.clock_ahead_seconds = self._gauge(
             "clock_ahead_seconds", "How far, at least, the clock was ahead of a coordinator's at the last commit."
+        )
+        self.clock_difference_seconds = self._gauge(
+            "clock_difference_seconds",
+            "How far the clock of some live broker is from this broker's, as of the last heartbeat; 0 without others.",
+        )
+        self.clock_disagrees = self._gauge(
+            "clock_disagrees",
+            "1 while the clock of a live broker is off, so that nothing is forgotten because time has passed, else 0.",
         )
         self.commit_seconds = self._histogram(
             "commit_seconds", "Time for a coordinator shard to commit one WAL object's batches."

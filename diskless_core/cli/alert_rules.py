@@ -272,6 +272,15 @@ _OF_STORES = (
         page="operations.md#retention-and-disk-space",
     ),
     Alert(
+        name="ClocksDisagree",
+        expr=f"max by ({_CLUSTER}) (diskless_clock_disagrees) > 0",
+        wait="5m",
+        severity=Severity.WARNING,
+        summary="The clock of a live broker is off by more than ten seconds. No records, objects, offsets or producers "
+        "are removed because time has passed until it is right. The brokers' logs say whose clock it is.",
+        page="operations.md#clocks",
+    ),
+    Alert(
         name="SegmentsNotMade",
         expr="min_over_time(diskless_remote_copy_lag_segments[1h]) > 0",
         wait="1h",

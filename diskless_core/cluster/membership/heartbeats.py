@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from diskless_core.cluster.membership.clocks import Compared
 from diskless_core.cluster.membership.model import Registration
 from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health
 
@@ -15,6 +16,7 @@ class Beat:
     Attributes:
         applied_offset: how far the broker has applied the log of the cluster shard.
         has_clients: whether the broker, which wants to stop, waits for clients to go to others.
+        compared: how its clock compared with a controller's; None where that is not known.
     """
 
     node_id: int
@@ -24,6 +26,7 @@ class Beat:
     want_shut_down: bool
     has_clients: bool = False
     health: Health = UNKNOWN_HEALTH
+    compared: Compared | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

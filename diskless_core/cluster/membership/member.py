@@ -10,6 +10,7 @@ import structlog
 
 from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.cluster.membership import wire
+from diskless_core.cluster.membership.clocks import Compared, compare, differences
 from diskless_core.cluster.membership.heartbeats import Beat
 from diskless_core.cluster.membership.lifecycle import BrokerState, Heartbeat, Lifecycle, Register
 from diskless_core.cluster.membership.model import BrokerSpec
@@ -88,6 +89,7 @@ class Member:
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
         self._said: str | None = None
+        self._compared: Compared | None = None
         self.unreachable_because: str | None = None
         self._told_unreachable_s = 0.0
         self.last_controller: int | None = None
@@ -263,7 +265,9 @@ class Member:
             want_shut_down=question.want_shut_down,
             has_clients=self._has_clients(),
             health=self._health(),
+            compared=self._compared,
         )
+        sent_s = self._clock.monotonic()
         request = wire.heartbeat_request(beat)
         if controller == self._spec.node_id:
             response = await self._service.heartbeat(request)
@@ -277,6 +281,7 @@ class Member:
             kept = response.fenced_reason or "the controller keeps it fenced"
             self._obstacle = kept if response.is_fenced else "it leads coordinators still, or has clients"
             self._hear_whether_reachable(controller, response)
+            self._compare_clocks(controller, response, now_s - sent_s)
         elif code in _NOT_REGISTERED:
             self._lifecycle.unknown(now_s)
         else:
@@ -284,6 +289,20 @@ class Member:
             self._lifecycle.no_answer(now_s)
         if self.state is not before and controller != self._spec.node_id:
             _log.info("the broker's state has changed", state=self.state.name.lower())
+
+    def _compare_clocks(self, controller: int | None, response: BrokerHeartbeatResponse, round_trip_s: float) -> None:
+        told = wire.clock_of(response)
+        if told is None or controller is None:
+            return
+        if controller == self._spec.node_id:
+            self._compared = Compared(controller=controller, ahead_ms=0)
+        else:
+            now_ms = self._clock.now_ms()
+            self._compared = compare(
+                controller, told, received_ms=now_ms, round_trip_s=round_trip_s, before=self._compared
+            )
+        if self._compared is not None:
+            self._shard.clock_watch.compared(differences(self._spec.node_id, self._compared, told))
 
     # --- a broker that nobody reaches --------------------------------------------------------------------------------
 

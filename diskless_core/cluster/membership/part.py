@@ -145,6 +145,7 @@ class Membership:
         )
         self._loops = Background()
         neighbours.metrics.watch_brokers(self.brokers.count)
+        neighbours.metrics.watch_clocks(shard.clock_watch)
 
     async def start(self) -> None:
         """Become a member, and unfenced once this node's copies of all shards have read what was in the log.

@@ -17,6 +17,7 @@ import structlog
 
 from diskless_core.clock import LEAST_PAUSE_S, Clock
 from diskless_core.cluster.membership import node_ids, operations
+from diskless_core.cluster.membership.clocks import ControllersClock, controllers_clock
 from diskless_core.cluster.membership.fenced import why_fenced
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
@@ -85,6 +86,7 @@ class Registrar:
         self._refused: dict[int, str] = {}
         self._kept: dict[int, str] = {}
         self._links: dict[int, Link] = {}
+        self._clocks_ahead_ms: dict[int, int] = {}
         self._watched: set[Link] = set()
         self._listeners: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
@@ -126,6 +128,11 @@ class Registrar:
             for node_id, one in operations.registrations(self._shard.state).items()
             if one.is_fenced
         }
+
+    def clock(self) -> ControllersClock:
+        """What this node's clock says, and how those of live brokers compare, as far as they have said so."""
+        live = {node_id: ms for node_id, ms in self._clocks_ahead_ms.items() if not self.is_fenced(node_id)}
+        return controllers_clock(self._clock.now_ms(), live)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever `live` may answer something new. It must be quick."""
@@ -215,6 +222,8 @@ class Registrar:
             return known
         was = sessions.health(beat.node_id)
         self._hear(sessions, beat.node_id, link, self._clock.monotonic(), beat.health)
+        if beat.compared is not None and beat.compared.controller == self._node_id != beat.node_id:
+            self._clocks_ahead_ms[beat.node_id] = beat.compared.ahead_ms
         if was.troubles != beat.health.troubles:
             _log.info(
                 "a broker says how its backends are",
@@ -327,6 +336,7 @@ class Registrar:
         sessions.forget(node_id)
         self._reachability.forget(node_id)
         self._registered_offsets.pop(node_id, None)
+        self._clocks_ahead_ms.pop(node_id, None)
         self._kept.pop(node_id, None)
         self._refused.pop(node_id, None)
 
@@ -347,6 +357,7 @@ class Registrar:
             self._refused.clear()
             self._kept.clear()
             self._links.clear()
+            self._clocks_ahead_ms.clear()
             self._reachability.forget_all()
             self._term = term
         return self._sessions

@@ -108,7 +108,8 @@ class MembershipService:
             answer = await self._registrar.heartbeat(beat, link)
         except CoordinatorError as error:
             return wire.heartbeat_response(error.code, is_fenced=True)
-        return wire.heartbeat_response(answer, is_fenced=self._registrar.is_fenced(beat.node_id))
+        is_fenced = self._registrar.is_fenced(beat.node_id)
+        return wire.heartbeat_response(answer, is_fenced=is_fenced, clock=self._registrar.clock())
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         """AllocateProducerIds."""

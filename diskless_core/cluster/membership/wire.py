@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 
+from diskless_core.cluster.membership.clocks import Compared, ControllersClock
 from diskless_core.cluster.membership.heartbeats import Beat, Decision
 from diskless_core.cluster.membership.lifecycle import RefusedRegistration
 from diskless_core.cluster.membership.model import BrokerListener, BrokerSpec, Registration
@@ -31,6 +32,7 @@ MAX_TEXT = 255
 every broker, and a log entry has to hold it."""
 
 _UNKNOWN_MS = -1
+_NO_BROKER = -1
 
 
 def registration_request(
@@ -154,6 +156,8 @@ def heartbeat_request(beat: Beat) -> BrokerHeartbeatRequest:
         doubtful_shards=_names(beat.health.doubtful),
         ready_shards=_names(beat.health.ready) if beat.health.ready is not None else None,
         led_shards=_names(beat.health.led),
+        clock_compared_with=_NO_BROKER if beat.compared is None else beat.compared.controller,
+        clock_ahead_ms=0 if beat.compared is None else beat.compared.ahead_ms,
     )
 
 
@@ -174,6 +178,11 @@ def beat_of(request: BrokerHeartbeatRequest, shards: Mapping[str, ShardId]) -> B
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
         has_clients=request.has_clients,
+        compared=(
+            Compared(controller=request.clock_compared_with, ahead_ms=request.clock_ahead_ms)
+            if request.clock_compared_with != _NO_BROKER
+            else None
+        ),
         health=Health(
             log_is_ok=request.log_is_ok,
             bucket_is_ok=request.bucket_is_ok,
@@ -189,11 +198,14 @@ def _names(shards: Collection[ShardId]) -> list[str]:
     return sorted(map(str, shards))
 
 
-def heartbeat_response(answer: Decision | ErrorCode, *, is_fenced: bool) -> BrokerHeartbeatResponse:
+def heartbeat_response(
+    answer: Decision | ErrorCode, *, is_fenced: bool, clock: ControllersClock | None = None
+) -> BrokerHeartbeatResponse:
     """The response to a heartbeat.
 
     Args:
         is_fenced: what the broker is now.
+        clock: of the controller; nothing is said of it where there is an error.
     """
     if isinstance(answer, ErrorCode):
         return BrokerHeartbeatResponse(
@@ -207,7 +219,39 @@ def heartbeat_response(answer: Decision | ErrorCode, *, is_fenced: bool) -> Brok
         should_shut_down=answer.may_stop,
         fenced_reason=answer.reason,
         is_unreachable=answer.is_unreachable,
+        **_clock_fields(clock),
     )
+
+
+def _clock_fields(clock: ControllersClock | None) -> dict[str, int]:
+    if clock is None:
+        return {}
+    if not clock.ahead_ms:
+        return {"clock_ms": clock.now_ms}
+    behind, ahead = min(clock.ahead_ms.items(), key=_ahead), max(clock.ahead_ms.items(), key=_ahead)
+    return {
+        "clock_ms": clock.now_ms,
+        "clock_behind_broker": behind[0],
+        "clock_behind_ms": -behind[1],
+        "clock_ahead_broker": ahead[0],
+        "clock_ahead_ms": ahead[1],
+    }
+
+
+def _ahead(item: tuple[int, int]) -> int:
+    return item[1]
+
+
+def clock_of(response: BrokerHeartbeatResponse) -> ControllersClock | None:
+    """What the controller says of clocks; None where it says nothing, since it is of an earlier version."""
+    if response.clock_ms < 0:
+        return None
+    told = {
+        response.clock_behind_broker: -response.clock_behind_ms,
+        response.clock_ahead_broker: response.clock_ahead_ms,
+    }
+    told.pop(_NO_BROKER, None)
+    return ControllersClock(now_ms=response.clock_ms, ahead_ms=told)
 
 
 def node_id_response(answer: int | Refusal) -> DisklessAllocateNodeIdResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from copy import copy
 
 import pytest
 
@@ -36,8 +37,11 @@ async def member_with_given_id(world: MemberWorld, controller: MemberProcess) ->
 def a_day_later(world: MemberWorld) -> None:
     """A day passes, by all clocks, in which nobody misses a heartbeat."""
     for process in world.processes:
-        process.shard.clock_watch._offset_ms += IDLE_MS
+        clock = copy(process._clock)
+        clock.monotonic = lambda monotonic=clock.monotonic: monotonic() + IDLE_MS / 1000
         process._clock.skew_ms += IDLE_MS
+        clock.skew_ms = process._clock.skew_ms
+        process.shard.clock_watch._clock = clock
 
 
 def test_only_the_controller_gives_ids_and_only_to_brokers_of_its_cluster() -> None:
