@@ -22,6 +22,7 @@ from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import PRODUCERS
 from diskless_core.passed_time import Passed
 from diskless_core.testing.fakes.log import SharedLog
+from tests.support.guarantees import guarantee
 from tests.support.shards import OTHER_TOPIC, SHARD_ID, TOPIC, ShardNode, batch, commit_of
 from tests.support.virtual_time import VirtualClock, run
 
@@ -200,6 +201,90 @@ def test_a_leader_that_comes_into_office_goes_on_where_the_last_one_ended(monkey
             assert list(map(len, place.known())) == [6, 6]
             place.shared.set_leader(SHARD_ID, 1)
             await until(lambda: place.known() == [set(), set()])
+
+    run(main)
+
+
+DAY_MS = 86_400_000
+
+
+class Takers:
+    """Two nodes with clocks of their own; the second one takes over from the first."""
+
+    def __init__(self, *, keeps_store: bool = True) -> None:
+        self.shared = SharedLog()
+        loop = asyncio.get_running_loop()
+        self.clocks = [VirtualClock(loop), VirtualClock(loop)]
+        self.nodes = [ShardNode(self.shared, clock, node_id) for node_id, clock in enumerate(self.clocks, start=1)]
+        self.keeps_store = keeps_store
+
+    async def write(self) -> None:
+        first = self.nodes[0]
+        self.shared.set_leader(SHARD_ID, 1)
+        await first.start()
+        await first.shard.create_partitions(uuid.UUID(bytes=TOPIC), "t", [0])
+        for sequence in range(3):
+            await first.commit(commit_of(f"object-{sequence}", batch(producer=(7, 0, sequence))))
+
+    async def taken_over_later(self) -> ShardNode:
+        """By a process that starts when the first one has ended, as after a restart of everything."""
+        await self.write()
+        await self.nodes[0].stop()
+        self.clocks[1].skew_ms += DAY_MS
+        self.shared.set_leader(SHARD_ID, 2)
+        await self.nodes[1].start()
+        return self.nodes[1]
+
+    async def taken_over_at_once(self) -> ShardNode:
+        """By one that has followed the first one."""
+        self.clocks[1].skew_ms += DAY_MS
+        self.shared.set_leader(SHARD_ID, 1)
+        await self.nodes[1].start(lead=False)
+        await self.write()
+        self.shared.set_leader(SHARD_ID, 2)
+        await self.nodes[1].shard.until_leading()
+        await self.nodes[0].stop()
+        return self.nodes[1]
+
+    async def restarted(self) -> ShardNode:
+        """By the first one itself, with its store, or without."""
+        await self.write()
+        await self.nodes[0].stop()
+        self.clocks[0].skew_ms += DAY_MS
+        if not self.keeps_store:
+            self.nodes[0].store.disk = self.nodes[0].store.disk.empty()
+        await self.nodes[0].start()
+        return self.nodes[0]
+
+    async def jumped(self) -> ShardNode:
+        """By nobody: the clock of the first one jumps."""
+        await self.write()
+        self.clocks[0].skew_ms += DAY_MS
+        return self.nodes[0]
+
+
+@guarantee(
+    "Idempotence",
+    "A leader whose clock is a day ahead forgets no producer before its time: not after a failover, not after a "
+    "restart, and not when the clock jumps.",
+)
+@pytest.mark.parametrize("keeps_store", [True, False])
+@pytest.mark.parametrize(
+    "come_to_lead", [Takers.taken_over_later, Takers.taken_over_at_once, Takers.restarted, Takers.jumped]
+)
+def test_a_retry_is_recognised_by_a_leader_whose_clock_is_a_day_ahead(come_to_lead: Any, keeps_store: bool) -> None:
+    async def main() -> None:
+        leader: ShardNode = await come_to_lead(Takers(keeps_store=keeps_store))
+        expiry = ProducerExpiry(leader.shard, RULES, leader.clock)
+        await expiry.look()
+        await asyncio.sleep(RULES.expiration_ms / 1000 - 10)
+        await expiry.look()
+        [retried] = await leader.commit(commit_of("retry", batch(producer=(7, 0, 2))))
+        assert (retried.base_offset, retried.is_duplicate) == (2, True)
+        await asyncio.sleep(30)
+        await expiry.look()
+        assert not leader.shard.state.row_count(PRODUCERS)
+        await leader.stop()
 
     run(main)
 

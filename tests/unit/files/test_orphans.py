@@ -59,7 +59,7 @@ class Cluster:
         for node in self.nodes:
             await node.stop()
 
-    def scanner(self) -> OrphanScanner:
+    def scanner(self, clock_watch: ClockWatch | None = None) -> OrphanScanner:
         services = OrphanServices(
             objects=self.objects,
             objects_source=lambda: self.objects,
@@ -70,7 +70,7 @@ class Cluster:
             shards_in_use=self.shards_in_use,
             scans_here=lambda: self.scans_here,
             grace_period_ms=GRACE_MS,
-            clock_watch=ClockWatch(self.scanning_clock),
+            clock_watch=clock_watch or ClockWatch(self.scanning_clock),
             metrics=self.metrics,
         )
         return OrphanScanner(services, HOUR_MS)
@@ -157,6 +157,31 @@ def test_a_commit_is_answered_again_however_old_its_object_is():
         await cluster.scan()
         assert await cluster.commit(key) is ErrorCode.NONE
         assert await cluster.readable() == {key}
+
+    on_a_cluster(story)
+
+
+def test_a_young_object_is_no_orphan_though_the_clocks_of_all_jump_a_day_ahead():
+    async def story(cluster: Cluster) -> None:
+        key = await cluster.upload()
+        scanner = cluster.scanner()
+        for clock in (cluster.clock, cluster.scanning_clock):
+            clock.skew_ms += 86_400_000
+        report = await scanner.scan(dry_run=False)
+        assert (report.candidates, report.deleted) == (0, 0)
+        assert await cluster.commit(key) is ErrorCode.NONE
+
+    on_a_cluster(story)
+
+
+def test_no_orphan_is_looked_for_while_the_clock_of_a_live_broker_is_off():
+    async def story(cluster: Cluster) -> None:
+        key = await cluster.upload()
+        await asyncio.sleep(2 * GRACE_MS / 1000)
+        watch = ClockWatch(cluster.scanning_clock)
+        watch.compared({2: 86_400_000})
+        assert (await cluster.scanner(watch).scan(dry_run=False)).threshold_ms == 0
+        assert await cluster.commit(key) is ErrorCode.NONE
 
     on_a_cluster(story)
 

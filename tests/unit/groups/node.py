@@ -57,17 +57,20 @@ HANDLERS = {
 class AdjustableClock(SystemClock):
     """Stands still on the wall until the test moves it. What it is moved by passes on the monotonic clock too."""
 
-    BEGAN_MS = 1_000_000
-
     def __init__(self) -> None:
         super().__init__(seed=1)
-        self.wall_ms = self.BEGAN_MS
+        self.wall_ms = self._began_ms = 1_000_000
 
     def now_ms(self) -> int:
         return self.wall_ms
 
     def monotonic(self) -> float:
-        return super().monotonic() + (self.wall_ms - self.BEGAN_MS) / 1000
+        return super().monotonic() + (self.wall_ms - self._began_ms) / 1000
+
+    def jump(self, ms: int) -> None:
+        """Move it on the wall, and let no time pass."""
+        self.wall_ms += ms
+        self._began_ms += ms
 
 
 @dataclass

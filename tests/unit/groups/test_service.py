@@ -375,6 +375,18 @@ async def test_an_old_clients_retention_is_kept(node):
     assert (await node.fetch("t"))["t", 0][0] == -1
 
 
+async def test_offsets_stay_for_their_retention_though_the_clock_goes_ahead(node):
+    await node.commit({("t", 0): 1})
+    await node.commit({("t", 1): 1}, 4, retention_time_ms=100)
+    node.clock.jump(2 * SETTINGS.offsets_retention_ms)
+    await node.expire_offsets()
+    found = await node.fetch("t")
+    assert (found["t", 0][0], found["t", 1][0]) == (1, 1)
+    node.clock.wall_ms += SETTINGS.offsets_retention_ms
+    await node.expire_offsets()
+    assert list(node.shard.state.rows(GROUP_OFFSETS)) == []
+
+
 async def test_a_living_group_does_not_expire(node):
     joined = await node.stable()
     await node.expire_offsets()

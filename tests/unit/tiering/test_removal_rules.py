@@ -106,3 +106,9 @@ def test_a_copy_of_this_broker_is_given_up_when_no_job_has_it_and_another_broker
     segment = replace(copy(20, 29, STARTED), broker_id=broker_id)
     living = {segment.segment_id} if is_living else set()
     assert is_given_up(segment, node_id=1, living=living, passed=Passed(now_ms=age_ms)) is given_up
+
+
+def test_an_unfinished_copy_of_another_broker_stays_while_the_clock_of_a_live_broker_is_off() -> None:
+    segment = replace(copy(20, 29, STARTED), broker_id=2)
+    passed = Passed(now_ms=10 * GRACE_MS, is_held=True)
+    assert not is_given_up(segment, node_id=1, living=(), passed=passed)
