@@ -269,7 +269,7 @@ _OF_STORES = (
         wait="5m",
         severity=Severity.WARNING,
         summary=f"The clock of {_BROKER} is {{{{ $value | humanizeDuration }}}} off a coordinator's.",
-        page="operations.md#retention-and-disk-space",
+        page="operations.md#clocks",
     ),
     Alert(
         name="ClocksDisagree",
