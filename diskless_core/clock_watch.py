@@ -36,6 +36,7 @@ class ClockWatch:
         self._offset_ms = self._began_ms - int(clock.monotonic() * 1000)
         self._newest_ms: int | None = None
         self._gap: Doubt | None = None
+        self._step_back: Doubt | None = None
         self._is_vouched = False
         self._doubts: list[Doubt] = []
         self._differences: Mapping[int, int] = {}
@@ -56,8 +57,8 @@ class ClockWatch:
         """What is known now."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         self._notice_jump(now_ms, now_s)
-        gap = (self._gap,) if self._gap is not None else ()
-        return Passed(now_ms=now_ms, now_s=now_s, doubts=(*self._doubts, *gap), is_held=self._is_held)
+        of_logs = [doubt for doubt in (self._gap, self._step_back) if doubt is not None]
+        return Passed(now_ms=now_ms, now_s=now_s, doubts=(*self._doubts, *of_logs), is_held=self._is_held)
 
     # --- jumps -------------------------------------------------------------------------------------------------------
 
@@ -85,10 +86,31 @@ class ClockWatch:
             )
             self._doubts = [merged, *rest]
 
-    # --- the gap before the start ------------------------------------------------------------------------------------
+    # --- what logs say -----------------------------------------------------------------------------------------------
+
+    def follow(self, stamp_ms: int, newest_ms: int) -> int:
+        """Hear of the time of the next entry in a coordinator log, and return the newest that counts from then on.
+
+        The times in a log go on. Where one steps back, a leader was ahead before, or this one is behind. If this
+        broker's clock agrees with the entry it was the former, which forgets nothing early. Else each such entry renews
+        the doubt. So a follower that takes over knows of it sooner than by heartbeats.
+
+        Args:
+            newest_ms: what the call for the entry before returned; 0 for the first.
+        """
+        self.saw(stamp_ms)
+        step_ms = newest_ms - stamp_ms
+        if step_ms <= TOLERANCE_MS:
+            return max(stamp_ms, newest_ms)
+        now_ms = self._clock.now_ms()
+        if abs(now_ms - stamp_ms) <= TOLERANCE_MS:
+            return stamp_ms
+        by_ms = max(step_ms, now_ms - stamp_ms, self._step_back.by_ms if self._step_back is not None else 0)
+        self._step_back = Doubt(until_ms=now_ms, by_ms=by_ms, since_s=self._clock.monotonic())
+        return newest_ms
 
     def saw(self, stamp_ms: int) -> None:
-        """Hear of the time of an entry in a coordinator log.
+        """Hear of the time of an entry in a coordinator log, whatever comes before it.
 
         Entries of this process are later than its start by its own clock, and say nothing. The others vouch for the
         time until they were written: what lies between the newest of them and this broker's clock is in doubt. Where

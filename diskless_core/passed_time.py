@@ -1,11 +1,12 @@
 """How much time has certainly passed since a time that some broker wrote down. Everything that forgets asks here.
 
 A wall clock can be a day off, jump, or belong to a broker that is gone. So the age of a time stamp is what the wall
-clock says, less what is in doubt. Three things cast doubt on the stamps that were written until then:
+clock says, less what is in doubt. Four things cast doubt on the stamps that were written until then:
 
 - **a gap**: at the start, the time between the newest stamp in the coordinator logs and this broker's clock. Either the
   cluster did nothing for so long, or the clock is ahead. Another live broker whose clock agrees settles it.
 - **a jump**: the wall clock went ahead of the monotonic clock while the process was alive.
+- **a step back**: the times in a coordinator log went back, so a leader's clock was behind, or one was ahead before.
 - **a difference**: the clock of a live broker was off, so stamps may be too early by as much.
 
 An age is never more than the wall clock's, and never less than the monotonic time since the last doubt began. While

@@ -87,6 +87,7 @@ class Replica(Generic[RecordT]):
         self.flusher = Flusher(self.store, self.state, lambda: self.next_offset, shard_id, meter, clock)
         self._snapshots = snapshots
         self._clock_watch = clock_watch
+        self._newest_ms = 0
         self._name: LogName | None = None
         self._is_open = False
         self._specs = [table.spec for table in self.state.tables]
@@ -216,6 +217,7 @@ class Replica(Generic[RecordT]):
             writes = self.state.replace({table: [] for table in self.state.tables if table.resident})
             self._is_open = False
             self.next_offset, self.acceptance, self._name = 0, Acceptance(), None
+            self._newest_ms = 0
             self.tail.reset(0, self.acceptance)
             self.flusher.forget()
             for listener in self._restore_listeners:
@@ -330,7 +332,7 @@ class Replica(Generic[RecordT]):
 
     def _commit(self, writes: Writes, batch: LogBatch, sequence: int | None = None) -> None:
         self.next_offset = batch.next_offset
-        self._clock_watch.saw(max_timestamp_of(batch.data))
+        self._newest_ms = self._clock_watch.follow(max_timestamp_of(batch.data), self._newest_ms)
         self.state.commit(writes, sequence, size_bytes=len(batch.data))
         self.flusher.note()
         self.tail.add(batch, self.acceptance)

@@ -103,7 +103,10 @@ def settings_of(scenario: Scenario) -> BrokerConfig:
         diskless_metadata_topic_num_partitions=scenario.shards,
         offsets_topic_num_partitions=scenario.shards,
         producer_id_expiration_ms=scenario.producer_expiration_ms,
-        producer_id_expiration_check_interval_ms=1_000 if scenario.producers_expire else 20_000,
+        producer_id_expiration_check_interval_ms=(
+            1_000 if scenario.producers_expire or scenario.clock_behind_ms else 20_000
+        ),
+        log_message_timestamp_after_max_ms=2 * WEEK_MS,
         diskless_append_commit_interval_ms=max(250, scenario.linger_ms),
         diskless_append_linger_ms=scenario.linger_ms,
         diskless_append_buffer_max_bytes=1_000,

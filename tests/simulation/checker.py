@@ -62,9 +62,15 @@ class Checker:
     """The promises. It sees the truth, so a promise is broken when it is, not when somebody notices."""
 
     def __init__(
-        self, history: History, now_s: Callable[[], float], now_ms: Callable[[], int], expiration_ms: int
+        self,
+        history: History,
+        now_s: Callable[[], float],
+        now_ms: Callable[[], int],
+        expiration_ms: int,
+        *,
+        stamps_are_true: bool,
     ) -> None:
-        self.truth = Truth(history.violated, now_s, expiration_ms)
+        self.truth = Truth(history.violated, now_s, expiration_ms, stamps_are_true=stamps_are_true)
         self.allowances = Allowances(skew_ms=0, delete_delay_ms=0, retention_ms=-1)
         self.acknowledged = 0
         self.read = 0

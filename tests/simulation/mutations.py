@@ -38,6 +38,7 @@ from diskless_core.files import deletion_plan as ending
 from diskless_core.files.orphans import OrphanScanner
 from diskless_core.files.trimmer import Trimmer
 from diskless_core.groups.offset_commit import OffsetCommitter
+from diskless_core.passed_time import Passed
 from diskless_core.plugin.coordinator_log import LogBatch
 from diskless_core.produce.committer import CommitTicket
 from diskless_core.produce.sequence_gaps import SequenceGaps
@@ -182,6 +183,11 @@ def gaps_are_final(patch: pytest.MonkeyPatch) -> None:
 def forgets_producers_too_soon(patch: pytest.MonkeyPatch) -> None:
     """Producers are forgotten at the next check, however lately they wrote."""
     patch.setattr(producer_state, "is_expired", lambda *_: True)
+
+
+def forgets_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """What has passed is what the wall clock says, whatever speaks against it."""
+    patch.setattr(Passed, "since", lambda self, stamp_ms: self.now_ms - stamp_ms)
 
 
 def never_forgets_producers(patch: pytest.MonkeyPatch) -> None:
@@ -496,6 +502,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(no_idempotence, lambda scenario: scenario.loss_rate or scenario.bucket_slow_rate),
     Mutation(gaps_are_final, lambda scenario: scenario.loss_rate, showed_in=103),
     Mutation(forgets_producers_too_soon, lambda scenario: scenario.producers_expire),
+    Mutation(forgets_by_the_wall_clock, lambda scenario: scenario.clock_behind_ms, showed_in=67),
     Mutation(never_forgets_producers, lambda scenario: scenario.producers_expire),
     Mutation(replicas_keep_producers, lambda scenario: scenario.producers_expire),
     Mutation(

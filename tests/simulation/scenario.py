@@ -6,10 +6,14 @@ Each world has some of the troubles and none of the others, so that one does not
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from diskless_core.cluster.nominations import FOLLOWERS
+
 WEEK_MS = 7 * 86_400_000
+CLOCK_BEHIND_MS = WEEK_MS + 86_400_000
+"""So far a clock is behind that is off: what is stamped by it looks old enough to be forgotten, whatever the limit."""
 
 
 class LogKind(StrEnum):
@@ -26,7 +30,8 @@ class LogKind(StrEnum):
 class Scenario:
     """Times in seconds or milliseconds, as named; rates are 0 to 1, troubles are times between them in seconds, 0 for
     none. `members` is how many consumers share the first topic as a group; `compaction_interval_ms` makes all topics
-    tiered where it is not 0; `come_and_go_every_s` is for brokers that join and leave.
+    tiered where it is not 0; `come_and_go_every_s` is for brokers that join and leave. The clock of the first broker is
+    set back by `clock_behind_ms` as long as the world is active; it is 0 in most worlds.
     """
 
     log: LogKind
@@ -67,6 +72,7 @@ class Scenario:
     producer_expiration_ms: int
     garble_rate: float
     come_and_go_every_s: float
+    clock_behind_ms: int
 
     @property
     def processes_end(self) -> bool:
@@ -93,7 +99,7 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
 
     skew_ms = int(maybe(500, 2_000))
     log = random.Random(f"log {seed}").choice(list(LogKind))
-    return Scenario(
+    drawn = Scenario(
         log=log,
         brokers=random.Random(f"size {seed}").choice([0, 0, 2]) + source.choice([2, 3, 3]),
         shards=source.choice([1, 2, 3]),
@@ -132,4 +138,11 @@ def draw(seed: int, steps: float = 1.0) -> Scenario:
         producer_expiration_ms=source.choice([1_000, 4_000, 30_000, WEEK_MS, WEEK_MS, WEEK_MS]),
         garble_rate=maybe(0.02, 0.2),
         come_and_go_every_s=maybe(3, 6),
+        clock_behind_ms=0,
     )
+    # A process that starts anew, or gets its copy from a snapshot, cannot know that a clock was off.
+    all_live_on = not (drawn.kill_every_s or drawn.pause_every_s or drawn.come_and_go_every_s)
+    all_follow = drawn.brokers <= 1 + FOLLOWERS
+    if all_live_on and all_follow and not drawn.producers_expire and random.Random(f"clock {seed}").random() < 0.7:
+        return replace(drawn, clock_behind_ms=CLOCK_BEHIND_MS)
+    return drawn

@@ -99,6 +99,7 @@ class Settlement:
         self._world.checker.live_objects_are_there()
         self._world.checker.segments_are_there()
         self._world.checker.order_and_uniqueness()
+        self._world.checker.truth.clocks_are_known = not self._world.scenario.clock_behind_ms
         self._world.disks[READER] = Disk()
         self._world.start_broker(READER)
         await self._world.until(lambda: self._world.brokers[READER].started, lambda: "a fresh broker does not start")

@@ -95,9 +95,20 @@ class Truth:
 
     Args:
         expiration_ms: how long producers have to be silent to be `forgotten`, which are those that were at any time.
+        stamps_are_true: whether what brokers write down as the time can be compared.
+
+    Attributes:
+        clocks_are_known: whether every broker that leads can know whose clock was off. A fresh one cannot.
     """
 
-    def __init__(self, violated: Callable[[str], None], now_s: Callable[[], float], expiration_ms: int) -> None:
+    def __init__(
+        self,
+        violated: Callable[[str], None],
+        now_s: Callable[[], float],
+        expiration_ms: int,
+        *,
+        stamps_are_true: bool = True,
+    ) -> None:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.committed_objects: dict[str, set[ShardId]] = {}
         self.owners: dict[str, set[int]] = {}
@@ -115,6 +126,8 @@ class Truth:
         self._violated = violated
         self._expiration_ms = expiration_ms
         self._now_s = now_s
+        self._stamps_are_true = stamps_are_true
+        self.clocks_are_known = True
         self._on_commit: list[Callable[[FileCommitted], None]] = []
         self._on_tiered: list[Callable[[PartitionKey, TieredSegment], None]] = []
         self._on_segments_lost: list[Callable[[str], None]] = []
@@ -200,10 +213,14 @@ class Truth:
     def _producers_expired(self, record: ProducersExpired, written_ms: int) -> None:
         for key, producer_ids in record.partitions:
             for producer_id in producer_ids:
-                silent_ms = written_ms - self._last_append_ms.pop((key, producer_id))
-                if silent_ms < self._expiration_ms and not self.partitions[key].deleted:
+                silent_ms = self._time_of(written_ms) - self._last_append_ms.pop((key, producer_id))
+                is_early = silent_ms < self._expiration_ms and not self.partitions[key].deleted
+                if is_early and self.clocks_are_known:
                     self._violated(f"producer {producer_id} of {name_of(key)} is forgotten after {silent_ms} ms")
                 self.forgotten.add((key, producer_id))
+
+    def _time_of(self, stamp_ms: int) -> int:
+        return stamp_ms if self._stamps_are_true else int(self._now_s() * 1000)
 
     def _created(self, shard: ShardId, record: PartitionsCreated) -> None:
         for number in record.partitions:
@@ -299,7 +316,7 @@ class Truth:
                     partition.live.append(batch)
                     self.live_runs[record.object_key] += 1
                     if one.producer_id >= 0:
-                        self._last_append_ms[key, one.producer_id] = one.log_append_timestamp
+                        self._last_append_ms[key, one.producer_id] = self._time_of(one.log_append_timestamp)
         for listener in self._on_commit:
             listener(record)
 

@@ -69,7 +69,13 @@ class World:
         self.scenario = scenarios.draw(seed, steps)
         self._sources: list[random.Random] = []
         self.history = History(loop.time)
-        self.checker = Checker(self.history, loop.time, self.now_ms, self.scenario.producer_expiration_ms)
+        self.checker = Checker(
+            self.history,
+            loop.time,
+            self.now_ms,
+            self.scenario.producer_expiration_ms,
+            stamps_are_true=not self.scenario.clock_behind_ms,
+        )
         self.network = Network(self._source("network"))
         self.bucket = Bucket(self._source("bucket"), self.history, self.checker, self.now_ms)
         self.checker.bucket = self.bucket
@@ -185,6 +191,7 @@ class World:
             self._start(self._create_topic_later())
         await self._pass(self.scenario.active_s)
         self.active = False
+        self._move_clock(self.scenario.clock_behind_ms)
         troubles.make_peace()
         await self.until(self._clients_are_done, lambda: "clients get no answers")
         self.log.land_all()
@@ -202,6 +209,7 @@ class World:
             delete_delay_ms=scenario.delete_delay_ms,
             retention_ms=scenario.retention_ms,
         )
+        self._move_clock(-scenario.clock_behind_ms)
         self.network.loss_rate = scenario.loss_rate
         self.network.slow_rate = scenario.slow_network_rate
         self.garbler.rate = scenario.garble_rate
@@ -210,6 +218,12 @@ class World:
         self.bucket.faults = BucketFaults(error_rate=scenario.bucket_error_rate, slow_rate=scenario.bucket_slow_rate)
         flush_s = self._source("stores")
         self.loop.executor_delay_s = lambda: flush_s.uniform(0, 0.01)
+
+    def _move_clock(self, by_ms: int) -> None:
+        """Set the clock of the broker that leads first."""
+        if by_ms:
+            self.history.note("trouble", f"the clock of {self.brokers[1].process.name} is set by {by_ms} ms")
+            self.brokers[1].clock.skew_ms += by_ms
 
     def _clients(self, keys: Sequence[PartitionKey]) -> Iterator[Coroutine[Any, Any, None]]:
         """Producers and consumers of these partitions."""

@@ -163,6 +163,47 @@ def test_a_broker_that_is_alone_vouches_for_nothing() -> None:
     assert one.since(START_MS - DAY_MS) == 0
 
 
+# --- times that step back ---------------------------------------------------------------------------------------------
+
+
+def test_a_follower_learns_from_the_first_entry_of_a_leader_whose_clock_was_set_back() -> None:
+    one = Watched()
+    newest_ms = one.watch.follow(one.clock.now_ms(), 0)
+    for _ in range(3):
+        one.clock.sleep(HOUR_MS)
+        newest_ms = one.watch.follow(one.clock.now_ms() - DAY_MS, newest_ms)
+    one.clock.sleep(60_000)
+    assert one.since(one.clock.now_ms() - DAY_MS - 60_000) == 60_000
+    newest_ms = one.watch.follow(one.clock.now_ms(), newest_ms)
+    one.clock.sleep(HOUR_MS)
+    assert one.since(newest_ms - DAY_MS) == HOUR_MS + 60_000
+
+
+def test_a_leader_that_was_ahead_casts_no_doubt_on_the_next_one() -> None:
+    one = Watched()
+    newest_ms = one.watch.follow(one.clock.now_ms() + DAY_MS, 0)
+    one.clock.sleep(60_000)
+    assert one.watch.follow(one.clock.now_ms(), newest_ms) == one.clock.now_ms()
+    assert one.since(START_MS) == 60_000
+
+
+def test_entries_of_leaders_whose_clocks_differ_by_seconds_cast_no_doubt() -> None:
+    one = Watched()
+    newest_ms = one.watch.follow(one.clock.now_ms() + 2_000, 0)
+    assert one.watch.follow(one.clock.now_ms() - 2_000, newest_ms) == newest_ms
+    assert one.since(START_MS - HOUR_MS) == HOUR_MS
+
+
+def test_a_log_that_is_read_again_says_that_a_clock_was_behind() -> None:
+    one = Watched()
+    newest_ms = 0
+    for ago_ms in (3 * DAY_MS, 4 * DAY_MS, 2_000):
+        newest_ms = one.watch.follow(START_MS - ago_ms, newest_ms)
+    assert one.since(START_MS - 4 * DAY_MS) == 0
+    one.clock.sleep(HOUR_MS)
+    assert one.since(START_MS - 4 * DAY_MS) == HOUR_MS
+
+
 # --- the clocks of others ---------------------------------------------------------------------------------------------
 
 
