@@ -36,6 +36,7 @@ class ClockWatch:
         self._offset_ms = self._began_ms - int(clock.monotonic() * 1000)
         self._newest_ms: int | None = None
         self._gap: Doubt | None = None
+        self._has_told_gap = False
         self._step_back: Doubt | None = None
         self._is_vouched = False
         self._doubts: list[Doubt] = []
@@ -57,6 +58,7 @@ class ClockWatch:
         """What is known now."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         self._notice_jump(now_ms, now_s)
+        self._tell_gap()
         of_logs = [doubt for doubt in (self._gap, self._step_back) if doubt is not None]
         return Passed(now_ms=now_ms, now_s=now_s, doubts=(*self._doubts, *of_logs), is_held=self._is_held)
 
@@ -69,7 +71,7 @@ class ClockWatch:
         self._offset_ms += jumped_ms
         self._began_ms += jumped_ms
         _log.warning(
-            "the wall clock jumped: what was written before is not forgotten earlier by that",
+            "the wall clock jumped: expiry and deletion by time go on by the time that has really passed",
             seconds=jumped_ms / 1000,
         )
         if jumped_ms > 0:  # a clock that was set back makes everything younger, which forgets nothing early
@@ -109,6 +111,16 @@ class ClockWatch:
         self._step_back = Doubt(until_ms=now_ms, by_ms=by_ms, since_s=self._clock.monotonic())
         return newest_ms
 
+    def _tell_gap(self) -> None:
+        """Once, and not before somebody asks: until all logs have been read the gap shrinks."""
+        if self._gap is not None and not self._has_told_gap:
+            self._has_told_gap = True
+            _log.info(
+                "the coordinator logs were silent before this broker started, or its clock is ahead: expiry and "
+                "deletion by time do not count the silence until another broker's clock agrees",
+                seconds=self._gap.by_ms / 1000,
+            )
+
     def saw(self, stamp_ms: int) -> None:
         """Hear of the time of an entry in a coordinator log, whatever comes before it.
 
@@ -143,8 +155,8 @@ class ClockWatch:
             if not self._is_held:
                 node_id = max(differences, key=lambda one: abs(differences[one]))
                 _log.warning(
-                    "the clock of a live broker differs from this one's: nothing is forgotten because time has passed "
-                    "until they agree. Set the clock that is wrong",
+                    "the clock of a live broker differs from this broker's: expiry and deletion by time wait until "
+                    "they agree. Set the clock that is wrong",
                     broker=node_id,
                     ahead_s=differences[node_id] / 1000,
                 )
@@ -159,6 +171,9 @@ class ClockWatch:
 
     def _agree(self, now_ms: int, now_s: float) -> None:
         """A clock that was behind may have written stamps that are too early, by as much as it was off."""
-        _log.info("the clocks of the live brokers agree again", differed_by_s=self._worst_ms / 1000)
+        _log.info(
+            "the clocks of the live brokers agree again: expiry and deletion by time go on",
+            differed_by_s=self._worst_ms / 1000,
+        )
         self._add(Doubt(until_ms=now_ms, by_ms=self._worst_ms, since_s=now_s))
         self._is_held, self._worst_ms = False, 0

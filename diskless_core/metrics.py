@@ -207,11 +207,11 @@ class Metrics:
         )
         self.clock_difference_seconds = self._gauge(
             "clock_difference_seconds",
-            "How far the clock of some live broker is from this broker's, as of the last heartbeat; 0 without others.",
+            "How far the clock of some live broker was from this broker's at the last heartbeat; 0 without others.",
         )
         self.clock_disagrees = self._gauge(
             "clock_disagrees",
-            "1 while the clock of a live broker is off, so that nothing is forgotten because time has passed, else 0.",
+            "1 while the clock of a live broker is off, so that expiry and deletion by time wait, else 0.",
         )
         self.commit_seconds = self._histogram(
             "commit_seconds", "Time for a coordinator shard to commit one WAL object's batches."

@@ -276,8 +276,8 @@ _OF_STORES = (
         expr=f"max by ({_CLUSTER}) (diskless_clock_disagrees) > 0",
         wait="5m",
         severity=Severity.WARNING,
-        summary="The clock of a live broker is off by more than ten seconds. No records, objects, offsets or producers "
-        "are removed because time has passed until it is right. The brokers' logs say whose clock it is.",
+        summary="The clock of a live broker is off by more than ten seconds. Until it is right, records, objects and "
+        "offsets are not removed when their time is over. The brokers' logs say whose clock it is.",
         page="operations.md#clocks",
     ),
     Alert(
