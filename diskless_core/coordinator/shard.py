@@ -112,7 +112,7 @@ class CoordinatorShard(Generic[RecordT]):
     Attributes:
         is_readable: whether what this node knows of the shard may be told: its copy has caught up since it began. It
             stays so then. A shard that was not started says so too: nobody asks it.
-        idle_bytes: bytes of the log, since this process follows it, that were entries of this node that changed nothing.
+        idle_bytes: of the log, since this process follows it, that were entries of this node that changed nothing.
         failure: why the shard's work on this node is over, if it is.
         snapshot: the newest one that this node knows of.
         clock_watch: what all that forgets asks how much time has passed since a time in the log.
