@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from diskless_core.log.flipped_bit import FlippedBit, flipped_bit
+from diskless_core.log.torn_write import is_torn
 from diskless_core.protocol.record_batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -26,28 +28,26 @@ INDEX_INTERVAL_BYTES = 64 * 1024
 
 _OFFSET_DIGITS = 20
 _BATCH_LENGTH = struct.Struct(">i")
+_BASE_OFFSET_BYTES = 8
 _LENGTH_AT = 8
 _MAGIC_AT = 16
-_ZERO_EPOCH_AND_MAGIC = b"\x00\x00\x00\x00\x02"
-_EPOCH_AT = 12
+_MAGIC_BYTE = bytes([MAGIC])
 
 
 class CorruptSegmentError(Exception):
-    """A segment holds bytes that no torn write explains.
+    """A segment lacks batches that were durable, or has bytes that no interrupted write leaves.
 
     Attributes:
-        position: byte position of the first bad batch.
-        expected_offset: the base offset that this batch should have had.
-        intact_position: byte position of an intact batch behind it, or None where there is none.
+        position: byte position of the first batch that is not intact.
+        expected_offset: the base offset that this batch should have.
+        flipped: the one bit that is wrong in it, where that is all.
     """
 
-    def __init__(
-        self, message: str, *, position: int, expected_offset: int, intact_position: int | None = None
-    ) -> None:
+    def __init__(self, message: str, *, position: int, expected_offset: int, flipped: FlippedBit | None = None) -> None:
         super().__init__(message)
         self.position = position
         self.expected_offset = expected_offset
-        self.intact_position = intact_position
+        self.flipped = flipped
 
 
 def file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
@@ -132,40 +132,90 @@ def intact_batches(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredSegment:
-    """What a segment holds up to its first bad byte.
+    """What a segment holds.
 
     Attributes:
-        valid_bytes: the file is to be truncated to this size.
+        valid_bytes: the file is to be truncated to this size: what follows is left of an interrupted write.
         next_offset: the offset after its last intact batch.
+        unsynced_from: byte position from which the intact batches may not be durable yet.
         index: sparse index of the intact batches.
     """
 
     valid_bytes: int
     next_offset: int
+    unsynced_from: int
     index: SparseIndex
 
 
-def recover_tail(data: bytes, base_offset: int, *, gapless: bool = False) -> RecoveredSegment:
-    """Find where a log's last segment ends, when its last write may have been torn.
+def recover_tail(data: bytes, base_offset: int, *, synced_offset: int = 0) -> RecoveredSegment:
+    """Find where the last segment of a gapless log ends, when its last write may have been interrupted.
+
+    The leader epoch of each batch says how many bytes before it were not known to be durable when it was written. Where
+    each write is synced, these are bytes of the same write. So a batch proves that what lies before them was durable.
+
+    Args:
+        data: the whole file.
+        base_offset: of the segment.
+        synced_offset: everything below this offset is known to have been durable.
 
     Raises:
-        CorruptSegmentError: behind the first bad batch there is an intact one, so that cutting would lose data.
+        CorruptSegmentError: an interrupted write does not explain what is there.
     """
     index = SparseIndex()
-    valid_bytes, next_offset = 0, base_offset
-    for position, header in intact_batches(data, 0, base_offset, gapless=gapless):
+    valid_bytes, next_offset, unsynced_from = 0, base_offset, 0
+    for position, header in intact_batches(data, 0, base_offset, gapless=True):
         index.add(header.base_offset, position)
+        unsynced_from = synced_position(position, header)
         valid_bytes, next_offset = position + header.size, header.last_offset + 1
-    intact = _find_intact_batch(data, valid_bytes, next_offset)
-    if intact is not None:
+    problem = _problem(data, valid_bytes, next_offset, synced_offset)
+    if problem is not None:
         raise CorruptSegmentError(
-            f"at byte {valid_bytes} there is no intact batch of offset {next_offset}, but at byte {intact} there is "
-            f"an intact one",
+            f"at byte {valid_bytes} there is no intact batch of offset {next_offset}, and {problem}",
             position=valid_bytes,
             expected_offset=next_offset,
-            intact_position=intact,
+            flipped=flipped_bit(data, valid_bytes, next_offset),
         )
-    return RecoveredSegment(valid_bytes=valid_bytes, next_offset=next_offset, index=index)
+    return RecoveredSegment(valid_bytes=valid_bytes, next_offset=next_offset, unsynced_from=unsynced_from, index=index)
+
+
+def synced_position(position: int, header: BatchHeader) -> int:
+    """Up to which byte of its segment everything was durable when the batch at `position` was written."""
+    is_possible = 0 <= header.partition_leader_epoch <= position
+    return position - header.partition_leader_epoch if is_possible else position
+
+
+def intact_batches_after(data: bytes, position: int, expected_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of intact batches of a gapless log behind a damaged one, whose length leads nowhere.
+
+    Args:
+        data: the segment.
+        position: where the damaged batch begins.
+        expected_offset: the base offset that it should have. A batch with a lower one is data inside of another one,
+            and so is one with a base offset that the bytes between have no room for.
+    """
+    found = data.find(_MAGIC_BYTE, position + _MAGIC_AT)
+    while found >= 0:
+        at = found - _MAGIC_AT
+        base_offset = int.from_bytes(data[at : at + _BASE_OFFSET_BYTES])
+        following = found + 1
+        if expected_offset <= base_offset <= expected_offset + at - position:
+            header = _intact_header(data, at)
+            if header is not None:
+                yield at, header
+                following = at + header.size + _MAGIC_AT
+        found = data.find(_MAGIC_BYTE, following)
+
+
+def _problem(data: bytes, position: int, next_offset: int, synced_offset: int) -> str | None:
+    """Why what is at `position` and after it is damage; None if it is not, or nothing is there."""
+    if next_offset < synced_offset:
+        return f"everything below offset {synced_offset} was durable"
+    for at, header in intact_batches_after(data, position, next_offset):
+        if synced_position(at, header) > position:
+            return f"what is there was durable before the intact batch of offset {header.base_offset} was written"
+    if not is_torn(data, position, next_offset):
+        return "no interrupted write leaves what is there: it lacks neither bytes nor whole sectors"
+    return None
 
 
 def _intact_header(buf: Buffer, position: int) -> BatchHeader | None:
@@ -178,15 +228,3 @@ def _intact_header(buf: Buffer, position: int) -> BatchHeader | None:
     if header.last_offset_delta < 0 or not crc_is_valid(buf, position, header):
         return None
     return header
-
-
-def _find_intact_batch(data: bytes, start: int, lowest_offset: int) -> int | None:
-    """Search every byte, for the length of a bad batch leads nowhere. Leader epoch and magic make it quick."""
-    found = data.find(_ZERO_EPOCH_AND_MAGIC, start + _EPOCH_AT)
-    while found >= 0:
-        position = found - _EPOCH_AT
-        header = _intact_header(data, position)
-        if header is not None and header.base_offset >= lowest_offset:
-            return position
-        found = data.find(_ZERO_EPOCH_AND_MAGIC, found + 1)
-    return None

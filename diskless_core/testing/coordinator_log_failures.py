@@ -96,17 +96,18 @@ class LogFailureContract:
                 await log.append(SHARD, [first])
                 files.tear_at_next_sync()
                 await log.append(SHARD, [torn])
-            files.leave(files.torn())
-        async with started(make_log()) as log:
-            before = await read_all(log, SHARD)
-            whole = same_content(before, [first]) or same_content(before, [first, torn])
-            assert whole, "a batch was there in part after a power cut"
-            await log.append(SHARD, [behind])
-        expected = [*[first, torn][: len(before)], behind]
-        async with started(make_log()) as log:
-            assert same_content(await read_all(log, SHARD), expected), (
-                "what is appended behind a torn batch is there when the log is opened again"
-            )
+        for image in (files.torn(), files.torn_with_hole()):
+            files.leave(image)
+            async with started(make_log()) as log:
+                before = await read_all(log, SHARD)
+                whole = same_content(before, [first]) or same_content(before, [first, torn])
+                assert whole, "a batch was there in part after a power cut"
+                await log.append(SHARD, [behind])
+            expected = [*[first, torn][: len(before)], behind]
+            async with started(make_log()) as log:
+                assert same_content(await read_all(log, SHARD), expected), (
+                    "what is appended behind a torn batch is there when the log is opened again"
+                )
 
     async def test_a_log_that_cannot_be_opened_says_so_without_secrets(
         self, make_unopenable_log: MakeLog | None, caplog: pytest.LogCaptureFixture

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,9 @@ class Sync(Protocol):
 
     def __call__(self, fd: int | HasFileno) -> None: ...
 
+
+_SECTOR_BYTES = 512
+_NOTHING_SYNCED = "an append that was acknowledged has synced no file"
 
 Image = dict[Path, bytes]
 """The files that are left, by their path below the folder."""
@@ -42,6 +46,7 @@ class SyncedFiles:
         self._contents: dict[int, bytes] = {}
         self._names: dict[int, dict[str, int]] = {}
         self._torn: Image | None = None
+        self._with_hole: Image | None = None
         self._is_armed = False
 
     def __enter__(self) -> SyncedFiles:
@@ -61,17 +66,28 @@ class SyncedFiles:
             return self._image()
 
     def tear_at_next_sync(self) -> None:
-        """Remember what a power cut leaves in the middle of the next sync of a file: half of what it should sync."""
+        """Remember what a power cut in the middle of the next sync of a file can leave: `torn`, `torn_with_hole`."""
         self._torn, self._is_armed = None, True
 
     def torn(self) -> Image:
-        """What such a power cut left.
+        """What such a power cut left: of what was to be synced, the first half.
 
         Raises:
             AssertionError: nothing was synced since.
         """
-        assert self._torn is not None, "an append that was acknowledged has synced no file"
+        assert self._torn is not None, _NOTHING_SYNCED
         return self._torn
+
+    def torn_with_hole(self) -> Image:
+        """What such a power cut left where the disk wrote in another order: all but one sector, which reads as zeros.
+
+        Nothing is missing where what was to be synced has no whole sector in its middle.
+
+        Raises:
+            AssertionError: nothing was synced since.
+        """
+        assert self._with_hole is not None, _NOTHING_SYNCED
+        return self._with_hole
 
     def leave(self, image: Image) -> None:
         """Make the folder as an image has it. Nobody may be using it."""
@@ -87,7 +103,8 @@ class SyncedFiles:
             path = self._path_of(fd if isinstance(fd, int) else fd.fileno())
             with self._lock:
                 if path is not None and path.is_file() and self._is_armed:
-                    self._is_armed, self._torn = False, self._image(half_of=path)
+                    self._is_armed = False
+                    self._torn, self._with_hole = self._image(path, _half), self._image(path, _holed)
             sync(fd)
             with self._lock:
                 if path is not None:
@@ -111,9 +128,10 @@ class SyncedFiles:
         else:
             self._contents[status.st_ino] = path.read_bytes()
 
-    def _image(self, half_of: Path | None = None) -> Image:
+    def _image(self, torn: Path | None = None, tear: Callable[[bytes, bytes], bytes] | None = None) -> Image:
+        """What is durable; of the file `torn`, what `tear` makes of its durable and its written content."""
         image: Image = {}
-        half = None if half_of is None else half_of.stat().st_ino
+        torn_inode = None if torn is None else torn.stat().st_ino
         folders = [(Path(), self._folder.stat().st_ino)]
         while folders:
             at, inode = folders.pop()
@@ -122,8 +140,8 @@ class SyncedFiles:
                     folders.append((at / name, child))
                 else:
                     image[at / name] = self._contents.get(child, b"")
-                    if child == half and half_of is not None:
-                        image[at / name] = _half(image[at / name], half_of.read_bytes())
+                    if child == torn_inode and torn is not None and tear is not None:
+                        image[at / name] = tear(image[at / name], torn.read_bytes())
         return image
 
 
@@ -131,3 +149,12 @@ def _half(synced: bytes, written: bytes) -> bytes:
     if not written.startswith(synced):
         return synced
     return written[: len(synced) + (len(written) - len(synced)) // 2]
+
+
+def _holed(synced: bytes, written: bytes) -> bytes:
+    if not written.startswith(synced):
+        return synced
+    sector = (len(synced) + len(written)) // 2 // _SECTOR_BYTES * _SECTOR_BYTES
+    if sector < len(synced) or sector + _SECTOR_BYTES > len(written):
+        return written
+    return written[:sector] + bytes(_SECTOR_BYTES) + written[sector + _SECTOR_BYTES :]

@@ -73,7 +73,7 @@ class LocalCoordinatorLog(CoordinatorLog):
 
     async def start_reading(self) -> None:
         try:
-            found = await asyncio.to_thread(lambda: list(look_at_shards(self._data_dir)))
+            found = await asyncio.to_thread(look_at_shards, self._data_dir)
         except FileNotFoundError as error:
             raise LogNotFoundError(
                 f"there is no coordinator log in {self._data_dir}: has a broker run with this log.dirs?"
@@ -222,7 +222,7 @@ class LocalCoordinatorLog(CoordinatorLog):
 def _lock_and_recover(lock: FolderLock, data_dir: Path, *, fsync: bool) -> list[RecoveredShard]:
     make_folder(data_dir)
     lock.acquire()
-    return list(recover_shards(data_dir, fsync=fsync))
+    return recover_shards(data_dir, fsync=fsync)
 
 
 def _publish(shards: dict[ShardId, ShardLog], outcomes: list[Outcome]) -> None:

@@ -1,4 +1,4 @@
-"""What happens on disk before the log is open: torn ends are cut, segments are found.
+"""What happens on disk before the log is open: segments are found, and what an interrupted write left is cut.
 
 Everything here blocks and runs on a worker thread.
 """
@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from diskless_core.log.segment import (
@@ -23,8 +22,12 @@ from diskless_core.log.segment import (
 from diskless_core.plugin.coordinator_log import CoordinatorLogError
 from diskless_core.plugin.folders import sync_folder
 from diskless_core.plugin.shard import ShardId, parse_shard_id
+from diskless_local_log.recovery_points import note_recovery_points, read_recovery_points
 
 _log = logging.getLogger(__name__)
+
+_PAGE_BYTES = 64 * 1024
+"""At least a page of any system's cache."""
 
 
 @dataclass(slots=True)
@@ -51,44 +54,66 @@ class RecoveredShard:
     next_offset: int
 
 
-def recover_shards(data_dir: Path, *, fsync: bool) -> Iterator[RecoveredShard]:
-    """Recover every shard below `data_dir`; with `fsync` what is found is durable before it is yielded.
+def recover_shards(data_dir: Path, *, fsync: bool) -> list[RecoveredShard]:
+    """Recover every shard below `data_dir`; with `fsync` what is found is durable when this returns.
 
     Raises:
-        CoordinatorLogError: a last segment is corrupt before its end; no file of that shard was changed.
+        CoordinatorLogError: the end of a shard is damaged; no file of that shard was changed.
     """
-    return _find_shards(data_dir, partial(_recover_last, fsync=fsync))
+
+    def recover(path: Path, base_offset: int, synced_offset: int) -> RecoveredSegment:
+        return _recover_last(path, base_offset, synced_offset, fsync=fsync)
+
+    found = list(_find_shards(data_dir, recover))
+    if fsync:
+        note_recovery_points(data_dir, {recovered.shard: recovered.next_offset for recovered in found})
+    return found
 
 
-def look_at_shards(data_dir: Path) -> Iterator[RecoveredShard]:
+def look_at_shards(data_dir: Path) -> list[RecoveredShard]:
     """Find every shard below `data_dir` as it is, without changing anything. A broker may be appending meanwhile.
 
-    A torn end is left out; a last segment that is corrupt before its end reaches one offset into the damage, so that
-    whoever reads on is told of it.
+    What an interrupted write left is left out. A shard whose end is damaged reaches one offset into the damage, so that
+    a reader who gets there is told.
     """
-    return _find_shards(data_dir, _look_at_last)
+    return list(_find_shards(data_dir, _look_at_last))
 
 
-def _find_shards(data_dir: Path, open_last: Callable[[Path, int], RecoveredSegment]) -> Iterator[RecoveredShard]:
+OpenLast = Callable[[Path, int, int], RecoveredSegment]
+"""Opens a last segment: its file, its base offset, and the offset below which the shard was synced."""
+
+
+def _find_shards(data_dir: Path, open_last: OpenLast) -> Iterator[RecoveredShard]:
+    # Read before the files are: a running broker only ever adds to what it has synced.
+    synced_offsets = read_recovery_points(data_dir)
+    for shard, folder in shard_folders(data_dir):
+        found = _find_shard(shard, folder, open_last, synced_offsets.get(shard, 0))
+        if found is not None:
+            yield found
+
+
+def shard_folders(data_dir: Path) -> Iterator[tuple[ShardId, Path]]:
+    """Every shard below `data_dir` with its folder, in the order of their names."""
     for folder in sorted(data_dir.iterdir()):
         shard = parse_shard_id(folder.name)
         if shard is not None and folder.is_dir():
-            found = _find_shard(shard, folder, open_last)
-            if found is not None:
-                yield found
+            yield shard, folder
 
 
-def _find_shard(
-    shard: ShardId, folder: Path, open_last: Callable[[Path, int], RecoveredSegment]
-) -> RecoveredShard | None:
-    found = [base_offset_of(path.name) for path in folder.iterdir()]
-    base_offsets = sorted(base_offset for base_offset in found if base_offset is not None)
-    if not base_offsets:
+def base_offsets(folder: Path) -> list[int]:
+    """The base offsets of the segments in a shard's folder, ascending."""
+    found = (base_offset_of(path.name) for path in folder.iterdir())
+    return sorted(base_offset for base_offset in found if base_offset is not None)
+
+
+def _find_shard(shard: ShardId, folder: Path, open_last: OpenLast, synced_offset: int) -> RecoveredShard | None:
+    found = base_offsets(folder)
+    if not found:
         return None
-    segments = [_closed_segment(folder, base_offset) for base_offset in base_offsets[:-1]]
-    last_path = folder / file_name(base_offsets[-1])
-    recovered = open_last(last_path, base_offsets[-1])
-    segments.append(Segment(base_offsets[-1], last_path, recovered.valid_bytes, recovered.index))
+    segments = [_closed_segment(folder, base_offset) for base_offset in found[:-1]]
+    last_path = folder / file_name(found[-1])
+    recovered = open_last(last_path, found[-1], synced_offset)
+    segments.append(Segment(found[-1], last_path, recovered.valid_bytes, recovered.index))
     return RecoveredShard(shard, segments, recovered.next_offset)
 
 
@@ -97,32 +122,56 @@ def _closed_segment(folder: Path, base_offset: int) -> Segment:
     return Segment(base_offset, path, path.stat().st_size, None)
 
 
-def _recover_last(path: Path, base_offset: int, *, fsync: bool) -> RecoveredSegment:
+def _recover_last(path: Path, base_offset: int, synced_offset: int, *, fsync: bool) -> RecoveredSegment:
     data = path.read_bytes()
     try:
-        recovered = recover_tail(data, base_offset, gapless=True)
+        recovered = recover_tail(data, base_offset, synced_offset=synced_offset)
     except CorruptSegmentError as error:
         raise CoordinatorLogError(
-            f"{path} is damaged: {error}. Nothing was changed. Put back an intact copy of the file; or, to give up "
-            f"this shard's entries from offset {error.expected_offset} on, cut it with "
-            f"'truncate -s {error.position} {path}' and start again"
+            f"{path} is damaged: {error}. Nothing was changed. Put back an intact copy of the file, or run "
+            f"{repair_command(path)} with this broker's configuration: it says what can be done, and what that gives up"
         ) from error
     torn_bytes = len(data) - recovered.valid_bytes
     with path.open("r+b") as file:
         if torn_bytes:
-            _log.warning("cutting %d bytes of a torn write off %s", torn_bytes, path)
+            _log.warning(
+                "cutting %d bytes of an interrupted write off %s: nothing from offset %d on was acknowledged",
+                torn_bytes,
+                path,
+                recovered.next_offset,
+            )
             file.truncate(recovered.valid_bytes)
         if fsync:
-            # A killed process leaves bytes that readers see but the disk may not have yet.
+            _rewrite(file.fileno(), data, recovered)
             os.fsync(file.fileno())
     if fsync:
         sync_folder(path.parent)
     return recovered
 
 
-def _look_at_last(path: Path, base_offset: int) -> RecoveredSegment:
+def repair_command(path: Path) -> str:
+    """What an operator runs about a damaged segment."""
+    return f"`diskless log repair {path.parent.name}`"
+
+
+def _rewrite(fd: int, data: bytes, recovered: RecoveredSegment) -> None:
+    """Write once more what may have been read from memory and not from the disk.
+
+    After a sync that failed, the system may hold these pages for clean, and would report success for the next sync
+    without writing them. The whole pages are written, so that this is also true of bytes that share them.
+    """
+    start = recovered.unsynced_from // _PAGE_BYTES * _PAGE_BYTES
+    rest = memoryview(data)[start : recovered.valid_bytes]
+    while rest:
+        count = os.pwrite(fd, rest, recovered.valid_bytes - len(rest))
+        rest = rest[count:]
+
+
+def _look_at_last(path: Path, base_offset: int, synced_offset: int) -> RecoveredSegment:
     data = path.read_bytes()
     try:
-        return recover_tail(data, base_offset, gapless=True)
+        return recover_tail(data, base_offset, synced_offset=synced_offset)
     except CorruptSegmentError as error:
-        return RecoveredSegment(valid_bytes=len(data), next_offset=error.expected_offset + 1, index=SparseIndex())
+        return RecoveredSegment(
+            valid_bytes=len(data), next_offset=error.expected_offset + 1, unsynced_from=0, index=SparseIndex()
+        )

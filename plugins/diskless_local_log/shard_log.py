@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from diskless_core.log.segment import SparseIndex, intact_batches, whole_batch_size
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBatch, LogBounds
-from diskless_local_log.recovery import Segment
+from diskless_local_log.recovery import Segment, repair_command
 from diskless_local_log.writer import Written
 
 CHUNK_BYTES = 1024 * 1024
@@ -124,7 +124,8 @@ def read_chunk(segment: Segment, end: int, offset: int, at: FilePosition | None)
     if not batches:
         raise CoordinatorLogError(
             f"{segment.path} is damaged: there is no intact batch of offset {at.offset} at byte {at.position}. "
-            f"Put back an intact copy of the file"
+            f"Put back an intact copy of the file, or stop the broker and run {repair_command(segment.path)}: it "
+            f"says what can be done, and what that gives up"
         )
     consumed_bytes = sum(len(batch.data) for batch in batches)
     return batches, FilePosition(segment, at.position + consumed_bytes, batches[-1].next_offset)

@@ -12,7 +12,7 @@ import sys
 import threading
 from asyncio import Future
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -23,10 +23,16 @@ from diskless_core.plugin.folders import sync_folder
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import patch_base_offset
 from diskless_local_log.recovery import RecoveredShard
+from diskless_local_log.recovery_points import note_recovery_points
 
 sync_file = os.fsync if sys.platform == "darwin" else os.fdatasync
 
 _SYNC_THREADS = 8
+
+_IDLE_S = 1.0
+"""When so long nothing was appended, it is noted how far everything is durable."""
+
+_MAX_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,18 +75,26 @@ class _NotDurableError(Exception):
 
 @dataclass(slots=True)
 class _ActiveSegment:
+    """A segment that is appended to. What lies below `synced_size` bytes and `synced_offset` is durable."""
+
     base_offset: int
     path: Path
     fd: int
     size: int
     next_offset: int
+    synced_size: int
+    synced_offset: int
+
+    def synced(self) -> None:
+        self.synced_size, self.synced_offset = self.size, self.next_offset
 
 
 class LogWriter:
     """The writer thread.
 
-    A failed write is taken back and the next one may succeed. A failed sync is final: the kernel may drop the pages
-    and report success next time, so everything is refused until the log is opened again and reads what is there.
+    A failed write is taken back and the next one may succeed. A failed sync is final: the kernel may hold the pages for
+    clean and report success next time, so the files are closed and everything is refused until the log is opened again,
+    which reads what is there and writes the end of each file once more.
     """
 
     def __init__(
@@ -99,6 +113,7 @@ class LogWriter:
         self._queue: queue.SimpleQueue[Append | None] = queue.SimpleQueue()
         self._active: dict[ShardId, _ActiveSegment] = {}
         self._failure: str | None = None
+        self._is_noteworthy = False
         self._syncers = ThreadPoolExecutor(_SYNC_THREADS, "coordinator-log-sync")
         self._thread = threading.Thread(target=self._run, name="coordinator-log-writer", daemon=True)
 
@@ -107,7 +122,10 @@ class LogWriter:
         for shard in recovered:
             last = shard.segments[-1]
             fd = os.open(last.path, os.O_RDWR)
-            self._active[shard.shard] = _ActiveSegment(last.base_offset, last.path, fd, last.size, shard.next_offset)
+            active = _ActiveSegment(last.base_offset, last.path, fd, last.size, shard.next_offset, 0, last.base_offset)
+            if self._fsync:
+                active.synced()  # the recovery did
+            self._active[shard.shard] = active
         self._thread.start()
 
     def submit(self, append: Append) -> None:
@@ -119,6 +137,10 @@ class LogWriter:
         self._queue.put(None)
         self._thread.join()
         self._syncers.shutdown()
+        self._note_synced()
+        self._close_files()
+
+    def _close_files(self) -> None:
         for active in self._active.values():
             os.close(active.fd)
         self._active.clear()
@@ -133,13 +155,27 @@ class LogWriter:
                 self._publish(self._commit(appends))
 
     def _next_group(self) -> list[Append | None]:
-        group = [self._queue.get()]
+        group = [self._first()]
         while group[-1] is not None:
             try:
                 group.append(self._queue.get_nowait())
             except queue.Empty:
                 break
         return group
+
+    def _first(self) -> Append | None:
+        try:
+            return self._queue.get(timeout=_IDLE_S if self._is_noteworthy else None)
+        except queue.Empty:
+            self._note_synced()
+            return self._queue.get()
+
+    def _note_synced(self) -> None:
+        if self._is_noteworthy:
+            self._is_noteworthy = False
+            note_recovery_points(
+                self._data_dir, {shard: active.synced_offset for shard, active in self._active.items()}
+            )
 
     def _commit(self, appends: list[Append]) -> list[Outcome]:
         if self._failure is not None:
@@ -163,12 +199,19 @@ class LogWriter:
 
     def _sync_all(self, written: list[Written]) -> None:
         files = [(self._active[done.shard].fd, done.segment_path) for done in written]
+        self._is_noteworthy = True
         if len(files) > 1:
-            # At once, so that the file system's journal commits them together.
-            list(self._syncers.map(_sync, *zip(*files, strict=True)))
+            # At once, so that the file system's journal commits them together. All have ended before one that failed
+            # is reported: the files are closed then.
+            syncs = [self._syncers.submit(_sync, fd, path) for fd, path in files]
+            wait(syncs)
+            for sync in syncs:
+                sync.result()
         else:
             for fd, path in files:
                 _sync(fd, path)
+        for done in written:
+            self._active[done.shard].synced()
 
     def _write(self, shard: ShardId, group: list[Append]) -> Written:
         batches = [batch for append in group for batch in append.batches]
@@ -178,7 +221,8 @@ class LogWriter:
         offsets = list(accumulate(counts, initial=active.next_offset))
         ends = list(accumulate(map(len, batches), initial=0))
         for base_offset, position in zip(offsets[:-1], ends[:-1], strict=True):
-            patch_base_offset(data, position, base_offset)
+            unsynced_bytes = active.size + position - active.synced_size
+            patch_base_offset(data, position, base_offset, min(unsynced_bytes, _MAX_EPOCH))
         _write_or_take_back(active, data)
         position, active.size, active.next_offset = active.size, active.size + len(data), offsets[-1]
         return Written(
@@ -199,7 +243,7 @@ class LogWriter:
         if active is not None and (active.size == 0 or active.size + size <= self._segment_bytes):
             return active
         if active is not None:
-            # Only the last segment may ever be torn, even where appends are not synced.
+            # Only the last segment may ever end in an interrupted write, even where appends are not synced.
             _sync(active.fd, active.path)
         created = self._create_segment(shard, active.next_offset if active is not None else 0)
         if active is not None:
@@ -219,7 +263,7 @@ class LogWriter:
         except OSError as error:
             os.close(fd)
             raise _NotDurableError(f"the new file {path} could not be made durable: {error}") from error
-        return _ActiveSegment(base_offset, path, fd, 0, base_offset)
+        return _ActiveSegment(base_offset, path, fd, 0, base_offset, 0, base_offset)
 
     def _fail(self, error: Exception, written: list[Written]) -> str:
         if self._failure is None:
@@ -228,6 +272,9 @@ class LogWriter:
             # Best effort: what was refused should not come back as committed when the log is opened again.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._active[done.shard].fd, done.position)
+        # A sync of these files that succeeds now would prove nothing.
+        self._is_noteworthy = False
+        self._close_files()
         return self._failure
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -17,11 +18,12 @@ import psutil
 import pytest
 
 from diskless_core.clock import SystemClock
+from diskless_core.log.offset_checkpoint import RECOVERY_POINTS
 from diskless_core.log.segment import file_name
 from diskless_core.plugin.context import PluginContext
 from diskless_core.plugin.coordinator_log import CoordinatorLog, CoordinatorLogError, LogOffsetPrunedError
 from diskless_core.plugin.shard import ShardId
-from diskless_core.protocol.record_batch import walk
+from diskless_core.protocol.record_batch import patch_base_offset, walk
 from diskless_core.shards import DISKLESS
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
@@ -39,6 +41,8 @@ from diskless_local_log import local_log, shard_log, writer
 from diskless_local_log.config import LocalLogSettings
 from diskless_local_log.local_log import LocalCoordinatorLog
 from diskless_local_log.plugin import diskless_coordinator_logs
+from diskless_local_log.recovery_points import read_recovery_points
+from tests.support.waiting import wait_until
 
 A, B, C = batch_of(b"a", b"aa"), batch_of(b"b"), batch_of(b"c")
 
@@ -102,6 +106,12 @@ def sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate.open.set()
 
 
+def at_offset(batch: bytes, offset: int) -> bytes:
+    written = bytearray(batch)
+    patch_base_offset(written, 0, offset)
+    return bytes(written)
+
+
 def segments(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -115,8 +125,19 @@ async def test_a_shard_is_a_folder_of_kafka_segments_with_patched_offsets(log: C
     data = (folder / file_name(0)).read_bytes()
     headers = [header for _, header in walk(data)]
     assert [header.base_offset for header in headers] == [0, 2, 3]
-    assert {header.partition_leader_epoch for header in headers} == {0}
     assert data[16 : len(A)] == A[16:]
+
+
+async def test_a_batch_tells_how_many_bytes_before_it_were_not_durable_yet(
+    make_log: MakeLocalLog, folder: Path
+) -> None:
+    for fsync in (True, False):
+        async with started(make_log(fsync=fsync)) as log:
+            await log.append(SHARD, [A, B])
+            await log.append(SHARD, [C])
+    headers = list(walk((folder / file_name(0)).read_bytes()))
+    told = [position - header.partition_leader_epoch for position, header in headers]
+    assert told == [0, 0, len(A) + len(B), 0, 0, 0]
 
 
 async def test_segments_roll_before_they_exceed_their_size(log: CoordinatorLog, folder: Path) -> None:
@@ -277,7 +298,9 @@ async def test_a_reader_may_begin_anywhere_in_segments_of_an_earlier_run(make_lo
 # -- torn and damaged files -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("torn", [b"\x00" * 100, b"garbage", B[:-1], B[:30]], ids=["zeros", "text", "batch", "header"])
+@pytest.mark.parametrize(
+    "torn", [bytes(100), at_offset(B, 2)[:-1], at_offset(B, 2)[:30]], ids=["zeros", "batch", "header"]
+)
 async def test_a_torn_last_write_is_cut_and_the_log_goes_on(make_log: MakeLocalLog, folder: Path, torn: bytes) -> None:
     async with started(make_log()) as log:
         await log.append(SHARD, [A])
@@ -302,22 +325,84 @@ async def test_a_crash_between_creating_a_segment_and_writing_to_it_is_no_harm(
         assert same_content(await read_all(log, SHARD), [A, B])
 
 
-async def test_damage_in_the_middle_of_the_last_segment_is_reported_and_nothing_changed(
-    make_log: MakeLocalLog, folder: Path
+def flip(path: Path, position: int) -> bytes:
+    damaged = bytearray(path.read_bytes())
+    damaged[position] ^= 1
+    path.write_bytes(damaged)
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("is_known_durable", [True, False], ids=["after a stop", "after a crash"])
+async def test_a_flipped_bit_stops_the_start_which_names_the_repair_and_changes_nothing(
+    make_log: MakeLocalLog, data_dir: Path, folder: Path, batch: int, is_known_durable: bool
 ) -> None:
     async with started(make_log()) as log:
-        await log.append(SHARD, [A, B, C])
+        await log.append(SHARD, [A])
+        await log.append(SHARD, [B, C])
+        crashed = data_dir.with_name("crashed")
+        shutil.copytree(data_dir, crashed)
+    if not is_known_durable:
+        shutil.rmtree(data_dir)
+        crashed.rename(data_dir)
     path = folder / file_name(0)
-    damaged = bytearray(path.read_bytes())
-    damaged[len(A) + len(B) - 1] ^= 1
-    path.write_bytes(damaged)
-    log = make_log()
-    with pytest.raises(CoordinatorLogError, match=f"truncate -s {len(A)} {path}"):
-        await log.start()
+    damaged = flip(path, [len(A), len(A) + len(B), len(A) + len(B) + len(C)][batch] - 1)
+    with pytest.raises(CoordinatorLogError, match=f"{path} is damaged: .*`diskless log repair {SHARD}`"):
+        await make_log().start()
     assert path.read_bytes() == damaged
-    os.truncate(path, len(A))
-    async with started(log):
+
+
+async def test_batches_that_were_durable_and_are_missing_are_damage(make_log: MakeLocalLog, folder: Path) -> None:
+    async with started(make_log()) as log:
+        await log.append(SHARD, [A])
+        await log.append(SHARD, [B])
+    os.truncate(folder / file_name(0), len(A))
+    with pytest.raises(CoordinatorLogError, match="everything below offset 3 was durable"):
+        await make_log().start()
+
+
+async def test_a_log_that_is_idle_notes_that_its_last_write_is_durable(
+    make_log: MakeLocalLog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_IDLE_S", 0.01)
+    async with started(make_log()) as log:
+        await log.append(SHARD, [A])
+        await log.append(OTHER_SHARD, [B])
+        expected = {SHARD: 2, OTHER_SHARD: 1}
+        await asyncio.to_thread(wait_until, lambda: read_recovery_points(data_dir) == expected, "the checkpoint")
+
+
+async def test_a_checkpoint_that_cannot_be_read_is_told_and_the_log_opened(
+    make_log: MakeLocalLog, data_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with started(make_log()) as log:
+        await log.append(SHARD, [A])
+    (data_dir / RECOVERY_POINTS).write_text("0\nmany\n")
+    async with started(make_log()) as log:
         assert same_content(await read_all(log, SHARD), [A])
+    assert f"{data_dir / RECOVERY_POINTS} is ignored" in caplog.text
+
+
+async def test_of_an_interrupted_write_a_missing_sector_is_no_damage_though_later_ones_are_there(
+    make_log: MakeLocalLog, data_dir: Path, folder: Path
+) -> None:
+    crashed = data_dir.with_name("crashed")
+    large = [batch_of(bytes([byte]) * 2000) for byte in b"abc"]
+    async with started(make_log()) as log:
+        await log.append(SHARD, [A])
+        await log.append(SHARD, large)
+        shutil.copytree(data_dir, crashed)
+    shutil.rmtree(data_dir)
+    crashed.rename(data_dir)
+    path = folder / file_name(0)
+    with path.open("r+b") as file:
+        file.seek(512)
+        file.write(bytes(512))
+    async with started(make_log()) as log:
+        assert same_content(await read_all(log, SHARD), [A])
+        assert await log.append(SHARD, [B]) == [2]
+    async with started(make_log()) as log:
+        assert same_content(await read_all(log, SHARD), [A, B])
 
 
 @pytest.mark.parametrize("byte", [7, 100], ids=["base offset", "content"])
@@ -435,6 +520,37 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_until_the_log_is_open
     async with started(make_log()) as log:
         assert same_content(await read_all(log, SHARD), [A])
         assert await log.append(SHARD, [C]) == [2]
+
+
+async def test_after_a_failed_sync_the_end_of_the_file_is_written_again_before_it_is_trusted(
+    make_log: MakeLocalLog, sync: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may hold the pages for clean, so that another sync would report success without writing them."""
+    written: list[bytes] = []
+    pwrite = os.pwrite
+
+    def noting_what_is_written(fd: int, data: memoryview, position: int) -> int:
+        written.append(bytes(data))
+        return pwrite(fd, data, position)
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async with started(make_log()) as log:
+        await log.append(SHARD, [A])
+        files = len(psutil.Process().open_files())
+        sync.error = OSError(errno.EIO, os.strerror(errno.EIO))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "ftruncate", failing)
+            with pytest.raises(CoordinatorLogError, match="restart the broker"):
+                await log.append(SHARD, [B])
+        assert len(psutil.Process().open_files()) == files - 1
+    sync.error = None
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", noting_what_is_written)
+        async with started(make_log()) as log:
+            assert same_content(await read_all(log, SHARD), [A, B])
+    assert any(A[16:] in data and data.endswith(B[16:]) for data in written)
 
 
 async def test_a_failed_sync_refuses_the_whole_group(make_log: MakeLocalLog, sync: Gate) -> None:

@@ -18,6 +18,7 @@ from diskless_core.plugin.coordinator_log import (
     LogNotFoundError,
     LogOffsetPrunedError,
 )
+from diskless_core.protocol.record_batch import patch_base_offset
 from diskless_core.testing.coordinator_log_tools import (
     OTHER_SHARD,
     SHARD,
@@ -103,7 +104,9 @@ async def test_a_torn_end_is_left_out_and_left_alone(make_log: MakeLog, folder: 
     async with started(make_log()) as log:
         await log.append(SHARD, [A])
     last_segment = folder / file_name(0)
-    torn = last_segment.read_bytes() + B[:-1]
+    interrupted = bytearray(B[:-1])
+    patch_base_offset(interrupted, 0, 2)
+    torn = last_segment.read_bytes() + bytes(interrupted)
     last_segment.write_bytes(torn)
     async with opened(make_log()) as reader:
         assert await reader.bounds(SHARD) == LogBounds(0, 2)

@@ -62,6 +62,19 @@ def test_half_of_what_a_sync_is_about_is_torn(tmp_path: Path) -> None:
         assert files.durable() == {Path("log"): b"12345678"}
 
 
+def test_a_sector_in_the_middle_of_what_a_sync_is_about_may_be_missing(tmp_path: Path) -> None:
+    with SyncedFiles(tmp_path) as files:
+        with (tmp_path / "log").open("wb", buffering=0) as file:
+            file.write(b"a" * 100)
+            os.fsync(file)
+            _sync_folder(tmp_path)
+            files.tear_at_next_sync()
+            file.write(b"b" * 1900)
+            os.fsync(file)
+        left = b"a" * 100 + b"b" * 924 + bytes(512) + b"b" * 464
+        assert files.torn_with_hole() == {Path("log"): left}
+
+
 async def test_what_does_not_happen_in_time_is_told_with_its_promise() -> None:
     with pytest.raises(AssertionError, match=r"an append ends: that has not happened within 0\.01 s"):
         async with within("an append ends", 0.01):
