@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from diskless_core.log.segment import base_offset_of, intact_batches
+from diskless_core.protocol.record_batch import patch_base_offset
 from tests.support.broker import BrokerFactory, BrokerProcess
 from tests.support.crash import (
     CLIENT,
@@ -103,10 +105,14 @@ def log_segments(broker: BrokerProcess) -> list[Path]:
 
 
 def tear_the_last_write(broker: BrokerProcess) -> None:
-    """As a power failure does: of what was being written, not acknowledged, there is a part, or garbage."""
+    """As a power failure does: of what was being written, not acknowledged, there is a part."""
     for segment in log_segments(broker):
         content = segment.read_bytes()
-        segment.write_bytes(content + content[-200:-1] + bytes(100))
+        position, last = list(intact_batches(content, 0, base_offset_of(segment.name) or 0, gapless=True))[-1]
+        end = position + last.size
+        interrupted = bytearray(content[position:end])
+        patch_base_offset(interrupted, 0, last.last_offset + 1)
+        segment.write_bytes(content[:end] + interrupted[: last.size // 2])
 
 
 def delete_the_store(broker: BrokerProcess) -> None:
