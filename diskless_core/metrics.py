@@ -5,12 +5,13 @@ Labels are bounded by the broker's own vocabulary (APIs, error codes, shards), n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from diskless_core.plugin_host.health import HealthBook
@@ -94,6 +95,7 @@ class Metrics:
             ("Brokers of the cluster", self._declare_brokers),
             ("Coordinators", self._declare_coordinator),
             ("Plugins", self._declare_plugins),
+            ("The broker's log", self._declare_log),
         ):
             self._area = area
             declare()
@@ -497,6 +499,15 @@ class Metrics:
             name = f"{declared.name}_total" if declared.kind == "counter" else declared.name
             self._describe(declared.kind, name, declared.text, declared.labels)
 
+    def _declare_log(self) -> None:
+        self._lost_lines = _LostLines()
+        self.registry.register(self._lost_lines)
+        self._describe("counter", f"{_LostLines.NAME}_total", _LostLines.TEXT, _LostLines.LABELS)
+
+    def watch_log(self, lost: Callable[[], Mapping[str, int]]) -> None:
+        """Export how many lines of the log were dropped, by reason, counted by each scrape."""
+        self._lost_lines.lost = lost
+
     def watch_plugins(self, book: HealthBook) -> None:
         """Export the health of all backends in a book, read afresh by each scrape."""
         self._plugins.book = book
@@ -517,6 +528,26 @@ class Metrics:
         self.descriptions.append(
             MetricDescription(area=self._area, name=f"diskless_{name}", type=kind, labels=tuple(labels), help=text)
         )
+
+
+class _LostLines:
+    """Counts what others have counted."""
+
+    NAME = "log_lines_lost"
+    TEXT = (
+        "Lines to standard error and standard output that were dropped. reason is full where too many waited because "
+        "nothing read the stream, and failed where it could not be written."
+    )
+    LABELS = ("reason",)
+
+    def __init__(self) -> None:
+        self.lost: Callable[[], Mapping[str, int]] = dict
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = CounterMetricFamily(f"diskless_{self.NAME}", self.TEXT, labels=self.LABELS)
+        for reason, lines in self.lost().items():
+            family.add_metric([reason], lines)
+        yield family
 
 
 _PREAMBLE = """\

@@ -118,7 +118,11 @@ def _add_observation(app: FastAPI, sources: Sources) -> None:
         if reasons:
             response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
         return models.Readiness(
-            node_id=speaker.node_id, cluster_id=speaker.cluster_id, ready=not reasons, reasons=reasons
+            node_id=speaker.node_id,
+            cluster_id=speaker.cluster_id,
+            ready=not reasons,
+            reasons=reasons,
+            warnings=list(sources.warnings()),
         )
 
 

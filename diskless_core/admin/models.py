@@ -37,7 +37,8 @@ Base64Text = Annotated[
 
 
 class Readiness(BaseModel):
-    """Whether clients can be served by this broker. `reasons` is empty when they can.
+    """Whether clients can be served by this broker. `reasons` is empty when they can. `warnings` are of what does not
+    affect clients, such as a log that can't be written.
 
     Its ids are null while it does not know them yet.
     """
@@ -46,6 +47,7 @@ class Readiness(BaseModel):
     cluster_id: str | None
     ready: bool
     reasons: list[str] = []
+    warnings: list[str] = []
 
 
 class ErrorAnswer(BaseModel):

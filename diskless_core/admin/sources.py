@@ -91,6 +91,7 @@ class Sources:
     """All that is shown or done over HTTP. `readiness` is called on the event loop and must not block.
 
     Attributes:
+        warnings: what is wrong with this process though it can serve clients; called as `readiness` is.
         selected: the selected backends and their process, as `models.SelectedAnswer`.
         compactor, remote_log, layouts: raise CoordinatorError while there is none.
     """
@@ -98,6 +99,7 @@ class Sources:
     metrics: Metrics
     speaker: Callable[[], Speaker]
     readiness: ReadinessCheck
+    warnings: ReadinessCheck
     cluster: ClusterSource
     plugins: PluginSource
     selected: Callable[[], Mapping[str, Any]]

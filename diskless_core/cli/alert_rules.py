@@ -149,6 +149,15 @@ _OF_CLIENTS = (
         page=_OPERATIONS,
     ),
     Alert(
+        name="LogLinesLost",
+        expr=f"sum by ({_CLUSTER}, instance) (increase(diskless_log_lines_lost_total[15m])) > 0",
+        wait="5m",
+        severity=Severity.WARNING,
+        summary=f"Lines of the log of the broker at {_BROKER} are lost: nothing reads its standard error, or its disk "
+        "is full. Its health says which.",
+        page="operations.md#health",
+    ),
+    Alert(
         name="ConnectionsRefused",
         expr=_moved("diskless_connections_refused_total"),
         wait="5m",

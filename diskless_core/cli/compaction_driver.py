@@ -114,7 +114,7 @@ class Driver:
     async def drive(
         self, topics: Sequence[str] | None, *, everything: bool, shards: Sequence[int] | None = None
     ) -> str:
-        """Have the engine do a job, of some topics or all. SIGINT and SIGTERM end it in good order.
+        """Have the engine do a job, of some topics or all. A signal that asks for the end ends it in good order.
 
         Args:
             shards: the Diskless coordinators whose partitions are compacted; None for all that the broker leads.
@@ -235,7 +235,7 @@ async def driven(
 ) -> dict[str, Any]:
     """Have this process' engine compact what all brokers of a cluster lead, for each in a job of its own.
 
-    SIGINT and SIGTERM end it in good order.
+    A signal that asks for the end ends it in good order.
 
     Returns:
         What became of it.

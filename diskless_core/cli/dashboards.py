@@ -146,6 +146,7 @@ _OVERVIEW = (
             (f"sum(rate({name}{{{_SELECTED}}}[{_WINDOW}]))", name.removeprefix("diskless_").removesuffix("_total"))
             for name in (
                 "diskless_request_errors_total",
+                "diskless_log_lines_lost_total",
                 "diskless_wal_upload_failures_total",
                 "diskless_store_read_failures_total",
                 "diskless_remote_fetch_errors_total",

@@ -87,6 +87,19 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _open_closed_streams() -> None:
+    """Have those of the standard streams that are closed be `/dev/null`.
+
+    Otherwise the next file that is opened, such as a segment, gets the number of standard error. Then what a library
+    writes there would get into the file, and libuv ends a process that closes such a file.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
 @main.callback()
 def options(
     version: Annotated[
@@ -95,3 +108,4 @@ def options(
 ) -> None:
     """Options of `diskless` itself."""
     del version
+    _open_closed_streams()

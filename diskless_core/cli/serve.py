@@ -1,4 +1,4 @@
-"""`diskless serve`: run a broker until SIGTERM or SIGINT."""
+"""`diskless serve`: run a broker until a signal asks it to stop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import cProfile
 import json
 import os
-import signal
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -21,10 +20,12 @@ from diskless_core.broker import memory, open_files
 from diskless_core.broker.errors import NodeIdRetiredError, StartError
 from diskless_core.broker.node import Node
 from diskless_core.cli.common import ConfigOption, OverrideOption, discover_plugins, fail, load_or_exit
+from diskless_core.cli.signals import stop_signals
 from diskless_core.cli.stop_limit import StopLimit
 from diskless_core.clock import SystemClock
 from diskless_core.config.load import LoadedConfig
 from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.log_output import StandardStreams
 from diskless_core.plugin.config import secret_values
 from diskless_core.plugin.errors import PluginError
 from diskless_core.plugin_host.manager import PluginManager
@@ -68,6 +69,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run a broker. Without a configuration it listens on 127.0.0.1:9092 and keeps its data in ./diskless-data."""
+    streams = StandardStreams.take_over(SystemClock())
     memory.collect_garbage_less_often()
     plugins = discover_plugins()
     loaded = load_or_exit(config, override, plugins)
@@ -81,7 +83,7 @@ def serve(
     try:
         if profile is not None:
             profile.enable()
-        uvloop.run(_run(loaded, plugins, ready_file))
+        uvloop.run(_run(loaded, plugins, streams, ready_file))
     except _START_ERRORS as error:
         fail(str(error))
     finally:
@@ -90,8 +92,12 @@ def serve(
             profile.dump_stats(profile_path)
 
 
-async def _run(loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None) -> None:
-    stopping, limit = asyncio.Event(), StopLimit()
+async def _run(loaded: LoadedConfig, plugins: PluginManager, streams: StandardStreams, ready_file: Path | None) -> None:
+    def end_process(code: int) -> None:
+        streams.drain()
+        os._exit(code)
+
+    stopping, limit = asyncio.Event(), StopLimit(end_process)
     limit_s = loaded.broker.diskless_shutdown_timeout_ms / 1000 + STOP_S
 
     def stop() -> None:
@@ -99,32 +105,41 @@ async def _run(loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | 
         limit.begin(limit_s)
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop)
-    await _serve(loaded, plugins, ready_file, stopping)
+    await _serve(loaded, plugins, streams, ready_file, stopping)
     _log.info("stopped")
     limit.stopped()
 
 
 async def _serve(
-    loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None, stopping: asyncio.Event
+    loaded: LoadedConfig,
+    plugins: PluginManager,
+    streams: StandardStreams,
+    ready_file: Path | None,
+    stopping: asyncio.Event,
 ) -> None:
     """Run a broker until it is to stop, which it may be before it has started.
 
     One whose node id the cluster has retired is stopped, and the next one asks for another.
     """
-    while not await _served(loaded, plugins, ready_file, stopping):
+    while not await _served(loaded, plugins, streams, ready_file, stopping):
         _log.info("starting again with another node id")
 
 
 async def _served(
-    loaded: LoadedConfig, plugins: PluginManager, ready_file: Path | None, stopping: asyncio.Event
+    loaded: LoadedConfig,
+    plugins: PluginManager,
+    streams: StandardStreams,
+    ready_file: Path | None,
+    stopping: asyncio.Event,
 ) -> bool:
     """Whether the broker ended because it was to stop, and not because it has no node id any more."""
     async with AsyncExitStack() as stack:
         node = Node(loaded, plugins, SystemClock())
+        node.metrics.watch_log(streams.lost)
         stack.push_async_callback(node.stop)
-        admin = _bound_admin(node, plugins)
+        admin = _bound_admin(node, plugins, streams)
         if admin is not None:
             stack.push_async_callback(admin.stop)
         try:
@@ -190,7 +205,7 @@ async def _started(node: Node, admin: AdminServer | None, stopping: asyncio.Even
         stop.cancel()
 
 
-def _bound_admin(node: Node, plugins: PluginManager) -> AdminServer | None:
+def _bound_admin(node: Node, plugins: PluginManager, streams: StandardStreams) -> AdminServer | None:
     listener = node.config.admin_listener
     if listener is None:
         return None
@@ -201,6 +216,7 @@ def _bound_admin(node: Node, plugins: PluginManager) -> AdminServer | None:
         metrics=node.metrics,
         speaker=node.speaker,
         readiness=node.not_ready,
+        warnings=streams.problems,
         cluster=node.cluster_view,
         plugins=plugins,
         selected=node.selected_plugins,

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM for all work of a process that wants to end in good order. For the main thread's event loop."""
+"""The signals that ask a process to end in good order. For the main thread's event loop."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _watchers: list[Callable[[], None]] = []
+
+
+def stop_signals() -> list[signal.Signals]:
+    """SIGTERM and SIGINT; and SIGHUP, as of a terminal that is closed, unless the process was started to ignore it, as
+    `nohup` does.
+    """
+    stops = [signal.SIGTERM, signal.SIGINT]
+    return stops if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*stops, signal.SIGHUP]
 
 
 @contextmanager
@@ -16,14 +23,15 @@ def watching(interrupt: Callable[[], None]) -> Iterator[None]:
     """Call `interrupt` when a signal comes, and all others that watch; nothing else happens then."""
     loop = asyncio.get_running_loop()
     _watchers.append(interrupt)
-    for number in _SIGNALS:
+    numbers = stop_signals()
+    for number in numbers:
         loop.add_signal_handler(number, _tell)
     try:
         yield
     finally:
         _watchers.remove(interrupt)
         if not _watchers:
-            for number in _SIGNALS:
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
 

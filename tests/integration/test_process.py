@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -75,6 +78,58 @@ def test_connections_above_the_limit_of_open_files_are_refused_and_the_broker_go
     wait_until(lambda: metric(limited, "connections") == 0, "the broker saw all connections end")
     with limited.connect() as wire:
         create_topic(wire, "u")
+
+
+STREAMS = """\
+#!{python}
+import os, sys
+
+reader, writer = os.pipe()
+os.close(reader)
+for fd in (0, 1, 2):
+    if sys.argv[0].endswith("closed"):
+        os.close(fd)
+    else:
+        os.dup2(writer, fd)
+os.execv("{command}", ["diskless", *sys.argv[1:]])
+"""
+
+
+def broker_with_streams(folder, how):
+    """A broker whose standard streams are all `closed`, or `broken`: pipes whose other end is gone."""
+    command = folder / "bin" / "diskless"
+    command.parent.mkdir()
+    script = command.with_name(how)
+    script.write_text(STREAMS.format(python=sys.executable, command=COMMAND))
+    script.chmod(0o755)
+    command.write_text(f'#!/bin/sh\nexec "{script}" "$@"\n')
+    command.chmod(0o755)
+    return BrokerProcess(
+        folder / "broker", {"admin.listener": "http://127.0.0.1:0"}, python=command.with_name("python")
+    )
+
+
+@pytest.mark.parametrize("how", ["closed", "broken"])
+def test_a_broker_whose_standard_streams_cannot_be_used_serves_says_so_and_stops_when_its_terminal_goes(tmp_path, how):
+    broker = broker_with_streams(tmp_path, how)
+    broker.start()
+    try:
+        with broker.connect() as wire:
+            create_topic(wire, "t")
+        with urlopen(f"{broker.admin}/health/ready") as answer:
+            warnings = json.load(answer)["warnings"]
+        lost = metric(broker, 'log_lines_lost_total{reason="failed"}')
+        streams = {Path(f"/proc/{broker.pid}/fd/{fd}").readlink() for fd in range(3)}
+        os.kill(broker.pid, signal.SIGHUP)
+        assert broker._process.wait(300) == 0
+    finally:
+        broker.end()
+    if how == "closed":
+        assert streams == {Path(os.devnull)}
+        assert (warnings, lost) == ([], 0)
+    else:
+        assert any("standard error can't be written: Broken pipe" in warning for warning in warnings)
+        assert lost > 0
 
 
 def test_the_log_says_which_version_serves_which_cluster_and_a_clean_stop_warns_of_nothing(new_broker):

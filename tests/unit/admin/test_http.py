@@ -215,6 +215,7 @@ def sources(**given):
             "metrics": Metrics(),
             "speaker": lambda: Speaker(node_id=1, cluster_id="abc"),
             "readiness": list,
+            "warnings": list,
             "cluster": StubCluster(),
             "plugins": StubPlugins(),
             "selected": lambda: SELECTED,
@@ -277,6 +278,7 @@ async def test_a_broker_that_is_not_ready_says_why_and_is_alive_all_the_same(cli
         "cluster_id": "abc",
         "ready": False,
         "reasons": ["shard __diskless_metadata-0 has no leader"],
+        "warnings": [],
     }
     assert live.status_code == 200
 
@@ -288,7 +290,19 @@ async def test_a_broker_becomes_ready_when_there_is_no_reason_left(client, reaso
     after = await client.get("/health/ready")
 
     assert (before.status_code, after.status_code) == (503, 200)
-    assert after.json() == {"node_id": 1, "cluster_id": "abc", "ready": True, "reasons": []}
+    assert after.json() == {"node_id": 1, "cluster_id": "abc", "ready": True, "reasons": [], "warnings": []}
+
+
+async def test_a_warning_is_shown_and_keeps_no_client_away():
+    server = AdminServer(ANY_PORT, sources(warnings=lambda: ["standard error can't be written"]))
+    server.bind()
+    server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        answer = await http.get("/health/ready")
+    await server.stop()
+    assert answer.status_code == 200
+    assert answer.json()["ready"]
+    assert answer.json()["warnings"] == ["standard error can't be written"]
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/health/live", "/plugins", "/nothing"])
@@ -305,7 +319,7 @@ async def test_a_broker_that_does_not_know_yet_who_it_is_says_nothing_of_it():
         answer = await http.get("/health/ready")
     await server.stop()
     assert "Diskless-Node-Id" not in answer.headers
-    assert answer.json() == {"node_id": None, "cluster_id": None, "ready": True, "reasons": []}
+    assert answer.json() == {"node_id": None, "cluster_id": None, "ready": True, "reasons": [], "warnings": []}
 
 
 async def test_the_cluster_is_shown_as_the_broker_sees_it(client):
