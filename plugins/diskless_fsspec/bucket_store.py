@@ -22,7 +22,13 @@ from diskless_core.plugin.wal_object_store import (
     VersionedObject,
     WalObjectStoreError,
 )
-from diskless_fsspec.errors import http_status, is_refused_condition, response_code, translated
+from diskless_fsspec.errors import (
+    http_status,
+    is_foreign_answer,
+    is_refused_condition,
+    response_code,
+    translated,
+)
 from diskless_fsspec.keys import require_key, require_prefix
 from diskless_fsspec.listing import PAGE_OBJECTS
 from diskless_fsspec.object_upload import ObjectUpload
@@ -229,7 +235,8 @@ async def call_coroutine(filesystem: Any, name: str, /, *args: Any, **kwargs: An
 
 def _is_absence(error: BaseException | None) -> bool:
     """Whether there is a bucket, but no such object in it."""
-    return isinstance(error, FileNotFoundError) and response_code(error) != "NoSuchBucket"
+    is_absent = isinstance(error, FileNotFoundError) and response_code(error) != "NoSuchBucket"
+    return is_absent and not is_foreign_answer(error)
 
 
 async def filesystem_class(module: str, name: str, extra: str) -> Any:

@@ -42,8 +42,11 @@ class FsspecConnection(PluginSettings):
     def _without_credentials(cls, value: str) -> str:
         if value and "://" not in value:
             raise ValueError("must be a URL such as s3://bucket/prefix or file:///folder")
-        if "@" in urlsplit(value).netloc:
+        parts = urlsplit(value)
+        if "@" in parts.netloc:
             raise ValueError("must not hold credentials: set key and secret, or put them in options")
+        if parts.scheme == "file" and ("?" in value or "#" in value):
+            raise ValueError("must write ? as %3F and # as %23 in the name of a folder: in a URL they end the path")
         return value
 
     @model_validator(mode="after")

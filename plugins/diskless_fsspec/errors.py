@@ -21,6 +21,7 @@ _PERMANENT_ERRNOS = {
 }
 
 _PRECONDITION_FAILED = 412
+_REDIRECTS = (301, 302, 303, 307, 308)
 _NOT_IMPLEMENTED = 501
 
 _RETRIABLE_STATUSES = {408, 409, 425, 429}
@@ -33,7 +34,6 @@ _RETRIABLE_CODES = {
     "ThrottlingException",
     "RequestLimitExceeded",
     "RequestTimeout",
-    "RequestTimeTooSkewed",
     "OperationAborted",
     "XAmzContentSHA256Mismatch",
     "BadDigest",
@@ -54,6 +54,14 @@ _CREDENTIAL_CODES = {
 
 _CREDENTIAL_ERRORS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "DefaultCredentialsError"}
 
+_SKEWED = "RequestTimeTooSkewed"
+_NOT_FOUND = 404
+
+_REDIRECT_ADVICE = (
+    "the store redirects the request and does not say to which region: set the region, and the endpoint's url, to "
+    "those of the bucket"
+)
+
 _CREDENTIAL_ADVICE = "check the credentials and what they may do (read, write, list and delete objects)"
 
 
@@ -62,6 +70,20 @@ def translated(error: Exception, doing: str) -> WalObjectStoreError:
     if isinstance(error, WalObjectStoreError):
         return error
     status, code, text = _response(error)
+    if is_foreign_answer(error):
+        return WalObjectStoreError(
+            f"{doing}: {status}, in an answer that is not the store's. Something else has answered, such as a load "
+            "balancer or a proxy: check it, and the endpoint's url",
+            retriable=True,
+        )
+    if code == _SKEWED:
+        return WalObjectStoreError(
+            f"{doing}: this machine's clock differs from the store's by more than it allows ({code}): set the clock",
+            retriable=True,
+        )
+    if isinstance(error, RecursionError) or (status is not None and status in _REDIRECTS):
+        # botocore asks where to go, which is redirected too, and so on
+        return WalObjectStoreError(f"{doing}: {_REDIRECT_ADVICE}", retriable=False)
     if code == "NoSuchBucket" or (isinstance(error, FileNotFoundError) and error.errno is None):
         return WalObjectStoreError(f"{doing}: there is no such bucket; create it or correct the url", retriable=False)
     if code in _CREDENTIAL_CODES or status in (401, 403) or _is_credentials(error):
@@ -86,6 +108,22 @@ def is_refused_condition(error: BaseException | None) -> bool:
 def http_status(error: BaseException | None) -> int | None:
     """The HTTP status of an error, or None when no server answered."""
     return _response(error)[0]
+
+
+def is_foreign_answer(error: BaseException | None) -> bool:
+    """Whether something that is not the store answered in its place: with a page for people, or without a word of S3.
+
+    A 404 of a load balancer says nothing about whether there is an object. S3 says that with a code, except to HEAD.
+    """
+    for link in _causes(error):
+        response = getattr(link, "response", None)
+        if isinstance(response, dict):
+            meta, code = response.get("ResponseMetadata", {}), str(response.get("Error", {}).get("Code", ""))
+            if str(meta.get("HTTPHeaders", {}).get("content-type", "")).startswith("text/html"):
+                return True
+            is_head = str(getattr(link, "operation_name", "")).startswith("Head")
+            return meta.get("HTTPStatusCode") == _NOT_FOUND and code in ("", str(_NOT_FOUND)) and not is_head
+    return False
 
 
 def _response(error: BaseException | None) -> tuple[int | None, str, str]:

@@ -86,9 +86,16 @@ def translated(
     if code == "ContainerNotFound":
         advice = "there is no such container; create it or correct the settings container and account.url"
         return RefusedError(f"{doing}: {advice}", retriable=False, status=status, code=code)
+    if not code and str(_headers(error).get("Content-Type", "")).startswith("text/html"):
+        why = (
+            f"{doing}: {status}, in an answer that is not the service's. Something else has answered, such as a load "
+            "balancer or a proxy: check it, and account.url"
+        )
+        return RefusedError(why, retriable=True, status=status)
     if status in (401, 403):
-        why = f"{doing}: access denied ({status} {code}); {_access_advice(error, code, now_ms)}"
-        return RefusedError(why, retriable=False, status=status, code=code)
+        clock_advice = _clock_advice(error, now_ms)
+        why = f"{doing}: access denied ({status} {code}); {clock_advice or _access_advice(code)}"
+        return RefusedError(why, retriable=clock_advice is not None, status=status, code=code)
     if status is not None:
         passes = status >= _SERVER_ERRORS and status != _NOT_IMPLEMENTED
         retriable = (passes or status in _RETRIABLE_STATUSES or code in _RETRIABLE_CODES) and code not in _LASTING_CODES
@@ -97,14 +104,19 @@ def translated(
     return RefusedError(f"{doing}: {described}", retriable=True)
 
 
-def _access_advice(error: Exception, code: str, now_ms: int) -> str:
+def _clock_advice(error: Exception, now_ms: int) -> str | None:
+    """What to do where the clock is why a request was refused; None where it is not."""
     skew_ms = _skew_ms(error, now_ms)
-    if skew_ms is not None and abs(skew_ms) > _LARGEST_SKEW_MS:
-        direction = "ahead of" if skew_ms > 0 else "behind"
-        return (
-            f"this machine's clock is {abs(skew_ms) // 60_000} minutes {direction} the service's, which allows 15: "
-            "set the clock"
-        )
+    if skew_ms is None or abs(skew_ms) <= _LARGEST_SKEW_MS:
+        return None
+    direction = "ahead of" if skew_ms > 0 else "behind"
+    return (
+        f"this machine's clock is {abs(skew_ms) // 60_000} minutes {direction} the service's, which allows 15: "
+        "set the clock"
+    )
+
+
+def _access_advice(code: str) -> str:
     if code in ("AuthorizationPermissionMismatch", "InsufficientAccountPermissions", "AuthorizationFailure"):
         return (
             "the credentials may not do this: a SAS token needs the permissions racwdl on the container, an identity "
@@ -117,8 +129,7 @@ def _access_advice(error: Exception, code: str, now_ms: int) -> str:
 
 def _skew_ms(error: Exception, now_ms: int) -> int | None:
     """By how much this machine is ahead of the service, or None when the service did not tell its time."""
-    headers: Any = getattr(getattr(error, "response", None), "headers", None)
-    date = headers.get("Date") if headers else None
+    date = _headers(error).get("Date")
     if not date:
         return None
     try:
@@ -126,6 +137,10 @@ def _skew_ms(error: Exception, now_ms: int) -> int | None:
     except ValueError:
         return None
     return now_ms - int(there.timestamp() * 1000)
+
+
+def _headers(error: Exception) -> Any:
+    return getattr(getattr(error, "response", None), "headers", None) or {}
 
 
 def _status(error: Exception) -> int | None:

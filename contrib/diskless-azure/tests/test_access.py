@@ -106,8 +106,9 @@ async def test_a_clock_that_is_wrong_is_told(
 ) -> None:
     settings = AzureSettings(account_url=azurite.account_url, container=container.container_name, account_key=OTHER_KEY)
     store = make_store(replace(context, clock=LateClock()), settings)
-    with pytest.raises(WalObjectStoreError, match=r"clock is (59|60) minutes ahead of the service's"):
+    with pytest.raises(WalObjectStoreError, match=r"clock is (59|60) minutes ahead of the service's") as caught:
         await store.start()
+    assert caught.value.retriable
 
 
 @pytest.mark.parametrize(

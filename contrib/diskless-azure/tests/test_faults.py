@@ -106,6 +106,24 @@ async def test_a_refusal_says_whether_the_same_call_can_succeed_later(
         assert len(server.requests) == 1, "the library has sent it again"
 
 
+@pytest.mark.parametrize("status", ["404 Not Found", "403 Forbidden"])
+async def test_the_page_of_a_load_balancer_is_waited_for_and_says_nothing_of_blobs(
+    server: FaultyServer, store: AzureObjectStore, status: str
+) -> None:
+    page = answer(status, "Content-Type: text/html", body="<html><body><br>lost</body></html>")
+    for method, call in (
+        ("PUT", lambda: store.put("key", b"x")),
+        ("GET", lambda: store.get("key", 0, 10)),
+        ("GET", lambda: store.get_versioned("key")),
+        ("GET", lambda: listed(store)),
+    ):
+        server.rule = on(method, page)
+        with pytest.raises(WalObjectStoreError, match="in an answer that is not the service's") as caught:
+            await call()
+        assert not isinstance(caught.value, ConditionFailedError | ObjectNotFoundError)
+        assert caught.value.retriable
+
+
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.RESET])
 async def test_a_write_whose_answer_is_lost_is_sent_once_and_its_outcome_is_unknown(
     server: FaultyServer, store: AzureObjectStore, container: ContainerClient, fault: Fault

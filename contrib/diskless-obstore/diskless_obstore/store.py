@@ -24,7 +24,7 @@ from diskless_core.plugin.wal_object_store import (
     WalObjectStoreError,
 )
 from diskless_obstore.config import ObstoreSettings
-from diskless_obstore.errors import says_conflict, says_no_bucket, translated
+from diskless_obstore.errors import is_foreign_answer, says_conflict, says_no_object, translated
 from diskless_obstore.keys import is_key, require_key, require_prefix
 
 if TYPE_CHECKING:
@@ -180,11 +180,11 @@ class ObstoreObjectStore(ConditionalObjectStore):
         try:
             return await self._request(partial(self._write, require_key(key), data, mode))
         except (AlreadyExistsError, PreconditionError) as error:
-            if says_conflict(error):
+            if says_conflict(error) or is_foreign_answer(error):
                 raise self._translated(error, f"cannot write {key!r}") from None
             raise ConditionFailedError(key) from None
         except self._errors as error:
-            if isinstance(error, FileNotFoundError) and not says_no_bucket(error) and mode != "create":
+            if says_no_object(error) and mode != "create":
                 raise ConditionFailedError(key) from None
             raise self._translated(error, f"cannot write {key!r}") from None
 
@@ -194,7 +194,7 @@ class ObstoreObjectStore(ConditionalObjectStore):
             await self._request(partial(self._store.delete_async, keys))
         except self._errors as error:
             if len(keys) == 1:
-                if isinstance(error, FileNotFoundError) and not says_no_bucket(error):
+                if says_no_object(error):
                     return keys
                 raise self._translated(error, f"cannot delete {keys[0]!r}") from None
         else:
@@ -229,7 +229,7 @@ class ObstoreObjectStore(ConditionalObjectStore):
             return await work()
 
     def _raise_absence(self, error: Exception, key: str) -> None:
-        if isinstance(error, FileNotFoundError) and not says_no_bucket(error):
+        if says_no_object(error):
             raise ObjectNotFoundError(key) from None
 
     def _translated(self, error: Exception, doing: str) -> WalObjectStoreError:

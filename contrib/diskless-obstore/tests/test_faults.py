@@ -54,6 +54,7 @@ def on(gate: Gate, method: str, what: Answer | Event) -> None:
         ("503 Busy", "SlowDown", True),
         ("500 Error", "InternalError", True),
         ("429 Slow", "TooManyRequests", True),
+        ("403 Forbidden", "RequestTimeTooSkewed", True),
         ("403 Forbidden", "AccessDenied", False),
         ("400 Bad", "InvalidArgument", False),
     ],
@@ -75,6 +76,32 @@ async def test_a_refusal_says_whether_the_same_call_can_succeed_later(
         assert not isinstance(caught.value, ConditionFailedError | ObjectNotFoundError)
         assert SECRET not in str(caught.value)
         assert len(gate.requests) == 1, "obstore has sent it again"
+
+
+@pytest.mark.parametrize("body", ["<html><body><br>lost</body></html>", ""], ids=["a page", "nothing"])
+async def test_what_a_load_balancer_answers_is_waited_for_and_says_nothing_of_objects(
+    gate: Gate, store: ObstoreObjectStore, body: str
+) -> None:
+    version = await store.create("key", b"x")
+    for method, call in (
+        ("PUT", partial(store.put, "key", b"x")),
+        ("PUT", partial(store.replace, "key", b"x", version)),
+        ("GET", partial(store.get, "key", 0, 1)),
+        ("GET", partial(store.get_versioned, "key")),
+        ("GET", partial(listed, store)),
+    ):
+        on(gate, method, Answer("404 Not Found", body))
+        with pytest.raises(WalObjectStoreError, match="404, in an answer that is not the store's") as caught:
+            await call()
+        assert type(caught.value) is WalObjectStoreError
+        assert caught.value.retriable
+
+
+async def test_a_redirect_that_names_no_region_says_what_to_set(gate: Gate, store: ObstoreObjectStore) -> None:
+    on(gate, "PUT", refusal("301 Moved", "PermanentRedirect"))
+    with pytest.raises(WalObjectStoreError, match="set region and endpoint") as caught:
+        await store.put("key", b"x")
+    assert not caught.value.retriable
 
 
 async def test_a_create_whose_answer_is_lost_is_sent_once_and_its_outcome_is_unknown(

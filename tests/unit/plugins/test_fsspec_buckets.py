@@ -38,6 +38,7 @@ class S3Stub:
 
     def __init__(self) -> None:
         self.status, self.body = 200, b""
+        self.content_type = "application/xml"
         self.listing_status, self.listing_body = 200, EMPTY_LISTING
         self.requests: list[str] = []
         self.released = threading.Event()
@@ -56,10 +57,12 @@ class S3Stub:
                 status, body = (stub.listing_status, stub.listing_body) if listing else (stub.status, stub.body)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Type", stub.content_type)
                 self.end_headers()
-                self.wfile.write(body)
+                if self.command != "HEAD":
+                    self.wfile.write(body)
 
-            do_GET = do_PUT = do_POST = answer  # noqa: N815 - names that the server looks for
+            do_GET = do_PUT = do_POST = do_HEAD = answer  # noqa: N815 - names that the server looks for
 
             def log_message(self, *args: Any) -> None:
                 pass
@@ -114,6 +117,7 @@ async def store(unstarted: S3ObjectStore) -> Any:
         (502, "BadGateway", True),
         (429, "TooManyRequests", True),
         (400, "RequestTimeout", True),
+        (403, "RequestTimeTooSkewed", True),
         (400, "InvalidArgument", False),
         (403, "AccessDenied", False),
         (403, "SignatureDoesNotMatch", False),
@@ -149,6 +153,58 @@ async def test_a_missing_object_is_told_from_a_missing_bucket(store: WalObjectSt
     with pytest.raises(WalObjectStoreError, match="create it or correct the url") as caught:
         await store.get("a", 0, 4)
     assert not isinstance(caught.value, ObjectNotFoundError)
+
+
+PAGE = b"<html><body><h1>Gateway</h1><br>is lost</body></html>"
+
+
+@pytest.mark.parametrize("status", [404, 403, 400])
+@pytest.mark.parametrize("page", [PAGE, PAGE.replace(b"<br>", b"")], ids=["as browsers take it", "well-formed"])
+async def test_the_page_of_a_load_balancer_is_waited_for_and_says_nothing_of_objects(
+    store: S3ObjectStore, s3: S3Stub, status: int, page: bytes
+) -> None:
+    s3.status, s3.body, s3.content_type = status, page, "text/html; charset=utf-8"
+    version = '"0"'
+    for attempt in (
+        store.get("a", 0, 4),
+        store.get_versioned("a"),
+        store.put("a", b"b"),
+        store.replace("a", b"b", version),
+    ):
+        with pytest.raises(WalObjectStoreError, match=f"{status}, in an answer that is not the store's") as caught:
+            await attempt
+        assert type(caught.value) is WalObjectStoreError
+        assert caught.value.retriable
+
+
+async def test_a_404_without_a_word_of_s3_is_no_missing_object(store: S3ObjectStore, s3: S3Stub) -> None:
+    s3.status, s3.body = 404, b""
+    with pytest.raises(WalObjectStoreError, match="not the store's") as caught:
+        await store.get_versioned("a")
+    assert caught.value.retriable
+
+
+async def test_a_start_where_a_load_balancer_answers_can_be_tried_again(unstarted: WalObjectStore, s3: S3Stub) -> None:
+    s3.listing_status, s3.listing_body, s3.content_type = 404, PAGE, "text/html"
+    with pytest.raises(WalObjectStoreError, match="check it, and the endpoint's url") as caught:
+        await unstarted.start()
+    assert caught.value.retriable
+    await unstarted.stop()
+
+
+async def test_a_wrong_clock_is_said_to_be_one(store: WalObjectStore, s3: S3Stub) -> None:
+    s3.status, s3.body = 403, error_body("RequestTimeTooSkewed")
+    with pytest.raises(WalObjectStoreError, match=r"set the clock$"):
+        await store.put("a", b"b")
+
+
+async def test_a_redirect_that_names_no_region_says_what_to_set(unstarted: WalObjectStore, s3: S3Stub) -> None:
+    s3.status = s3.listing_status = 301
+    s3.body = s3.listing_body = error_body("PermanentRedirect")
+    with pytest.raises(WalObjectStoreError, match="set the region") as caught:
+        await unstarted.start()
+    assert not caught.value.retriable
+    await unstarted.stop()
 
 
 @pytest.mark.parametrize(("status", "code"), [(404, "NoSuchBucket"), (403, "AccessDenied")])
