@@ -30,7 +30,9 @@ from diskless_core.config.types import (
     Long,
     NetworkRacks,
     Placements,
+    RecordValidation,
 )
+from diskless_core.protocol import record_walk
 
 _OBJECT_PREFIX = re.compile(r"[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*")
 
@@ -188,6 +190,14 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
     diskless_append_upload_parallelism: Int = Field(
         default=4, ge=1, description="How many WAL objects are uploaded at the same time."
     )
+    diskless_produce_records_validation: RecordValidation = Field(
+        default=RecordValidation.AUTO,
+        description="How many records of a produced batch are checked against its header. A batch that fails is "
+        "refused with INVALID_RECORD. first checks that the batch begins with a record and that its bytes can hold as "
+        "many records as it counts. unpacked also checks every record of batches that come without compression, or "
+        "that the broker unpacks because compression.type asks for another codec. all unpacks compressed batches for "
+        "it, as Apache Kafka does. auto is unpacked where the compiled walk is installed, else first.",
+    )
     fetch_max_bytes: Int = Field(
         default=55 * MIB,
         ge=1024,
@@ -240,6 +250,13 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         if self.diskless_append_linger_ms >= 0:
             return self.diskless_append_linger_ms
         return self.diskless_append_commit_interval_ms if requests_are_billed else 0
+
+    @property
+    def record_validation(self) -> RecordValidation:
+        """How many records of a produced batch are checked: never `AUTO`."""
+        if self.diskless_produce_records_validation is not RecordValidation.AUTO:
+            return self.diskless_produce_records_validation
+        return RecordValidation.UNPACKED if record_walk.is_compiled() else RecordValidation.FIRST
 
     @property
     def initial_rebalance_delay_ms(self) -> int:

@@ -61,7 +61,7 @@ _GROUPS: Sequence[tuple[str, Sequence[str]]] = (
         ("num.partitions", "default.", "min.insync.", "auto.create.", "message.", "log.message.", "compression."),
     ),
     ("Retention", ("log.retention.", "log.initial.task.")),
-    ("Produce and fetch", ("diskless.append.", "diskless.fetch.", "diskless.peer.", "producer.")),
+    ("Produce and fetch", ("diskless.append.", "diskless.produce.", "diskless.fetch.", "diskless.peer.", "producer.")),
     (
         "Tiered storage",
         (

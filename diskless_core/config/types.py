@@ -84,6 +84,15 @@ class CompressionType(StrEnum):
     PRODUCER = "producer"
 
 
+class RecordValidation(StrEnum):
+    """How many records of a produced batch are checked."""
+
+    AUTO = "auto"
+    FIRST = "first"
+    UNPACKED = "unpacked"
+    ALL = "all"
+
+
 class LogFormat(StrEnum):
     """How the broker writes its own log."""
 

@@ -44,6 +44,7 @@ class ProduceSettings:
                 buffer_max_bytes=config.diskless_append_buffer_max_bytes,
                 inflight_max_bytes=config.diskless_append_inflight_max_bytes,
                 object_prefix=config.diskless_wal_object_prefix,
+                record_validation=config.record_validation,
             ),
             upload_parallelism=config.diskless_append_upload_parallelism,
             shutdown_timeout_ms=config.diskless_shutdown_timeout_ms,

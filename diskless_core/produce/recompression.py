@@ -1,8 +1,8 @@
-"""Batches that a topic's `compression.type` wants with another codec: compressed again in threads, off the event loop.
+"""Batches that need work in a thread: to be compressed as `compression.type` asks, or to have their records checked.
 
-A batch that has to be compressed again waits here, and so does every later one of its partition, whatever its codec,
-until those before it have gone on: the order of a partition stays that of arrival. Other partitions pass. Nothing but
-the codec of a batch changes, as in Apache Kafka, and a batch that has the codec already is not touched.
+Such a batch waits here, and so does every later one of its partition, until those before it have gone on: the order of
+a partition stays that of arrival. Other partitions pass. Nothing but the codec of a batch changes, and a latest
+timestamp that its records do not have, as in Apache Kafka; a batch that has the codec already is not touched.
 
 Memory is bounded: what waits counts among the bytes that are accepted and not settled. A batch becomes no larger than
 `MAX_DECOMPRESSED_BYTES` on its way, nor than `max.message.bytes` in the end, and there are few threads. Where batches
@@ -27,11 +27,8 @@ from diskless_core.metrics import Metrics
 from diskless_core.produce.accumulator import Submission
 from diskless_core.produce.backlog import Backlog
 from diskless_core.produce.splitting import Split
-from diskless_core.produce.validation import TopicRules, ValidBatch
-from diskless_core.protocol import record_batch
-from diskless_core.protocol.compression import MAX_DECOMPRESSED_BYTES
+from diskless_core.produce.validation import InvalidBatchError, ValidBatch, finished
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.record_batch import CorruptBatchError, LargeRecordsError
 
 MAX_THREADS = 4
 ROUND_BATCHES = 16
@@ -40,8 +37,6 @@ ROUND_BYTES = 256 << 10
 
 ROUND_GROWN_BYTES = 4 << 20
 """When so much has come out, that was it for this time."""
-
-_UNCOMPRESSED = 0
 
 _log = structlog.get_logger(__name__)
 
@@ -55,7 +50,7 @@ class _Waiting(NamedTuple):
 
 
 class Recompression:
-    """One writer's batches that are compressed again.
+    """One writer's batches that are compressed again, or checked, before they go on.
 
     Args:
         go_on: takes a request's batches, in order, when none of them has to wait any more.
@@ -79,10 +74,10 @@ class Recompression:
         self._turns = asyncio.Semaphore(MAX_THREADS)
 
     def concerns(self, batches: Sequence[tuple[PartitionKey, ValidBatch]]) -> bool:
-        """Whether any of these has to be compressed again, or to wait behind one that has."""
+        """Whether any of these needs work in a thread, or has to wait behind one that does."""
         queues = self._queues
         for key, batch in batches:  # noqa: SIM110  # every request comes by here, and any() takes three times as long
-            if batch.recompressed_by is not None or key in queues:
+            if batch.unfinished is not None or key in queues:
                 return True
         return False
 
@@ -90,7 +85,7 @@ class Recompression:
         """Keep what of it has to wait. The rest is returned; it may be empty and has to go on all the same."""
         ready, waiting = [], []
         for index, (key, batch) in enumerate(submission.batches):
-            if key in self._queues or batch.recompressed_by is not None:
+            if key in self._queues or batch.unfinished is not None:
                 waiting.append(index)
                 self._queues.setdefault(key, deque())
             else:
@@ -132,7 +127,7 @@ class Recompression:
             async with self._turns:
                 await self._has_room.wait()
                 batches = _round(queue)
-                outcomes = await asyncio.get_running_loop().run_in_executor(self._threads, _recompress_all, batches)
+                outcomes = await asyncio.get_running_loop().run_in_executor(self._threads, _finish_all, batches)
                 for outcome in outcomes:
                     self._hand_on(queue[0], outcome)
                     queue.popleft()
@@ -142,13 +137,14 @@ class Recompression:
     def _hand_on(self, waiting: _Waiting, outcome: ValidBatch | ErrorCode | Exception) -> None:
         part, key, batch = waiting
         size_bytes = len(batch.data)  # before its memory is given back
-        if outcome is batch:
-            self._go_on(part)
+        if isinstance(outcome, ValidBatch) and outcome.data is batch.data:
+            self._go_on(replace(part, batches=[(key, outcome)]))
         else:
             # The bytes that came are not read any more.
             part.release()
             if isinstance(outcome, ValidBatch):
-                self._metrics.produce_recompressions.inc()
+                if batch.unfinished is not None and batch.unfinished.codec is not None:
+                    self._metrics.produce_recompressions.inc()
                 self._go_on(self._grown(part, key, outcome, max(0, len(outcome.data) - size_bytes)))
             elif isinstance(outcome, ErrorCode):
                 self._metrics.produce_rejections.labels(error=outcome.name).inc()
@@ -186,12 +182,12 @@ def _round(queue: deque[_Waiting]) -> list[ValidBatch]:
     return chosen
 
 
-def _recompress_all(batches: Sequence[ValidBatch]) -> list[ValidBatch | ErrorCode | Exception]:
+def _finish_all(batches: Sequence[ValidBatch]) -> list[ValidBatch | ErrorCode | Exception]:
     """What becomes of the first of these batches, of one at least."""
     outcomes: list[ValidBatch | ErrorCode | Exception] = []
     size_bytes = 0
     for batch in batches:
-        outcome = batch if batch.recompressed_by is None else _recompress(batch, batch.recompressed_by)
+        outcome = _finish(batch)
         outcomes.append(outcome)
         size_bytes += len(outcome.data) if isinstance(outcome, ValidBatch) else 0
         if size_bytes >= ROUND_GROWN_BYTES:
@@ -199,35 +195,13 @@ def _recompress_all(batches: Sequence[ValidBatch]) -> list[ValidBatch | ErrorCod
     return outcomes
 
 
-def _recompress(batch: ValidBatch, rules: TopicRules) -> ValidBatch | ErrorCode | Exception:
+def _finish(batch: ValidBatch) -> ValidBatch | ErrorCode | Exception:
     try:
-        return recompress(batch, rules)
-    except LargeRecordsError:
-        return ErrorCode.MESSAGE_TOO_LARGE
-    except CorruptBatchError:
-        return ErrorCode.INVALID_RECORD
+        return finished(batch)
+    except InvalidBatchError as error:
+        return error.code
     except Exception as error:  # what it is, is logged and told where the event loop goes on
         return error
-
-
-def recompress(batch: ValidBatch, rules: TopicRules) -> ValidBatch:
-    """The batch with the codec that its topic's rules want.
-
-    Raises:
-        LargeRecordsError: it is larger than `max.message.bytes` then, or its records are larger than
-            `MAX_DECOMPRESSED_BYTES` without any codec.
-        CorruptBatchError: its compressed records are damaged.
-    """
-    codec = rules.stored_with
-    if codec is None:
-        return batch
-    limit = MAX_DECOMPRESSED_BYTES
-    if codec.number == _UNCOMPRESSED:
-        limit = min(limit, rules.max_message_bytes)
-    data = memoryview(record_batch.recompressed(batch.data, codec, limit))
-    if len(data) > rules.max_message_bytes:
-        raise LargeRecordsError(f"the batch has {len(data)} bytes with codec {codec.number}")
-    return batch._replace(data=data, recompressed_by=None)
 
 
 def _nothing() -> None:

@@ -1,4 +1,7 @@
-"""Whether a producer's batch may be appended, judged from its header alone: nothing is decompressed. Pure."""
+"""Whether a producer's batch may be appended: its header, and its records as far as `RecordChecks` says. Pure.
+
+`validate` runs on the event loop. What it leaves over, because it takes long, `finished` does in a thread.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,18 @@ from typing import NamedTuple
 
 from diskless_core.diskless import producer_state
 from diskless_core.diskless.commands import CommitBatch, PartitionKey, TimestampType
+from diskless_core.produce.record_checks import LaterError, RecordChecks, check_records, check_unpacked
 from diskless_core.protocol import record_batch
-from diskless_core.protocol.compression import Codec
+from diskless_core.protocol.compression import (
+    CODECS,
+    MAX_DECOMPRESSED_BYTES,
+    Codec,
+    DecompressedSizeError,
+    DecompressionError,
+)
 from diskless_core.protocol.errors import ErrorCode
-from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, TornBatchError
+from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, LargeRecordsError, TornBatchError
+from diskless_core.protocol.record_walk import MalformedRecordsError, Walked
 
 ZSTD = 4
 ZSTD_SINCE_PRODUCE_VERSION = 7
@@ -32,13 +43,28 @@ class TopicRules:
     stored_with: Codec | None = None
 
 
+class Unfinished(NamedTuple):
+    """What is left to do with a batch before it may be appended.
+
+    Attributes:
+        checks_all: whether every record is checked.
+        codec: the codec that its topic wants, if it has another one; None where it stays as it is.
+        now_ms: when the batch arrived.
+    """
+
+    rules: TopicRules
+    checks_all: bool
+    codec: Codec | None
+    now_ms: int
+
+
 class ValidBatch(NamedTuple):
     """A batch that may be appended, as the sender's frame holds it, with what the coordinator wants to know of it.
 
     `validate` makes it of a request's records. It is gathered for an object, where `at` gives it its place.
 
     Attributes:
-        recompressed_by: the rules of its topic, if they want another codec than it has; None lets it stay as it is.
+        unfinished: what `finished` has to do first; None if it may be appended as it is.
     """
 
     data: memoryview
@@ -49,7 +75,7 @@ class ValidBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_sequence: int
-    recompressed_by: TopicRules | None = None
+    unfinished: Unfinished | None = None
 
     def at(self, partition: PartitionKey, byte_offset: int) -> CommitBatch:
         """What the broker asks to commit when the object has the batch from this byte on."""
@@ -88,8 +114,12 @@ class _UnfitContentError(InvalidBatchError):
         super().__init__(code, message, is_from_the_log=True)
 
 
-def validate(records: memoryview | None, rules: TopicRules, produce_version: int, now_ms: int) -> ValidBatch:
+def validate(
+    records: memoryview | None, rules: TopicRules, produce_version: int, now_ms: int, checks: RecordChecks
+) -> ValidBatch:
     """Check the records that a request brings for one partition: exactly one v2 batch, whole and sound.
+
+    What is left to do is in `unfinished` of the batch that is returned.
 
     Raises:
         InvalidBatchError: with the error code that Apache Kafka has for it.
@@ -99,9 +129,23 @@ def validate(records: memoryview | None, rules: TopicRules, produce_version: int
     header = _header(records)
     _check_content(records, header, rules, produce_version)
     _check_producer(header)
+    codec = None if rules.stored_with is None or rules.stored_with.number == header.compression else rules.stored_with
+    checks_all = checks.is_whole(header, is_unpacked=codec is not None)
     if rules.timestamp_type is TimestampType.CREATE_TIME:
-        _check_timestamps(header, rules, now_ms)
-    return ValidBatch(
+        _check_timestamp_type(header)
+        if not checks_all:
+            _check_timestamps(header.base_timestamp, header.max_timestamp, rules, now_ms)
+    walked = unfinished = None
+    if codec is not None:
+        unfinished = Unfinished(rules, checks_all, codec, now_ms)
+    else:
+        try:
+            walked = checks.at_once(records, header, whole=checks_all)
+        except LaterError:
+            unfinished = Unfinished(rules, checks_all, None, now_ms)
+        except (MalformedRecordsError, DecompressionError) as error:
+            raise _UnfitContentError(ErrorCode.INVALID_RECORD, str(error)) from error
+    batch = ValidBatch(
         data=records,
         record_count=header.record_count,
         max_timestamp=header.max_timestamp,
@@ -112,8 +156,68 @@ def validate(records: memoryview | None, rules: TopicRules, produce_version: int
         last_sequence=(
             producer_state.last_sequence(header.base_sequence, header.record_count) if header.producer_id >= 0 else -1
         ),
-        recompressed_by=None if rules.stored_with is None or rules.stored_with.number == header.compression else rules,
+        unfinished=unfinished,
     )
+    return batch if walked is None else _with_true_timestamp(batch, header, walked, rules, now_ms)
+
+
+def finished(batch: ValidBatch) -> ValidBatch:
+    """Do what `validate` left over, in a thread: check the records, and compress them as their topic wants.
+
+    Raises:
+        InvalidBatchError: with the error code that Apache Kafka has for it, or MESSAGE_TOO_LARGE for records that
+            become too large on the way.
+    """
+    if batch.unfinished is None:
+        return batch
+    rules, checks_all, codec, now_ms = batch.unfinished
+    header = record_batch.read_header(batch.data)
+    try:
+        if codec is None:
+            walked = check_records(batch.data, header, whole=checks_all)
+            data = batch.data
+        else:
+            plain = record_batch.plain_records(batch.data, _max_plain_bytes(codec, rules))
+            walked = check_unpacked(memoryview(plain), header, whole=checks_all)
+            data = memoryview(record_batch.recompressed(batch.data, plain, codec))
+    except (LargeRecordsError, DecompressedSizeError) as error:
+        raise InvalidBatchError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+    except (MalformedRecordsError, DecompressionError, CorruptBatchError) as error:
+        raise _UnfitContentError(ErrorCode.INVALID_RECORD, str(error)) from error
+    if len(data) > rules.max_message_bytes:
+        raise InvalidBatchError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {len(data)} bytes once it is compressed again, the topic's max.message.bytes is "
+            f"{rules.max_message_bytes}",
+        )
+    done = batch._replace(data=data, unfinished=None)
+    return done if walked is None else _with_true_timestamp(done, header, walked, rules, now_ms)
+
+
+def _max_plain_bytes(codec: Codec, rules: TopicRules) -> int:
+    if codec.number == CODECS["uncompressed"]:
+        return min(MAX_DECOMPRESSED_BYTES, rules.max_message_bytes)
+    return MAX_DECOMPRESSED_BYTES
+
+
+def _with_true_timestamp(
+    batch: ValidBatch, header: BatchHeader, walked: Walked, rules: TopicRules, now_ms: int
+) -> ValidBatch:
+    """The batch with the latest timestamp of its records in its header, as Apache Kafka corrects it."""
+    if rules.timestamp_type is not TimestampType.CREATE_TIME:
+        return batch
+    latest = _as_int64(header.base_timestamp + walked.latest_delta)
+    _check_timestamps(_as_int64(header.base_timestamp + walked.earliest_delta), latest, rules, now_ms)
+    if latest == header.max_timestamp:
+        return batch
+    data = bytearray(batch.data)
+    record_batch.patch_max_timestamp(data, 0, latest)
+    return batch._replace(data=memoryview(data), max_timestamp=latest)
+
+
+def _as_int64(timestamp: int) -> int:
+    """A base and a delta may add up to more than a header can hold."""
+    return max(-(2**63), min(timestamp, 2**63 - 1))
 
 
 def _header(records: memoryview) -> BatchHeader:
@@ -169,18 +273,21 @@ def _check_producer(header: BatchHeader) -> None:
         )
 
 
-def _check_timestamps(header: BatchHeader, rules: TopicRules, now_ms: int) -> None:
+def _check_timestamp_type(header: BatchHeader) -> None:
     if header.is_log_append_time:
         raise _UnfitContentError(
             ErrorCode.INVALID_TIMESTAMP, "producers must not set LogAppendTime; the topic uses CreateTime"
         )
-    if header.max_timestamp >= 0 and header.max_timestamp - now_ms > rules.timestamp_after_max_ms:
+
+
+def _check_timestamps(earliest: int, latest: int, rules: TopicRules, now_ms: int) -> None:
+    if latest >= 0 and latest - now_ms > rules.timestamp_after_max_ms:
         raise _UnfitContentError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.max_timestamp} is too far in the future, see message.timestamp.after.max.ms",
+            f"timestamp {latest} is too far in the future, see message.timestamp.after.max.ms",
         )
-    if header.base_timestamp >= 0 and now_ms - header.base_timestamp > rules.timestamp_before_max_ms:
+    if earliest >= 0 and now_ms - earliest > rules.timestamp_before_max_ms:
         raise _UnfitContentError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.base_timestamp} is too far in the past, see message.timestamp.before.max.ms",
+            f"timestamp {earliest} is too far in the past, see message.timestamp.before.max.ms",
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import structlog
 
 from diskless_core.clock import Clock
+from diskless_core.config.types import RecordValidation
 from diskless_core.diskless.commands import MAX_COMMIT_BATCHES, BatchResult, CommitBatch, CommitFile, PartitionKey
 from diskless_core.metrics import Metrics
 from diskless_core.pages import PagePool
@@ -25,6 +26,7 @@ from diskless_core.produce.backlog import Backlog
 from diskless_core.produce.committer import CommitPart, Committer
 from diskless_core.produce.object_time import ObjectTime
 from diskless_core.produce.recompression import Recompression
+from diskless_core.produce.record_checks import RecordChecks
 from diskless_core.produce.sealing import Moment, is_due
 from diskless_core.produce.sequence_gaps import SequenceGaps
 from diskless_core.produce.splitting import by_shard, in_parts
@@ -46,10 +48,14 @@ class WriterSettings:
     buffer_max_bytes: int
     inflight_max_bytes: int
     object_prefix: str
+    record_validation: RecordValidation = RecordValidation.FIRST
 
 
 class WalWriter:
     """One broker's writer. Everything runs on the event loop; `append` never waits.
+
+    Attributes:
+        record_checks: those that batches pass before they are appended.
 
     Args:
         gaps: None where no other broker writes to the same partitions.
@@ -98,6 +104,7 @@ class WalWriter:
         self._awaited = AwaitedPartitions(
             is_awaited, self._go_on, self.backlog, clock, what="a partition was not created in time"
         )
+        self.record_checks = RecordChecks(settings.record_validation)
         self._recompression = Recompression(self._admit, self.backlog, settings.inflight_max_bytes, metrics)
 
     def append(self, submission: Submission) -> None:

@@ -1,6 +1,7 @@
 """Compression of a record batch's records, and decompression with a bound on what comes out.
 
-A few bytes may claim to be gigabytes. Codecs have Kafka's numbers, names and levels.
+A few bytes may claim to be gigabytes. Codecs have Kafka's numbers, names and levels. `decompress` returns everything at
+once; an `Unpacker` takes only as much as is asked for.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ import gzip
 import io
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import lz4.frame
+import snappy
 import zstandard
 from kafka.codec import snappy_decode, snappy_encode
 
-from diskless_core.protocol.varint import read_uvarint
+from diskless_core.protocol.varint import VarintError, read_uvarint
 
 MAX_DECOMPRESSED_BYTES = 64 << 20
 """Of one batch. What a batch of the largest usual size, 1 MiB, becomes with a ratio of 64."""
@@ -52,6 +54,14 @@ class Codec(NamedTuple):
 
 
 _PIECE_BYTES = 1 << 20
+_UNPACKED_PIECE_BYTES = 64 << 10
+_GZIP_MAX_RATIO = 1032
+_LZ4_MAX_RATIO = 255
+_ZSTD_MAX_RATIO = 43_691
+"""By how much a codec can shrink at most. Of zstd's, a block of 128 KiB takes three bytes and its content."""
+
+_SNAPPY_MAX_RATIO = 22
+_LITERAL, _NEAR_COPY, _COPY = 0, 1, 2
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES = 16
@@ -94,6 +104,101 @@ def decompress(codec: int, compressed: bytes, max_bytes: int = MAX_DECOMPRESSED_
         raise DecompressionError(f"the records can't be decompressed: {error}") from error
 
 
+class Unpacker:
+    """Decompresses a batch's records piece by piece, and no more of them than the caller takes. For one thread.
+
+    Every method takes Kafka's number of a codec other than 0.
+
+    Raises:
+        DecompressionError: the data is damaged, as far as it was read.
+        UnknownCodecError: there is no such codec.
+    """
+
+    def __init__(self) -> None:
+        self._zstd = zstandard.ZstdDecompressor()
+
+    def pieces(self, codec: int, compressed: memoryview) -> Iterator[bytes]:
+        """Yield the records in pieces of at most 64 KiB, none of them empty. Snappy's blocks are unpacked whole."""
+        try:
+            if codec == _SNAPPY:
+                yield from _unpacked_by_snappy(compressed)
+                return
+            stream = self._stream(codec, compressed)
+            while piece := stream.read(_UNPACKED_PIECE_BYTES):
+                yield piece
+        except (DecompressionError, UnknownCodecError):
+            raise
+        except Exception as error:  # the codec packages share no base class of their errors
+            raise DecompressionError(f"the records can't be decompressed: {error}") from error
+
+    def beginning(self, codec: int, compressed: memoryview, wanted_bytes: int) -> bytes:
+        """The first `wanted_bytes` of the records, or all of them if there are fewer."""
+        try:
+            found = self._quick_beginning(codec, compressed, wanted_bytes)
+        except (DecompressionError, UnknownCodecError):
+            raise
+        except Exception as error:
+            raise DecompressionError(f"the records can't be decompressed: {error}") from error
+        if len(found) >= wanted_bytes:
+            return found[:wanted_bytes]
+        # All there is, or there are several frames, of which the quick way reads one.
+        everything = bytearray()
+        for piece in self.pieces(codec, compressed):
+            everything += piece
+            if len(everything) >= wanted_bytes:
+                break
+        return bytes(everything[:wanted_bytes])
+
+    def holds(self, codec: int, compressed: memoryview, needed_bytes: int) -> bool:
+        """Whether there may be so many bytes of records. Decompresses only what neither bound nor frame can tell.
+
+        Records that take no more bytes than their compressed form are taken to be there: no codec expands them.
+        """
+        size = len(compressed)
+        if needed_bytes <= size:
+            return True
+        if codec == _SNAPPY:
+            return needed_bytes <= min(_claimed_by_snappy(compressed), size * _SNAPPY_MAX_RATIO)
+        ratio = {_GZIP: _GZIP_MAX_RATIO, _LZ4: _LZ4_MAX_RATIO}.get(codec, _ZSTD_MAX_RATIO)
+        if needed_bytes > size * ratio:
+            return False
+        if codec == _ZSTD and self._claimed_by_zstd(compressed) >= needed_bytes:
+            return True
+        found = 0
+        for piece in self.pieces(codec, compressed):
+            found += len(piece)
+            if found >= needed_bytes:
+                return True
+        return False
+
+    def _stream(self, codec: int, compressed: memoryview) -> Any:
+        if codec == _ZSTD:
+            return self._zstd.stream_reader(compressed, read_across_frames=True)
+        if codec not in _STREAMS:
+            raise UnknownCodecError(f"there is no compression codec {codec}")
+        return _STREAMS[codec](io.BytesIO(compressed))
+
+    def _quick_beginning(self, codec: int, compressed: memoryview, wanted_bytes: int) -> bytes:
+        match codec:
+            case 1:
+                return zlib.decompressobj(_GZIP_FORMAT).decompress(compressed, wanted_bytes)
+            case 2:
+                return _beginning_by_snappy(_first_snappy_block(compressed), wanted_bytes)
+            case 3:
+                found: bytes = lz4.frame.LZ4FrameDecompressor().decompress(compressed, wanted_bytes)
+                return found
+            case 4:
+                return self._zstd.stream_reader(compressed).read(wanted_bytes)
+        raise UnknownCodecError(f"there is no compression codec {codec}")
+
+    @staticmethod
+    def _claimed_by_zstd(compressed: memoryview) -> int:
+        try:
+            return zstandard.frame_content_size(compressed)
+        except zstandard.ZstdError as error:
+            raise DecompressionError(f"the records can't be decompressed: {error}") from error
+
+
 def compress(codec: Codec, records: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
     """The records in the form in which every Kafka client reads them: that of the Java client.
 
@@ -133,24 +238,82 @@ def _stream(codec: int, compressed: bytes, max_bytes: int) -> bytearray:
 
 def _snappy(compressed: bytes, max_bytes: int) -> bytes:
     """Snappy's own format says at the start of each block how much it becomes, and that much memory is taken."""
-    _check_size(_claimed_by_snappy(compressed), max_bytes)
+    _check_size(_claimed_by_snappy(memoryview(compressed)), max_bytes)
     found: bytes = snappy_decode(compressed)
     return found
 
 
-def _claimed_by_snappy(compressed: bytes) -> int:
-    view = memoryview(compressed)
-    if not compressed.startswith(_XERIAL_MAGIC):
-        return read_uvarint(view, 0)[0]
-    claimed, pos = 0, _XERIAL_HEADER_BYTES
-    while pos < len(view):
-        size = _BLOCK_SIZE.unpack_from(view, pos)[0]
-        if size <= 0:
-            raise DecompressionError(f"a block of {size} bytes")
+def _claimed_by_snappy(compressed: memoryview) -> int:
+    return sum(_claimed_by_block(block) for block in _snappy_blocks(compressed))
+
+
+def _claimed_by_block(block: memoryview) -> int:
+    try:
+        return read_uvarint(block, 0)[0]
+    except (VarintError, IndexError) as error:
+        raise DecompressionError("a block of snappy does not say its size") from error
+
+
+def _snappy_blocks(compressed: memoryview) -> Iterator[memoryview]:
+    """The blocks of the Java library's format, or the one block that there is without it."""
+    if bytes(compressed[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        yield compressed
+        return
+    pos = _XERIAL_HEADER_BYTES
+    while pos < len(compressed):
+        if pos + _BLOCK_SIZE.size > len(compressed):
+            raise DecompressionError("the records end within the size of a block")
+        size = _BLOCK_SIZE.unpack_from(compressed, pos)[0]
         pos += _BLOCK_SIZE.size
-        claimed += read_uvarint(view, pos)[0]
+        if not 0 < size <= len(compressed) - pos:
+            raise DecompressionError(f"a block of {size} bytes, where {len(compressed) - pos} are left")
+        yield compressed[pos : pos + size]
         pos += size
-    return claimed
+
+
+def _first_snappy_block(compressed: memoryview) -> memoryview:
+    return next(_snappy_blocks(compressed), memoryview(b"\0"))
+
+
+def _unpacked_by_snappy(compressed: memoryview) -> Iterator[bytes]:
+    for block in _snappy_blocks(compressed):
+        claimed = _claimed_by_block(block)
+        if claimed > len(block) * _SNAPPY_MAX_RATIO:
+            raise DecompressionError(f"{len(block)} bytes of snappy cannot become {claimed}")
+        found = snappy.uncompress(bytes(block))
+        for at in range(0, len(found), _UNPACKED_PIECE_BYTES):
+            yield found[at : at + _UNPACKED_PIECE_BYTES]
+
+
+def _beginning_by_snappy(block: memoryview, wanted_bytes: int) -> bytes:
+    """The first bytes of a block. The library decompresses whole blocks only, and a block may be the whole batch."""
+    _, pos = read_uvarint(block, 0)
+    found = bytearray()
+    while pos < len(block) and len(found) < wanted_bytes:
+        tag = block[pos]
+        kind, length = tag & 3, tag >> 2
+        pos += 1
+        if kind == _LITERAL:
+            if length >= 60:
+                width = length - 59
+                length = int.from_bytes(block[pos : pos + width], "little")
+                pos += width
+            found += block[pos : pos + min(length + 1, wanted_bytes)]
+            pos += length + 1
+            continue
+        if kind == _NEAR_COPY:
+            distance = (tag >> 5) << 8 | block[pos]
+            length = (length & 7) + 3
+            pos += 1
+        else:
+            width = 2 if kind == _COPY else 4
+            distance = int.from_bytes(block[pos : pos + width], "little")
+            pos += width
+        if not 0 < distance <= len(found):
+            raise DecompressionError("a block of snappy refers to what is not there")
+        for _ in range(length + 1):
+            found.append(found[-distance])
+    return bytes(found)
 
 
 def _check_size(size: int, max_bytes: int) -> None:

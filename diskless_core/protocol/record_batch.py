@@ -203,18 +203,38 @@ def patch_log_append_time(buf: WritableBuffer, pos: int, timestamp_ms: int) -> N
     _CRC.pack_into(buf, pos + _CRC_AT, _checksum(buf, pos, header.size))
 
 
-def recompressed(batch: Buffer, codec: Codec, max_record_bytes: int) -> bytearray:
-    """The one batch that `batch` consists of, its records compressed with `codec`; the checksum follows.
+def patch_max_timestamp(buf: WritableBuffer, pos: int, timestamp_ms: int) -> None:
+    """Write the latest timestamp into the batch at `pos`, and a new CRC.
 
-    Nothing else of it changes. `max_record_bytes` bounds its records once they are decompressed.
+    Raises:
+        CorruptBatchError: no whole batch lies at `pos`.
+    """
+    header = read_header(buf, pos)
+    _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, timestamp_ms)
+    _CRC.pack_into(buf, pos + _CRC_AT, _checksum(buf, pos, header.size))
+
+
+def plain_records(batch: Buffer, max_bytes: int) -> Buffer:
+    """The records of the one batch that `batch` consists of, as bytes without compression, at most `max_bytes`.
 
     Raises:
         CorruptBatchError: header or compressed data is malformed. The CRC is not checked.
         LargeRecordsError: the records are larger than that; no more memory is taken.
         UnsupportedCompressionError: the codec that it comes with is unknown.
     """
+    return _plain_records(batch, read_header(batch), max_bytes)
+
+
+def recompressed(batch: Buffer, plain: Buffer, codec: Codec) -> bytearray:
+    """The one batch that `batch` consists of, its records, which are `plain`, compressed with `codec`.
+
+    Nothing else of it changes; the checksum follows.
+
+    Raises:
+        CorruptBatchError: the header is malformed.
+    """
     header = read_header(batch)
-    packed = compression.compress(codec, _plain_records(batch, header, max_record_bytes))
+    packed = compression.compress(codec, plain)
     changed = bytearray(memoryview(batch)[:HEADER_BYTES])
     changed += packed
     _BATCH_LENGTH.pack_into(changed, _BATCH_LENGTH_AT, len(changed) - LENGTH_PREFIX_BYTES)

@@ -347,8 +347,9 @@ class Broker:
         if info is None:
             answer.set_result([BatchResult(ErrorCode.UNKNOWN_TOPIC_ID)])
             return answer
-        valid = validate(memoryview(batch), info.rules, 9, self.clock.now_ms())
-        self.parts.produce.writer.append(Submission(batches=[(key, valid)], release=lambda: None, settle=settle))
+        writer = self.parts.produce.writer
+        valid = validate(memoryview(batch), info.rules, 9, self.clock.now_ms(), writer.record_checks)
+        writer.append(Submission(batches=[(key, valid)], release=lambda: None, settle=settle))
         return answer
 
     async def fetch(self, key: PartitionKey, offset: int, max_bytes: int) -> FetchedPartition:

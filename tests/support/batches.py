@@ -10,7 +10,7 @@ from crc32c import crc32c
 from kafka.record import MemoryRecords
 
 from diskless_core.clock import SystemClock
-from diskless_core.protocol.record_batch import RecordData, build
+from diskless_core.protocol.record_batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, RecordData, build
 
 _FIELDS = {
     "base_offset": (0, ">q"),
@@ -81,3 +81,14 @@ def _batches(data: bytes | None) -> Sequence[Any]:
     while memory.has_next():
         batches.append(memory.next_batch())
     return batches
+
+
+def with_body(batch: bytes, body: bytes, **fields: int) -> bytes:
+    """The batch with other bytes behind its header; length and checksum follow."""
+    changed = batch[:HEADER_BYTES] + body
+    return with_header(changed, batch_length=len(changed) - LENGTH_PREFIX_BYTES, **fields)
+
+
+def counting(batch: bytes, count: int) -> bytes:
+    """The batch with a header that counts so many records."""
+    return with_header(batch, record_count=count, last_offset_delta=count - 1)

@@ -206,8 +206,9 @@ class Broker:
                     self._world.acknowledged[partition, result.base_offset] = values[partition]
             answer.set_result(bool(results) and all(result.error is ErrorCode.NONE for result in results))
 
+        checks, now_ms = self._writer.record_checks, self.clock.now_ms()
         batches = [
-            (key_of(partition), validate(memoryview(batch_of(value)), RULES, 9, self.clock.now_ms()))
+            (key_of(partition), validate(memoryview(batch_of(value)), RULES, 9, now_ms, checks))
             for partition, value in values.items()
         ]
         self._writer.append(Submission(batches=batches, release=lambda: None, settle=settle))

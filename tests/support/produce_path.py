@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from diskless_core.config.types import RecordValidation
 from diskless_core.diskless.commands import BatchResult, PartitionKey, TimestampType
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.shard import DisklessShard
@@ -68,6 +69,7 @@ class ProducePath:
         buffer_max_bytes: int = 1 << 20,
         inflight_max_bytes: int = 1 << 30,
         cache_bytes: int = 1 << 20,
+        record_validation: RecordValidation = RecordValidation.FIRST,
     ) -> None:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.metrics = Metrics()
@@ -83,6 +85,7 @@ class ProducePath:
             buffer_max_bytes=buffer_max_bytes,
             inflight_max_bytes=inflight_max_bytes,
             object_prefix="wal",
+            record_validation=record_validation,
         )
         self._cache_bytes = cache_bytes
 
@@ -150,8 +153,9 @@ class ProducePath:
         def release() -> None:
             self.released += 1
 
+        self.writer.record_checks.begin_request()
         valid = [
-            (key_of(partition), validate(memoryview(batch), rules, 9, self.clock.now_ms()))
+            (key_of(partition), validate(memoryview(batch), rules, 9, self.clock.now_ms(), self.writer.record_checks))
             for partition, batch in batches
         ]
         deadline_s = self.clock.monotonic() + timeout_s

@@ -163,6 +163,7 @@ def _errors(plan: _Plan, results: Sequence[BatchResult]) -> dict[str, str]:
 
 def _plan(context: RequestContext, request: ProduceRequest) -> _Plan:
     plan = _Plan()
+    context.services.writer.record_checks.begin_request()
     now_ms = context.services.clock.now_ms()
     for data in request.topic_data:
         topic = topic_ids.find(context.services.topics, context.api_version, data.name, data.topic_id)
@@ -179,7 +180,9 @@ def _judge(
         return _Refusal(found)
     info, key = found
     try:
-        batch = validate(partition.records, info.rules, context.api_version, now_ms)
+        batch = validate(
+            partition.records, info.rules, context.api_version, now_ms, context.services.writer.record_checks
+        )
     except InvalidBatchError as error:
         context.services.metrics.produce_rejections.labels(error=error.code.name).inc()
         if not error.is_from_the_log:

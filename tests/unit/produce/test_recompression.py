@@ -283,8 +283,9 @@ def test_records_of_the_largest_size_that_is_allowed_are_compressed_again() -> N
     big = [RecordData(None, bytes(1 << 20))] * 3
     whole = record_batch.build(big, timestamp_ms=0, compression=GZIP)
 
-    changed = record_batch.recompressed(whole, Codec(LZ4), 4 << 20)
+    plain = record_batch.plain_records(whole, 4 << 20)
+    changed = record_batch.recompressed(whole, plain, Codec(LZ4))
 
     assert [record.value for record in record_batch.records(changed)] == [record.value for record in big]
     with pytest.raises(record_batch.LargeRecordsError):
-        record_batch.recompressed(whole, Codec(LZ4), 3 << 20)
+        record_batch.plain_records(whole, 3 << 20)

@@ -1,4 +1,4 @@
-"""Which batches a producer may send: everything that a header can tell, without decompressing."""
+"""Which batches a producer may send: everything that a header can tell, and that the records can hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.config.types import RecordValidation
 from diskless_core.diskless.commands import TimestampType
+from diskless_core.produce.record_checks import RecordChecks
 from diskless_core.produce.validation import InvalidBatchError, TopicRules, ValidBatch, validate
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.batches import NOW_MS, batch_of, with_header
@@ -18,25 +20,30 @@ RULES = TopicRules(
     timestamp_after_max_ms=30_000,
 )
 GOOD = batch_of(b"a", b"b", b"c")
+CHECKS = RecordChecks(RecordValidation.FIRST)
 ZSTD, LAST_BEFORE_ZSTD = 4, 6
 
 
 def judged(batch: bytes | None, rules: TopicRules = RULES, version: int = 9) -> ErrorCode:
     try:
-        validate(memoryview(batch) if batch is not None else None, rules, version, NOW_MS)
+        validate(memoryview(batch) if batch is not None else None, rules, version, NOW_MS, CHECKS)
     except InvalidBatchError as error:
         return error.code
     return ErrorCode.NONE
 
 
 def test_a_good_batch_is_taken_as_it_is() -> None:
-    found = validate(memoryview(GOOD), RULES, 9, NOW_MS)
+    found = validate(memoryview(GOOD), RULES, 9, NOW_MS, CHECKS)
     assert found == ValidBatch(memoryview(GOOD), 3, NOW_MS, 0, -1, -1, -1, -1)
 
 
 def test_the_last_sequence_wraps() -> None:
     found = validate(
-        memoryview(with_header(GOOD, producer_id=7, producer_epoch=1, base_sequence=2**31 - 1)), RULES, 9, NOW_MS
+        memoryview(with_header(GOOD, producer_id=7, producer_epoch=1, base_sequence=2**31 - 1)),
+        RULES,
+        9,
+        NOW_MS,
+        CHECKS,
     )
     assert (found.producer_id, found.producer_epoch, found.base_sequence, found.last_sequence) == (7, 1, 2**31 - 1, 1)
 
@@ -88,4 +95,4 @@ def test_where_the_broker_sets_the_time_the_producers_does_not_matter() -> None:
     rules = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert judged(batch_of(b"a", timestamp_ms=1), rules) is ErrorCode.NONE
     assert judged(with_header(GOOD, attributes=1 << 3), rules) is ErrorCode.NONE
-    assert validate(memoryview(GOOD), rules, 9, NOW_MS).timestamp_type == TimestampType.LOG_APPEND_TIME
+    assert validate(memoryview(GOOD), rules, 9, NOW_MS, CHECKS).timestamp_type == TimestampType.LOG_APPEND_TIME

@@ -1,0 +1,303 @@
+"""Batches whose records are not what their header says are refused, as thoroughly as the setting asks for it."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import cramjam
+import kafka.codec as stock
+import lz4.frame
+import pytest
+import zstandard
+
+from diskless_core.config.broker import BrokerConfig
+from diskless_core.config.types import RecordValidation
+from diskless_core.diskless.commands import TimestampType
+from diskless_core.produce import record_checks
+from diskless_core.produce.record_checks import AT_ONCE_US, RecordChecks
+from diskless_core.produce.validation import InvalidBatchError, TopicRules, ValidBatch, finished, validate
+from diskless_core.protocol import record_batch, record_walk
+from diskless_core.protocol.compression import CODECS, Codec, compress
+from diskless_core.protocol.errors import ErrorCode
+from diskless_core.protocol.record_batch import HEADER_BYTES, RecordData, build, read_header
+from tests.support.batches import NOW_MS, batch_of, counting, timed_batch, with_body, with_header
+from tests.support.guarantees import guarantee
+from tests.support.produce_path import RULES as PATH_RULES
+from tests.support.produce_path import ProducePath
+from tests.support.virtual_time import START_MS, run
+
+FIRST, UNPACKED, ALL = RecordValidation.FIRST, RecordValidation.UNPACKED, RecordValidation.ALL
+RULES = TopicRules(
+    max_message_bytes=1 << 20,
+    timestamp_type=TimestampType.CREATE_TIME,
+    timestamp_before_max_ms=60_000,
+    timestamp_after_max_ms=30_000,
+)
+NONE, GZIP, SNAPPY, LZ4, ZSTD = CODECS.values()
+GOOD = batch_of(b"a", b"b" * 50, b"c")
+BODY = GOOD[HEADER_BYTES:]
+EMPTY_RECORD = b"\x0c\0\0\0\x01\x01\0"
+
+
+def holding(body: bytes, codec: int = NONE, count: int = 3) -> bytes:
+    """A batch with this body, compressed, and a header that counts so many records."""
+    return counting(with_body(GOOD, bytes(compress(Codec(codec), body)), attributes=codec), count)
+
+
+def judged(batch: bytes, validation: RecordValidation, rules: TopicRules = RULES) -> ErrorCode:
+    """What becomes of a batch, also where a thread finds it out."""
+    try:
+        finished(validate(memoryview(batch), rules, 9, NOW_MS, RecordChecks(validation)))
+    except InvalidBatchError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+ALWAYS_REFUSED: Mapping[str, Callable[[int], bytes]] = {
+    "counts more than the bytes can hold": lambda codec: holding(BODY, codec, 1000),
+    "counts as many as a number can": lambda codec: holding(BODY, codec, 2**31 - 1),
+    "counts one more than its smallest records": lambda codec: holding(EMPTY_RECORD * 500, codec, 501),
+    "has no records": lambda codec: holding(b"", codec),
+    "has zeroes": lambda codec: holding(bytes(len(BODY)), codec),
+    "has a lot of zeroes": lambda codec: holding(bytes(300_000), codec),
+    "has ones": lambda codec: holding(b"\xff" * 40, codec),
+    "has text": lambda codec: holding(b"no records, but some text", codec),
+    "has a record that is shorter than its key": lambda codec: holding(b"\x0c\0\0\0\x0a\x01\0" * 3, codec),
+    "has half a record": lambda codec: holding(EMPTY_RECORD[:4], codec, 1),
+}
+REFUSED_BY_A_WALK: Mapping[str, Callable[[int], bytes]] = {
+    "counts more than there are": lambda codec: holding(BODY, codec, 4),
+    "counts fewer than there are": lambda codec: holding(BODY, codec, 2),
+    "is cut within its last record": lambda codec: holding(BODY[:-1], codec),
+    "goes on in its last record": lambda codec: holding(BODY + b"\0", codec),
+    "has zeroes behind its first record": lambda codec: holding(BODY[:8] + bytes(len(BODY) - 8), codec),
+}
+
+
+@pytest.mark.parametrize("validation", [FIRST, UNPACKED, ALL])
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@pytest.mark.parametrize("lie", ALWAYS_REFUSED)
+def test_a_batch_that_does_not_begin_with_a_record_or_cannot_hold_its_count_is_always_refused(
+    lie: str, codec: int, validation: RecordValidation
+) -> None:
+    assert judged(ALWAYS_REFUSED[lie](codec), validation) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@pytest.mark.parametrize("lie", REFUSED_BY_A_WALK)
+def test_a_walk_finds_what_lies_further_back(lie: str, codec: int) -> None:
+    batch = REFUSED_BY_A_WALK[lie](codec)
+    assert judged(batch, ALL) is ErrorCode.INVALID_RECORD
+    assert judged(batch, FIRST) is ErrorCode.NONE
+    assert judged(batch, UNPACKED) is (ErrorCode.NONE if codec else ErrorCode.INVALID_RECORD)
+
+
+@pytest.mark.parametrize(
+    ("came", "wanted"), [pair for pair in product(CODECS.values(), repeat=2) if pair[0] != pair[1]]
+)
+def test_what_is_unpacked_for_its_topic_is_walked_then(came: int, wanted: int) -> None:
+    rules = replace(RULES, stored_with=Codec(wanted))
+    for make in REFUSED_BY_A_WALK.values():
+        assert judged(make(came), UNPACKED, rules) is ErrorCode.INVALID_RECORD
+        assert judged(make(came), FIRST, rules) is ErrorCode.NONE
+    for make in ALWAYS_REFUSED.values():
+        assert judged(make(came), FIRST, rules) is ErrorCode.INVALID_RECORD
+
+
+def snappy_in_blocks_of(size: int) -> Callable[[bytes], bytes]:
+    def encode(data: bytes) -> bytes:
+        blocks = [bytes(cramjam.snappy.compress_raw(data[at : at + size])) for at in range(0, len(data), size)]
+        return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
+
+    return encode
+
+
+def zstd_without_a_size(data: bytes) -> bytes:
+    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    return packer.compress(data) + packer.flush()
+
+
+def in_two(encode: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """Two frames, of which the first holds less than the beginning of a record."""
+    return lambda data: encode(data[:3]) + encode(data[3:])
+
+
+ENCODERS: Mapping[str, tuple[int, Callable[[bytes], Any]]] = {
+    "gzip": (GZIP, gzip.compress),
+    "gzip, stored": (GZIP, lambda data: gzip.compress(data, 0)),
+    "gzip, two members": (GZIP, in_two(gzip.compress)),
+    "snappy as a whole": (SNAPPY, lambda data: cramjam.snappy.compress_raw(data)),
+    "snappy in blocks": (SNAPPY, stock.snappy_encode),
+    "snappy in small blocks": (SNAPPY, snappy_in_blocks_of(11)),
+    "lz4": (LZ4, stock.lz4_encode),
+    "lz4 with its size": (LZ4, lambda data: lz4.frame.compress(data, store_size=True)),
+    "zstd": (ZSTD, zstandard.ZstdCompressor().compress),
+    "zstd without its size": (ZSTD, zstd_without_a_size),
+    "zstd, two frames": (ZSTD, in_two(zstandard.ZstdCompressor().compress)),
+    "zstd behind a frame to skip": (
+        ZSTD,
+        lambda data: struct.pack("<II", 0x184D2A50, 4) + b"skip" + zstandard.ZstdCompressor().compress(data),
+    ),
+}
+BODIES = {
+    "a small record": [RecordData(None, b"v")],
+    "records that repeat": [RecordData(b"key", b"value " * 10, (("h", b"v"),))] * 2_000,
+    "records that are all but empty": [RecordData(None, None)] * 20_000,
+    "a large record": [RecordData(b"k" * 100, bytes(range(256)) * 3_000)],
+    "a large key": [RecordData(bytes(200_000), None)] * 2,
+    "unlike bytes": [RecordData(None, struct.pack(">Q", number * 0x9E3779B97F4A7C15 % 2**64)) for number in range(900)],
+}
+
+
+@pytest.mark.parametrize("validation", [FIRST, ALL])
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("content", BODIES)
+def test_a_good_batch_passes_whatever_has_compressed_it(content: str, name: str, validation: RecordValidation) -> None:
+    codec, encode = ENCODERS[name]
+    records = BODIES[content]
+    plain = build(records, timestamp_ms=NOW_MS)
+    batch = with_body(plain, bytes(encode(plain[HEADER_BYTES:])), attributes=codec)
+    assert judged(batch, validation, replace(RULES, max_message_bytes=1 << 30)) is ErrorCode.NONE
+    assert judged(counting(batch, len(plain)), validation, replace(RULES, max_message_bytes=1 << 30)) is (
+        ErrorCode.INVALID_RECORD
+    )
+
+
+def test_what_apache_kafka_takes_is_taken() -> None:
+    """Offset deltas that do not run 0, 1, 2."""
+    for codec, validation in product(CODECS.values(), (FIRST, UNPACKED, ALL)):
+        assert judged(holding(EMPTY_RECORD * 3, codec), validation) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_a_walk_corrects_the_latest_timestamp(codec: int) -> None:
+    good = timed_batch(NOW_MS, NOW_MS + 7, NOW_MS + 3, compression=codec)
+    batch = with_header(good, max_timestamp=NOW_MS + 10**12)
+    found = validate(memoryview(batch), RULES, 9, NOW_MS, RecordChecks(ALL))
+    assert (bytes(found.data), found.max_timestamp) == (good, NOW_MS + 7)
+    assert judged(batch, FIRST) is ErrorCode.INVALID_TIMESTAMP
+    by_the_broker = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert bytes(validate(memoryview(batch), by_the_broker, 9, NOW_MS, RecordChecks(ALL)).data) == batch
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+@pytest.mark.parametrize(
+    ("offsets", "error"),
+    [
+        ((0, -60_001), ErrorCode.INVALID_TIMESTAMP),
+        ((0, -60_000), ErrorCode.NONE),
+        ((0, 30_001, 0), ErrorCode.INVALID_TIMESTAMP),
+        ((0, 30_000, 0), ErrorCode.NONE),
+    ],
+)
+def test_a_walk_looks_at_the_timestamp_of_every_record(offsets: tuple[int, ...], error: ErrorCode, codec: int) -> None:
+    batch = timed_batch(*(NOW_MS + offset for offset in offsets), compression=codec)
+    assert judged(with_header(batch, max_timestamp=NOW_MS), ALL) is error
+
+
+def test_timestamps_beyond_64_bits_are_far_in_the_future() -> None:
+    batch = with_header(timed_batch(0, 2**62), base_timestamp=2**62 + 2**61, max_timestamp=0)
+    assert judged(batch, UNPACKED) is ErrorCode.INVALID_TIMESTAMP
+    ever = replace(RULES, timestamp_after_max_ms=2**63 - 1, timestamp_before_max_ms=2**63 - 1)
+    assert validate(memoryview(batch), ever, 9, 2**62, RecordChecks(UNPACKED)).max_timestamp == 2**63 - 1
+
+
+def bomb(size: int, count: int, record: bytes = EMPTY_RECORD) -> bytes:
+    return counting(
+        with_body(GOOD, zstandard.ZstdCompressor().compress(record * (size // len(record))), attributes=ZSTD), count
+    )
+
+
+def at_once(checks: RecordChecks, batch: bytes) -> bool:
+    """Whether the event loop does all of it."""
+    return validate(memoryview(batch), RULES, 9, NOW_MS, checks).unfinished is None
+
+
+def test_what_would_hold_the_event_loop_is_left_to_a_thread() -> None:
+    packed = bomb(7_000_000, 1_000_000)
+    checks = RecordChecks(ALL)
+    assert not at_once(checks, packed)
+    unsized = with_body(packed, zstd_without_a_size(EMPTY_RECORD * 1_000_000))
+    assert not at_once(RecordChecks(FIRST), unsized)
+    assert judged(unsized, FIRST) is ErrorCode.NONE
+    assert judged(packed, ALL) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+def test_a_request_of_very_many_batches_holds_the_event_loop_no_longer_than_another(codec: int) -> None:
+    batch = holding(EMPTY_RECORD * 2_000, codec, 2_000)
+    checks = RecordChecks(ALL)
+    limit = AT_ONCE_US // (2_000 // 64) + 1
+    first = [at_once(checks, batch) for _ in range(limit + 1)]
+    assert first[0]
+    assert not first[-1]
+    checks.begin_request()
+    assert at_once(checks, batch)
+
+
+def test_records_beyond_what_a_client_can_hold_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_checks, "MAX_BODY_BYTES", 6_999_999)
+    assert judged(bomb(7_000_000, 1_000_000), ALL) is ErrorCode.MESSAGE_TOO_LARGE
+    assert judged(bomb(7_000_000, 1_000_000), FIRST) is ErrorCode.INVALID_RECORD
+
+
+@guarantee(
+    "Offsets",
+    "Batches of a partition keep their order where a thread checks the records of some, and those that are refused "
+    "leave no gap.",
+)
+def test_batches_that_a_thread_checks_keep_their_order_and_stay_as_they_are() -> None:
+    async def main() -> None:
+        async with ProducePath(record_validation=ALL) as path:
+            big = build([RecordData(None, b"v" * 40)] * 20_000, timestamp_ms=START_MS, compression=ZSTD)
+            small = batch_of(b"small", timestamp_ms=START_MS)
+            answers = [path.produce((0, one)) for one in (big, counting(big, 20_001), small)]
+            results = [(await answer)[0] for answer in answers]
+            assert [one.error for one in results] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.NONE]
+            assert [one.base_offset for one in results] == [0, -1, 20_000]
+            [found] = await path.fetch((0, 0))
+            stored = b"".join(bytes(part) for part in found.records)
+            assert stored[HEADER_BYTES : read_header(stored).size] == big[HEADER_BYTES:]
+            assert path.metrics.produce_recompressions._value.get() == 0
+            assert path.metrics.produce_rejections.labels(error="INVALID_RECORD")._value.get() == 1
+            assert path.writer.backlog.size_bytes == 0
+            assert path.released == 3
+
+    run(main)
+
+
+def test_a_topic_with_a_codec_of_its_own_gets_the_true_timestamp_too() -> None:
+    async def main() -> None:
+        async with ProducePath(record_validation=UNPACKED) as path:
+            batch = with_header(timed_batch(START_MS, START_MS + 9), max_timestamp=START_MS + 5_000)
+            [result] = await path.produce((0, batch), rules=replace(PATH_RULES, stored_with=Codec(ZSTD, 3)))
+            assert result.error is ErrorCode.NONE
+            [found] = await path.fetch((0, 0))
+            stored = b"".join(bytes(part) for part in found.records)
+            header = read_header(stored)
+            assert (header.compression, header.max_timestamp) == (ZSTD, START_MS + 9)
+            assert record_batch.crc_is_valid(stored, 0, header)
+
+    run(main)
+
+
+def test_a_batch_that_is_finished_stays_as_it_is() -> None:
+    done = validate(memoryview(GOOD), RULES, 9, NOW_MS, RecordChecks(FIRST))
+    assert isinstance(done, ValidBatch)
+    assert finished(done) is done
+
+
+@pytest.mark.parametrize(("is_compiled", "expected"), [(True, UNPACKED), (False, FIRST)])
+def test_by_default_a_walk_is_made_where_it_is_quick(
+    monkeypatch: pytest.MonkeyPatch, is_compiled: bool, expected: RecordValidation
+) -> None:
+    monkeypatch.setattr(record_walk, "is_compiled", lambda: is_compiled)
+    assert BrokerConfig.model_validate({}).record_validation is expected
+    for chosen in (FIRST, UNPACKED, ALL):
+        text = {"diskless.produce.records.validation": chosen.value}
+        assert BrokerConfig.model_validate(text).record_validation is chosen
