@@ -18,6 +18,7 @@ from diskless_core.protocol.compression import (
     Codec,
     DecompressedSizeError,
     DecompressionError,
+    check_frame,
 )
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, LargeRecordsError, TornBatchError
@@ -133,18 +134,21 @@ def validate(
     checks_all = checks.is_whole(header, is_unpacked=codec is not None)
     if rules.timestamp_type is TimestampType.CREATE_TIME:
         _check_timestamp_type(header)
-        if not checks_all:
-            _check_timestamps(header.base_timestamp, header.max_timestamp, rules, now_ms)
+        # The header alone refuses no batch: its records may have other timestamps, and then it is corrected.
+        if _timestamp_problem(header.base_timestamp, header.max_timestamp, rules, now_ms) is not None:
+            checks_all = True
     walked = unfinished = None
-    if codec is not None:
-        unfinished = Unfinished(rules, checks_all, codec, now_ms)
-    else:
-        try:
+    try:
+        if header.compression:
+            check_frame(header.compression, records[record_batch.HEADER_BYTES :])
+        if codec is not None:
+            unfinished = Unfinished(rules, checks_all, codec, now_ms)
+        else:
             walked = checks.at_once(records, header, whole=checks_all)
-        except LaterError:
-            unfinished = Unfinished(rules, checks_all, None, now_ms)
-        except (MalformedRecordsError, DecompressionError) as error:
-            raise _UnfitContentError(ErrorCode.INVALID_RECORD, str(error)) from error
+    except LaterError:
+        unfinished = Unfinished(rules, checks_all, None, now_ms)
+    except (MalformedRecordsError, DecompressionError) as error:
+        raise _UnfitContentError(ErrorCode.INVALID_RECORD, str(error)) from error
     batch = ValidBatch(
         data=records,
         record_count=header.record_count,
@@ -206,8 +210,10 @@ def _with_true_timestamp(
     """The batch with the latest timestamp of its records in its header, as Apache Kafka corrects it."""
     if rules.timestamp_type is not TimestampType.CREATE_TIME:
         return batch
-    latest = _as_int64(header.base_timestamp + walked.latest_delta)
-    _check_timestamps(_as_int64(header.base_timestamp + walked.earliest_delta), latest, rules, now_ms)
+    latest = max(_as_int64(header.base_timestamp + walked.latest_delta), record_batch.NO_TIMESTAMP)
+    problem = _timestamp_problem(_as_int64(header.base_timestamp + walked.earliest_delta), latest, rules, now_ms)
+    if problem is not None:
+        raise _UnfitContentError(ErrorCode.INVALID_TIMESTAMP, problem)
     if latest == header.max_timestamp:
         return batch
     data = bytearray(batch.data)
@@ -280,14 +286,9 @@ def _check_timestamp_type(header: BatchHeader) -> None:
         )
 
 
-def _check_timestamps(earliest: int, latest: int, rules: TopicRules, now_ms: int) -> None:
+def _timestamp_problem(earliest: int, latest: int, rules: TopicRules, now_ms: int) -> str | None:
     if latest >= 0 and latest - now_ms > rules.timestamp_after_max_ms:
-        raise _UnfitContentError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {latest} is too far in the future, see message.timestamp.after.max.ms",
-        )
+        return f"timestamp {latest} is too far in the future, see message.timestamp.after.max.ms"
     if earliest >= 0 and now_ms - earliest > rules.timestamp_before_max_ms:
-        raise _UnfitContentError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {earliest} is too far in the past, see message.timestamp.before.max.ms",
-        )
+        return f"timestamp {earliest} is too far in the past, see message.timestamp.before.max.ms"
+    return None

@@ -6,17 +6,15 @@ once; an `Unpacker` takes only as much as is asked for.
 
 from __future__ import annotations
 
-import gzip
-import io
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import lz4.frame
 import snappy
 import zstandard
-from kafka.codec import snappy_decode, snappy_encode
+from kafka.codec import snappy_encode
 
 from diskless_core.protocol.varint import VarintError, read_uvarint
 
@@ -53,8 +51,9 @@ class Codec(NamedTuple):
     level: int | None = None
 
 
-_PIECE_BYTES = 1 << 20
-_UNPACKED_PIECE_BYTES = 64 << 10
+_PIECE_BYTES = 64 << 10
+_PACKED_PART_BYTES = 16 << 10
+_CUT = "the compressed records are cut off"
 _GZIP_MAX_RATIO = 1032
 _LZ4_MAX_RATIO = 255
 _ZSTD_MAX_RATIO = 43_691
@@ -63,15 +62,12 @@ _ZSTD_MAX_RATIO = 43_691
 _SNAPPY_MAX_RATIO = 22
 _LITERAL, _NEAR_COPY, _COPY = 0, 1, 2
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
+_GZIP_MAGIC = b"\x1f\x8b"
+_LZ4_FLAGS_AT = 4
+_LZ4_INDEPENDENT_BLOCKS = 0x20
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES = 16
 _BLOCK_SIZE = struct.Struct(">i")
-
-_STREAMS: dict[int, Callable[[io.BytesIO], Any]] = {
-    _GZIP: lambda compressed: gzip.GzipFile(fileobj=compressed),
-    _LZ4: lambda compressed: lz4.frame.LZ4FrameFile(compressed),
-    _ZSTD: lambda compressed: zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True),
-}
 
 
 class DecompressionError(Exception):
@@ -86,7 +82,7 @@ class UnknownCodecError(Exception):
     """Kafka has no such codec."""
 
 
-def decompress(codec: int, compressed: bytes, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes | bytearray:
+def decompress(codec: int, compressed: bytes, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytearray:
     """The records that `compressed` holds; `codec` is Kafka's number of 1 gzip, 2 snappy, 3 lz4 or 4 zstd.
 
     Raises:
@@ -94,20 +90,35 @@ def decompress(codec: int, compressed: bytes, max_bytes: int = MAX_DECOMPRESSED_
         DecompressedSizeError: there are more than `max_bytes` of them; not much more memory is taken.
         UnknownCodecError: another codec.
     """
-    if codec != _SNAPPY and codec not in _STREAMS:
-        raise UnknownCodecError(f"there is no compression codec {codec}")
-    try:
-        return _snappy(compressed, max_bytes) if codec == _SNAPPY else _stream(codec, compressed, max_bytes)
-    except DecompressionError:
-        raise
-    except Exception as error:  # the codec packages share no base class of their errors
-        raise DecompressionError(f"the records can't be decompressed: {error}") from error
+    found = bytearray()
+    if codec == _SNAPPY:  # unpacks whole blocks, each of which says at its start how much it becomes
+        _check_size(_claimed_by_snappy(memoryview(compressed)), max_bytes)
+    for piece in Unpacker().pieces(codec, memoryview(compressed)):
+        found += piece
+        _check_size(len(found), max_bytes)
+    return found
+
+
+def _check_size(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise DecompressedSizeError(f"the records are larger than {max_bytes} bytes once decompressed")
+
+
+def check_frame(codec: int, compressed: memoryview) -> None:
+    """Check that the Java client reads such a frame at all: of lz4, one whose blocks do not refer to each other.
+
+    Raises:
+        DecompressionError: it does not.
+    """
+    if codec == _LZ4 and len(compressed) > _LZ4_FLAGS_AT and not compressed[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT_BLOCKS:
+        raise DecompressionError("the blocks of the lz4 frame depend on each other: the Java client does not read them")
 
 
 class Unpacker:
     """Decompresses a batch's records piece by piece, and no more of them than the caller takes. For one thread.
 
-    Every method takes Kafka's number of a codec other than 0.
+    Reads what the Java client reads: of lz4 one frame, of the other codecs all, and passes over bytes behind the last
+    one that do not begin another. Every method takes Kafka's number of a codec other than 0.
 
     Raises:
         DecompressionError: the data is damaged, as far as it was read.
@@ -120,12 +131,7 @@ class Unpacker:
     def pieces(self, codec: int, compressed: memoryview) -> Iterator[bytes]:
         """Yield the records in pieces of at most 64 KiB, none of them empty. Snappy's blocks are unpacked whole."""
         try:
-            if codec == _SNAPPY:
-                yield from _unpacked_by_snappy(compressed)
-                return
-            stream = self._stream(codec, compressed)
-            while piece := stream.read(_UNPACKED_PIECE_BYTES):
-                yield piece
+            yield from self._pieces(codec, compressed)
         except (DecompressionError, UnknownCodecError):
             raise
         except Exception as error:  # the codec packages share no base class of their errors
@@ -171,12 +177,18 @@ class Unpacker:
                 return True
         return False
 
-    def _stream(self, codec: int, compressed: memoryview) -> Any:
-        if codec == _ZSTD:
-            return self._zstd.stream_reader(compressed, read_across_frames=True)
-        if codec not in _STREAMS:
-            raise UnknownCodecError(f"there is no compression codec {codec}")
-        return _STREAMS[codec](io.BytesIO(compressed))
+    def _pieces(self, codec: int, compressed: memoryview) -> Iterator[bytes]:
+        match codec:
+            case 1:
+                return _unpacked_by_gzip(compressed)
+            case 2:
+                return _unpacked_by_snappy(compressed)
+            case 3:
+                return _unpacked_by_lz4(compressed)
+            case 4:
+                stream = self._zstd.stream_reader(compressed, read_across_frames=True)
+                return iter(lambda: stream.read(_PIECE_BYTES), b"")
+        raise UnknownCodecError(f"there is no compression codec {codec}")
 
     def _quick_beginning(self, codec: int, compressed: memoryview, wanted_bytes: int) -> bytes:
         match codec:
@@ -227,22 +239,6 @@ def compress(codec: Codec, records: bytes | bytearray | memoryview) -> bytes | b
     raise UnknownCodecError(f"there is no compression codec {codec.number}")
 
 
-def _stream(codec: int, compressed: bytes, max_bytes: int) -> bytearray:
-    stream = _STREAMS[codec](io.BytesIO(compressed))
-    found = bytearray()
-    while piece := stream.read(_PIECE_BYTES):
-        found += piece
-        _check_size(len(found), max_bytes)
-    return found
-
-
-def _snappy(compressed: bytes, max_bytes: int) -> bytes:
-    """Snappy's own format says at the start of each block how much it becomes, and that much memory is taken."""
-    _check_size(_claimed_by_snappy(memoryview(compressed)), max_bytes)
-    found: bytes = snappy_decode(compressed)
-    return found
-
-
 def _claimed_by_snappy(compressed: memoryview) -> int:
     return sum(_claimed_by_block(block) for block in _snappy_blocks(compressed))
 
@@ -260,9 +256,7 @@ def _snappy_blocks(compressed: memoryview) -> Iterator[memoryview]:
         yield compressed
         return
     pos = _XERIAL_HEADER_BYTES
-    while pos < len(compressed):
-        if pos + _BLOCK_SIZE.size > len(compressed):
-            raise DecompressionError("the records end within the size of a block")
+    while pos + _BLOCK_SIZE.size <= len(compressed):
         size = _BLOCK_SIZE.unpack_from(compressed, pos)[0]
         pos += _BLOCK_SIZE.size
         if not 0 < size <= len(compressed) - pos:
@@ -275,14 +269,47 @@ def _first_snappy_block(compressed: memoryview) -> memoryview:
     return next(_snappy_blocks(compressed), memoryview(b"\0"))
 
 
+def _unpacked_by_gzip(compressed: memoryview) -> Iterator[bytes]:
+    pos = 0
+    while True:
+        member = zlib.decompressobj(_GZIP_FORMAT)
+        while not member.eof:
+            # In small parts, since what is not used yet of a part is copied for each piece.
+            part: memoryview | bytes = compressed[pos : pos + _PACKED_PART_BYTES]
+            if not part:
+                raise DecompressionError(_CUT)
+            pos += len(part)
+            while part and not member.eof:
+                if piece := member.decompress(part, _PIECE_BYTES):
+                    yield piece
+                part = member.unconsumed_tail
+        pos -= len(member.unused_data)
+        if bytes(compressed[pos : pos + len(_GZIP_MAGIC)]) != _GZIP_MAGIC:
+            return
+
+
+def _unpacked_by_lz4(compressed: memoryview) -> Iterator[bytes]:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    pos = 0
+    while not frame.eof:
+        part = b""
+        if frame.needs_input:
+            part = bytes(compressed[pos : pos + _PACKED_PART_BYTES])
+            if not part:
+                raise DecompressionError(_CUT)
+            pos += len(part)
+        if piece := frame.decompress(part, _PIECE_BYTES):
+            yield piece
+
+
 def _unpacked_by_snappy(compressed: memoryview) -> Iterator[bytes]:
     for block in _snappy_blocks(compressed):
         claimed = _claimed_by_block(block)
         if claimed > len(block) * _SNAPPY_MAX_RATIO:
             raise DecompressionError(f"{len(block)} bytes of snappy cannot become {claimed}")
         found = snappy.uncompress(bytes(block))
-        for at in range(0, len(found), _UNPACKED_PIECE_BYTES):
-            yield found[at : at + _UNPACKED_PIECE_BYTES]
+        for at in range(0, len(found), _PIECE_BYTES):
+            yield found[at : at + _PIECE_BYTES]
 
 
 def _beginning_by_snappy(block: memoryview, wanted_bytes: int) -> bytes:
@@ -314,8 +341,3 @@ def _beginning_by_snappy(block: memoryview, wanted_bytes: int) -> bytes:
         for _ in range(length + 1):
             found.append(found[-distance])
     return bytes(found)
-
-
-def _check_size(size: int, max_bytes: int) -> None:
-    if size > max_bytes:
-        raise DecompressedSizeError(f"the records are larger than {max_bytes} bytes once decompressed")

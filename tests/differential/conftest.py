@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
 
+from diskless_core.config.types import RecordValidation
 from tests.differential.cluster_player import ClusterPlayer, coordinator_of
 from tests.differential.language import Ask, Scenario
 from tests.differential.player import Player
@@ -47,12 +49,23 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="session")
 def _diskless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path_factory.mktemp("compared"), {"node.id": "1"})
+    yield from _running(tmp_path_factory.mktemp("compared"), RecordValidation.ALL)
+
+
+def _running(folder: Path, validation: RecordValidation) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(folder, {"node.id": "1", "diskless.produce.records.validation": validation.value})
     try:
         yield broker.start()
         broker.stop()
     finally:
         broker.end()
+
+
+@pytest.fixture(scope="session")
+def pair_without_a_walk(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A stock Kafka, and a broker that checks no record behind the first one of a batch."""
+    for broker in _running(tmp_path_factory.mktemp("unchecked"), RecordValidation.FIRST):
+        yield Pair(apache_kafka.bootstrap, broker.bootstrap)
 
 
 @pytest.fixture(scope="session")

@@ -313,7 +313,7 @@ ALLOWED = (
         what="Which record of a refused batch is at fault",
         kafka="names it",
         diskless="names the batch only",
-        why="batches are judged by their header and are not decompressed",
+        why="a producer sends or drops a batch as a whole",
     ),
     Allowed(
         name="old records in a batch",
@@ -325,8 +325,8 @@ ALLOWED = (
         ),
         what="A record older than `message.timestamp.before.max.ms` behind a newer one in its batch",
         kafka="refuses the batch with INVALID_TIMESTAMP",
-        diskless="looks at the batch's first and latest timestamps only",
-        why="batches are judged by their header and are not decompressed",
+        diskless="the same where it checks every record, see `diskless.produce.records.validation`; else appends it",
+        why="to look at every record costs more than all else that is done for a batch",
     ),
     Allowed(
         name="damaged compressed records",
@@ -337,8 +337,11 @@ ALLOWED = (
         ),
         what="A batch whose compressed records are damaged, with a checksum that fits",
         kafka="UNKNOWN_SERVER_ERROR, from an exception that nobody caught",
-        diskless="INVALID_RECORD where the topic wants another codec, else it is appended as it comes",
-        why="batches are judged by their header and decompressed only to be compressed again",
+        diskless=(
+            "INVALID_RECORD where it unpacks all of them, see `diskless.produce.records.validation`; else only if "
+            "their beginning is damaged"
+        ),
+        why="unpacking costs more than all else that is done for a batch",
     ),
     Allowed(
         name="records that become very large",
@@ -357,8 +360,45 @@ ALLOWED = (
         places=(("Fetch", "responses.*.partitions.*.records.*.max_timestamp", ANY, ANY),),
         what="A batch whose header has another latest timestamp than its records",
         kafka="writes the true one into the header",
-        diskless="keeps the header",
-        why="batches are judged by their header and are not decompressed",
+        diskless=(
+            "the same where it checks every record, see `diskless.produce.records.validation`, or the header's "
+            "timestamps are out of bounds; else keeps the header"
+        ),
+        why="to look at every record costs more than all else that is done for a batch",
+    ),
+    Allowed(
+        name="records behind the first one",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 87, 0),
+            ("Produce", "responses.*.partition_responses.*.base_offset", -1, 0),
+        ),
+        what="A batch whose later records are not what its header says: they are malformed, or not as many",
+        kafka="refuses it with INVALID_RECORD",
+        diskless="the same where it checks every record, see `diskless.produce.records.validation`; else appends it",
+        why="to look at every record costs more than all else that is done for a batch",
+    ),
+    Allowed(
+        name="lengths of compressed records",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", 0, 87),
+            ("Produce", "responses.*.partition_responses.*.base_offset", ANY, -1),
+        ),
+        what="A compressed record whose length is not what its fields take, or an lz4 frame with a wrong checksum",
+        kafka="appends the batch, and clients cannot read it",
+        diskless="refuses it with INVALID_RECORD where it checks every record",
+        why="a batch that clients cannot read stops them",
+    ),
+    Allowed(
+        name="offset deltas of compressed records",
+        places=(
+            ("Produce", "responses.*.partition_responses.*.error_code", -1, 0),
+            ("Produce", "responses.*.partition_responses.*.base_offset", -1, 0),
+            ("Produce", "responses.*.partition_responses.*.log_start_offset", ANY, 0),
+        ),
+        what="A compressed batch whose offset deltas do not run 0, 1, 2",
+        kafka="UNKNOWN_SERVER_ERROR, from an exception that nobody caught; without compression it is appended",
+        diskless="appends it",
+        why="clients can read it",
     ),
     Allowed(
         name="a client's LogAppendTime",

@@ -13,11 +13,13 @@ from tests.differential.scenarios import (
     groups,
     offsets,
     producing,
+    records,
     topics,
 )
 
 SCENARIOS = (
     *producing.SCENARIOS,
+    *records.SCENARIOS,
     *fetching.SCENARIOS,
     *offsets.SCENARIOS,
     *topics.SCENARIOS,

@@ -269,13 +269,6 @@ SCENARIOS = (
         differs=("records at fault",),
     ),
     scenario(
-        "the second record of a batch is too old",
-        topic(message_timestamp_before_max_ms=str(HOUR_MS)),
-        produce(timed(NOW_MS, NOW_MS - 2 * HOUR_MS)),
-        about="Produce ends",
-        differs=("old records in a batch",),
-    ),
-    scenario(
         "by default a timestamp may lie far in the past and an hour in the future",
         topic(retention_ms="-1"),
         produce(timed(0)),
@@ -284,16 +277,6 @@ SCENARIOS = (
         produce(timed(-1)),
         *(fetch(offset, max_bytes=1) for offset in range(4)),
         about="Produce 3 7",
-    ),
-    scenario(
-        "a latest timestamp that no record has",
-        topic(retention_ms="-1"),
-        produce(timed(-5)),
-        produce(lying(batch(), max_timestamp=NOW_MS + 5)),
-        fetch(0),
-        fetch(1),
-        about="Produce ends",
-        differs=("the latest timestamp that a client writes",),
     ),
     scenario(
         "the broker gives the time",
