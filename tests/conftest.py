@@ -27,8 +27,12 @@ _topic_numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """The broker that most tests of a worker share; it has to stop cleanly in the end."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("shared-broker"))
+    """The broker that most tests of a worker share; it has to stop cleanly in the end.
+
+    It checks every record, so that all batches that clients produce here have to pass that.
+    """
+    properties = {"diskless.produce.records.validation": "all"}
+    broker = BrokerProcess(tmp_path_factory.mktemp("shared-broker"), properties)
     try:
         yield broker.start()
         broker.stop()

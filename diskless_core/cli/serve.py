@@ -155,6 +155,7 @@ async def _served(
             admin.start()
         _log.info(
             "ready for clients",
+            records_validation=loaded.broker.record_validation.value,
             version=version("diskless"),
             cluster=node.cluster_id,
             listeners=listeners,
