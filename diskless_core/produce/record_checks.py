@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from diskless_core.config.types import RecordValidation
 from diskless_core.protocol import record_walk
-from diskless_core.protocol.compression import DecompressedSizeError, Unpacker
+from diskless_core.protocol.compression import DecompressedSizeError, Unpacker, first_block_bytes
 from diskless_core.protocol.record_batch import HEADER_BYTES, BatchHeader
 from diskless_core.protocol.record_walk import MAX_HEAD_BYTES, MIN_RECORD_BYTES, MalformedRecordsError, Walked
 
@@ -80,7 +80,7 @@ class RecordChecks:
                 return record_walk.walk(pieces, header.record_count)
             except _LongBodyError:
                 raise LaterError from None
-        self._take(_UNPACKING_US)
+        self._take(_UNPACKING_US * first_block_bytes(header.compression, body) // _AT_ONCE_UNPACKED_BYTES)
         if len(body) < header.record_count * MIN_RECORD_BYTES > _AT_ONCE_UNPACKED_BYTES:
             raise LaterError
         _check_packed_beginning(self._unpacker, header, body)

@@ -56,6 +56,7 @@ _PACKED_PART_BYTES = 16 << 10
 _CUT = "the compressed records are cut off"
 _GZIP_MAX_RATIO = 1032
 _LZ4_MAX_RATIO = 255
+_ZSTD_BLOCK_BYTES = 128 << 10
 _ZSTD_MAX_RATIO = 43_691
 """By how much a codec can shrink at most. Of zstd's, a block of 128 KiB takes three bytes and its content."""
 
@@ -63,7 +64,9 @@ _SNAPPY_MAX_RATIO = 22
 _LITERAL, _NEAR_COPY, _COPY = 0, 1, 2
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
+_LZ4_BLOCK_AND_HEADER_BYTES = (64 << 10) + 32
 _LZ4_FLAGS_AT = 4
+_LZ4_BLOCK_SIZE_AT = 5
 _LZ4_INDEPENDENT_BLOCKS = 0x20
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES = 16
@@ -112,6 +115,13 @@ def check_frame(codec: int, compressed: memoryview) -> None:
     """
     if codec == _LZ4 and len(compressed) > _LZ4_FLAGS_AT and not compressed[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT_BLOCKS:
         raise DecompressionError("the blocks of the lz4 frame depend on each other: the Java client does not read them")
+
+
+def first_block_bytes(codec: int, compressed: memoryview) -> int:
+    """At most how many bytes are unpacked to get the first one: a block of zstd, or one of lz4, which says its size."""
+    if codec == _LZ4 and len(compressed) > _LZ4_BLOCK_SIZE_AT:
+        return 1 << 8 + 2 * (compressed[_LZ4_BLOCK_SIZE_AT] >> 4 & 7)
+    return _ZSTD_BLOCK_BYTES
 
 
 class Unpacker:
@@ -193,11 +203,12 @@ class Unpacker:
     def _quick_beginning(self, codec: int, compressed: memoryview, wanted_bytes: int) -> bytes:
         match codec:
             case 1:
-                return zlib.decompressobj(_GZIP_FORMAT).decompress(compressed, wanted_bytes)
+                return zlib.decompressobj(_GZIP_FORMAT).decompress(compressed[:_PACKED_PART_BYTES], wanted_bytes)
             case 2:
                 return _beginning_by_snappy(_first_snappy_block(compressed), wanted_bytes)
             case 3:
-                found: bytes = lz4.frame.LZ4FrameDecompressor().decompress(compressed, wanted_bytes)
+                first_block = compressed[:_LZ4_BLOCK_AND_HEADER_BYTES]
+                found: bytes = lz4.frame.LZ4FrameDecompressor().decompress(first_block, wanted_bytes)
                 return found
             case 4:
                 return self._zstd.stream_reader(compressed).read(wanted_bytes)

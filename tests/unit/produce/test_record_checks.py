@@ -329,3 +329,10 @@ def test_by_default_a_walk_is_made_where_it_is_quick(
     for chosen in (FIRST, UNPACKED, ALL):
         text = {"diskless.produce.records.validation": chosen.value}
         assert BrokerConfig.model_validate(text).record_validation is chosen
+
+
+def test_lz4_of_large_blocks_holds_the_event_loop_no_longer_than_another() -> None:
+    body = lz4.frame.compress(EMPTY_RECORD * 3 + bytes(3 << 20), block_size=7, block_linked=False)
+    batch = counting(with_body(GOOD, body, attributes=LZ4), 3)
+    checks = RecordChecks(FIRST)
+    assert [at_once(checks, batch) for _ in range(5)] == [True, True, True, False, False]
