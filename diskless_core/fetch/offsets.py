@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diskless_core.diskless.commands import ListedOffset, PartitionKey, SpecialTimestamp
+from diskless_core.diskless.record_lookups import RecordLookups
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.diskless.tables import PartitionHead
 from diskless_core.fetch.object_reader import ObjectReader, ReadRun
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import RemoteStorageError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.protocol import record_batch
+from diskless_core.protocol import record_batch, record_stream
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
 from diskless_core.tiering.remote_reads import ReaderBusyError
@@ -43,6 +44,7 @@ class OffsetLookup:
         self._reader = reader
         self._segments = segments
         self._tiers = tiers
+        self._lookups = RecordLookups()
 
     async def list(self, shard: DisklessShard, partition: PartitionKey, timestamp: int) -> ListedOffset:
         """The offset for a timestamp in milliseconds, or for one of `SpecialTimestamp`."""
@@ -108,9 +110,9 @@ class OffsetLookup:
             if header.max_timestamp < timestamp or header.last_offset < from_offset:
                 continue
             batch = read.data[position : position + header.size]
-            found = record_batch.first_offset_at_or_after(batch, timestamp, from_offset)
+            found = await self._lookups.result(record_stream.first_at_or_after(batch, timestamp, from_offset))
             if found is not None:
-                return ListedOffset(offset=found[0], timestamp=found[1])
+                return ListedOffset(offset=found.offset, timestamp=found.timestamp)
         if read.failure is not None:
             raise read.failure
         return None
@@ -137,9 +139,9 @@ class OffsetLookup:
         for position, header in record_batch.walk(read.data):
             if header.max_timestamp > best.timestamp and header.last_offset >= from_offset:
                 batch = read.data[position : position + header.size]
-                offset, timestamp = record_batch.max_timestamp_record(batch, from_offset)
-                if timestamp > best.timestamp:
-                    best = ListedOffset(offset=offset, timestamp=timestamp)
+                found = await self._lookups.result(record_stream.latest(batch, from_offset))
+                if found.timestamp > best.timestamp:
+                    best = ListedOffset(offset=found.offset, timestamp=found.timestamp)
         return best
 
     async def _read(self, run: Run) -> ReadRun:

@@ -323,39 +323,3 @@ def _plain_records(batch: Buffer, header: BatchHeader, max_bytes: int) -> Buffer
         raise LargeRecordsError(str(error)) from error
     except DecompressionError as error:
         raise CorruptBatchError(str(error)) from error
-
-
-def first_offset_at_or_after(batch: Buffer, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | None:
-    """Offset and timestamp of the batch's first record whose timestamp is `timestamp_ms` or later, None without one.
-
-    Records below `from_offset` do not count; the batch ends at or after it. With LogAppendTime the batch's maximum
-    timestamp is that of every record, so the answer is the first of them.
-
-    Raises:
-        CorruptBatchError, UnsupportedCompressionError: as `records`.
-    """
-    header = read_header(batch)
-    if header.max_timestamp < timestamp_ms:
-        return None
-    if header.is_log_append_time:
-        return max(header.base_offset, from_offset), header.max_timestamp
-    later = (r for r in records(batch) if r.offset >= from_offset and r.timestamp >= timestamp_ms)
-    return next(((r.offset, r.timestamp) for r in later), None)
-
-
-def max_timestamp_record(batch: Buffer, from_offset: int = 0) -> tuple[int, int]:
-    """Offset and timestamp of the batch's latest record; of several, the one with the lowest offset.
-
-    Records below `from_offset` do not count; the batch ends at or after it.
-
-    Raises:
-        CorruptBatchError, UnsupportedCompressionError: as `records`; also for a batch without records.
-    """
-    header = read_header(batch)
-    if header.is_log_append_time:
-        return max(header.base_offset, from_offset), header.max_timestamp
-    remaining = (record for record in records(batch) if record.offset >= from_offset)
-    latest = max(remaining, key=lambda record: record.timestamp, default=None)
-    if latest is None:
-        raise CorruptBatchError("a batch without records has no latest record")
-    return latest.offset, latest.timestamp

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from diskless_core.diskless.commands import ListedOffset, PartitionKey
+from diskless_core.diskless.record_lookups import RecordLookups
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log import time_index
-from diskless_core.protocol import record_batch
+from diskless_core.protocol import record_stream
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
 from diskless_core.remote_log.tiered import TieredSegment, from_offset
 from diskless_core.tiering.segment_reader import SegmentReader
@@ -21,6 +22,7 @@ class SegmentTimes:
 
     def __init__(self, reader: SegmentReader) -> None:
         self._reader = reader
+        self._lookups = RecordLookups()
 
     async def first_at_or_after(
         self, shard: DisklessShard, partition: PartitionKey, timestamp: int, offset: int
@@ -65,9 +67,9 @@ class SegmentTimes:
         begin = time_index.lookup(times, segment.start_offset, timestamp).offset
         async for header, batch in self._reader.batches(segment, max(begin, offset)):
             if header.max_timestamp >= timestamp:
-                found = record_batch.first_offset_at_or_after(batch, timestamp, offset)
+                found = await self._lookups.result(record_stream.first_at_or_after(batch, timestamp, offset))
                 if found is not None:
-                    return ListedOffset(offset=found[0], timestamp=found[1])
+                    return ListedOffset(offset=found.offset, timestamp=found.timestamp)
         return _NONE
 
     async def _latest_in(self, segment: RemoteLogSegmentMetadata, offset: int) -> ListedOffset:
@@ -77,9 +79,9 @@ class SegmentTimes:
         best = _NONE
         async for header, batch in self._reader.batches(segment, max(begin, offset)):
             if header.max_timestamp > best.timestamp:
-                found_offset, timestamp = record_batch.max_timestamp_record(batch, offset)
-                if timestamp > best.timestamp:
-                    best = ListedOffset(offset=found_offset, timestamp=timestamp)
+                found = await self._lookups.result(record_stream.latest(batch, offset))
+                if found.timestamp > best.timestamp:
+                    best = ListedOffset(offset=found.offset, timestamp=found.timestamp)
             if best.timestamp == segment.max_timestamp_ms:
                 break
         return best

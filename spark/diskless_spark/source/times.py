@@ -5,7 +5,7 @@ from __future__ import annotations
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.log import time_index
 from diskless_core.plugin.remote_storage import IndexType
-from diskless_core.protocol import record_batch
+from diskless_core.protocol import record_stream
 from diskless_spark.source import planning
 from diskless_spark.source.offsets import Span
 from diskless_spark.source.planning import Piece, SegmentPiece
@@ -22,9 +22,9 @@ def first_offset_from(layout: PartitionLayout, timestamp_ms: int, stores: Stores
     for piece in planning.pieces(layout, everything, timestamp_ms):
         for batch in reader.read([_from_time(piece, timestamp_ms, stores)]):
             # The first batch may begin before what is read of it, and all its records of the piece count.
-            found = record_batch.first_offset_at_or_after(batch.data, timestamp_ms, piece.start)
+            found = record_stream.finished(record_stream.first_at_or_after(batch.data, timestamp_ms, piece.start))
             if found is not None:
-                return found[0]
+                return found.offset
     return None
 
 

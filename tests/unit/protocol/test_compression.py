@@ -14,9 +14,10 @@ from diskless_core.protocol.compression import (
     MAX_DECOMPRESSED_BYTES,
     DecompressionError,
     UnknownCodecError,
+    Unpacker,
     decompress,
 )
-from diskless_core.protocol.record_batch import CorruptBatchError, RecordData
+from diskless_core.protocol.record_batch import LargeRecordsError, RecordData
 from diskless_core.protocol.varint import encode_uvarint
 
 MIB = 1 << 20
@@ -73,9 +74,26 @@ def test_a_codec_that_kafka_does_not_have_is_named(codec: int) -> None:
         decompress(codec, b"")
 
 
-def test_a_batch_that_would_become_too_large_is_corrupt_to_whoever_wants_its_records() -> None:
+def test_records_that_would_become_too_large_are_not_read_as_a_whole() -> None:
     bomb = record_batch.build([RecordData(None, bytes(MAX_DECOMPRESSED_BYTES))], timestamp_ms=5, compression=4)
     assert len(bomb) < MIB
-    for look in (record_batch.max_timestamp_record, lambda batch: record_batch.first_offset_at_or_after(batch, 1)):
-        with pytest.raises(CorruptBatchError, match="larger than"):
-            look(bomb)
+    with pytest.raises(LargeRecordsError, match="larger than"):
+        list(record_batch.records(bomb))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_pieces_are_what_was_compressed_and_only_snappy_as_a_whole_has_large_ones(name: str) -> None:
+    codec, encode = ENCODERS[name]
+    data = bytes(range(251)) * (3 * MIB // 251)
+    pieces = list(Unpacker().pieces(codec, memoryview(bytes(encode(data)))))
+    assert b"".join(pieces) == data
+    if name != "snappy as a whole":
+        assert max(map(len, pieces)) <= MIB
+
+
+def test_a_block_of_snappy_that_claims_more_than_it_can_become_is_not_unpacked() -> None:
+    claim = encode_uvarint(2**31 - 1) + b"\0a"
+    with pytest.raises(DecompressionError, match="cannot become 2147483647"):
+        list(Unpacker().pieces(2, memoryview(claim)))
+    zeros = bytes(stock.snappy_encode(bytes(64 * MIB), xerial_compatible=False))
+    assert sum(map(len, Unpacker().pieces(2, memoryview(zeros)))) == 64 * MIB

@@ -18,8 +18,6 @@ from diskless_core.protocol.record_batch import (
     UnsupportedCompressionError,
     build,
     crc_is_valid,
-    first_offset_at_or_after,
-    max_timestamp_record,
     patch_base_offset,
     patch_log_append_time,
     read_header,
@@ -151,17 +149,6 @@ def test_patching_the_log_append_time_gives_every_record_that_time_and_a_valid_c
     assert (header.is_log_append_time, header.max_timestamp, header.base_timestamp) == (True, 777, 10)
     assert header.crc == crc32c(bytes(batch[21:]))
     assert [record.timestamp for record in record_batch.records(batch)] == [777, 777, 777]
-    assert first_offset_at_or_after(batch, 700) == (4, 777)
-    assert first_offset_at_or_after(batch, 778) is None
-    assert max_timestamp_record(batch) == (4, 777)
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_timestamp_finds_the_first_record_that_is_not_earlier(codec: str) -> None:
-    batch = batch_at(10, 30, 20, 30, base_offset=100, compression=CODECS[codec])
-    found = [first_offset_at_or_after(batch, timestamp) for timestamp in (-5, 10, 11, 20, 30, 31)]
-    assert found == [(100, 10), (100, 10), (101, 30), (101, 30), (101, 30), None]
-    assert max_timestamp_record(batch) == (101, 30)
 
 
 def test_control_batches_are_read_too() -> None:
