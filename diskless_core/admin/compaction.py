@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from diskless_core.admin.errors import answer_with, error_answer
 from diskless_core.admin.models import ErrorAnswer
 from diskless_core.admin.sources import PluginSource
+from diskless_core.plugin.segment_compaction import SegmentCompactionError
 from diskless_core.plugin_host.nouns import SEGMENT_COMPACTION
 from diskless_core.tiering.compaction import CompactionRequest, Compactor
 from diskless_core.tiering.report import JobReport, JobState, PlannedSegment, TopicReport
@@ -82,6 +83,7 @@ class CompactionAnswer(BaseModel):
 def add_compaction(app: FastAPI, compactor: Callable[[], Compactor], plugins: PluginSource) -> None:
     """The routes. `compactor` raises CoordinatorError while there is none."""
     app.add_exception_handler(UnknownTopicError, answer_with(status.HTTP_404_NOT_FOUND))
+    app.add_exception_handler(SegmentCompactionError, answer_with(status.HTTP_503_SERVICE_UNAVAILABLE))
 
     @app.post("/compaction", responses=_UNKNOWN)
     async def begin(body: CompactionBody) -> CompactionAnswer:

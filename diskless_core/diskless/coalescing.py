@@ -1,5 +1,7 @@
 """Which batches become one row: adjacent ones of a partition in one object make a run. Pure.
 
+A run is bounded in bytes and in offsets: it goes into a segment whole, and a segment's indexes have offsets of 32 bits.
+
 (KIP-1164, "Local state machine".)
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from diskless_core.log.segment_indexer import MAX_OFFSETS
 from diskless_core.protocol.file_committed import CommittedBatch
 from diskless_core.wal.runs import Run, make_run
 
@@ -31,6 +34,7 @@ def coalesce(object_key: str, batches: Sequence[CommittedBatch], bytes_before: i
             and batch.base_offset == next_offset
             and batch.timestamp_type == first.timestamp_type
             and size + byte_size <= MAX_RUN_BYTES
+            and batch.last_offset - first.base_offset <= MAX_OFFSETS
         ):
             size += byte_size
             if max_timestamp > latest:

@@ -166,7 +166,8 @@ class DisklessShard(CoordinatorShard[DisklessRecord]):
             return head.local_start_bytes - tiered.size_from(self.tiered(partition), offset)
         with self.store_errors():
             runs = await self.runs_from(partition, offset, 1)
-        return runs[0].bytes_before if runs else head.appended_bytes
+        # A segment may have the first batches of the run that contains `offset`: they count among its bytes.
+        return max(runs[0].bytes_before, head.local_start_bytes) if runs else head.appended_bytes
 
     async def tier(self, partition: PartitionKey, segment: TieredSegment, *, expected: int) -> bool:
         """Forget the batches from `expected` to the segment's end: the segment has them, complete and durable.

@@ -231,6 +231,7 @@ class Compactor:
             UnknownTopicError: as `begin`.
             NotCoordinatorError: another node leads one of the shards that are asked for.
             CoordinatorError, CoordinatorStoreError: a shard did not answer.
+            SegmentCompactionError: see `planned`.
         """
         self._require_topics(request)
         now_ms = self._services.segments.clock.now_ms()
@@ -240,7 +241,7 @@ class Compactor:
                 raise NotCoordinatorError(f"this broker does not lead the Diskless coordinator {index}")
         works, _ = await self._works(request, self._led(request))
         for work in works:
-            async with aclosing(planned(work, now_ms)) as segments:
+            async with aclosing(planned(work, now_ms, self._services.objects)) as segments:
                 async for segment in segments:
                     yield PlannedSegment.of(segment)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.log import producer_snapshot
 from diskless_core.log.producer_snapshot import CorruptSnapshotError, ProducerState
+from diskless_core.log.segment_indexer import MAX_OFFSETS
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.remote_log_metadata import RemoteLogMetadataError
 from diskless_core.plugin.remote_storage import (
@@ -22,12 +23,15 @@ from diskless_core.plugin.remote_storage import (
     RemoteStorageError,
 )
 from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
-from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
+from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.copies import Copies
 from diskless_core.tiering.planning import NotDue, SegmentPlanner, SegmentRules
 from diskless_core.tiering.report import JobReport
 from diskless_core.tiering.topics import key_of
+from diskless_core.wal import batches
+from diskless_core.wal.runs import Run
 
 _log = structlog.get_logger(__name__)
 
@@ -69,11 +73,12 @@ class PartitionWork:
         return head.appended_bytes - head.local_start_bytes if head is not None else 0
 
 
-async def planned(work: PartitionWork, now_ms: int) -> AsyncGenerator[SegmentPlan, None]:
+async def planned(work: PartitionWork, now_ms: int, objects: WalObjectStore) -> AsyncGenerator[SegmentPlan, None]:
     """The segments of a partition, of what is committed at the beginning. It notes in `work` what it finds.
 
     Raises:
         CoordinatorStoreError: the store failed.
+        SegmentCompactionError: a run does not fit a segment, and its batches cannot be read.
     """
     key = key_of(work.partition)
     head = work.shard.head(key)
@@ -85,15 +90,35 @@ async def planned(work: PartitionWork, now_ms: int) -> AsyncGenerator[SegmentPla
     while offset < head.next_offset:
         runs = await work.shard.runs_from(key, offset)
         for run in runs:
-            if run.base_offset < head.next_offset and (full := planner.add(run)) is not None:
-                found = True
-                yield full
+            if run.base_offset < head.next_offset:
+                for part in await _fitting(run, head.local_start_offset, objects):
+                    if (full := planner.add(part)) is not None:
+                        found = True
+                        yield full
         offset = runs[-1].last_offset + 1 if runs else head.next_offset
     last = planner.last(now_ms, everything=work.everything)
     if last is not None:
         yield last
     elif not found:
         work.not_due = planner.not_due(head)
+
+
+async def _fitting(run: Run, from_offset: int, objects: WalObjectStore) -> Sequence[Run]:
+    """A run, or the parts of one whose offsets do not fit a segment: earlier releases did not bound them.
+
+    Where a segment has the first parts already, those at `from_offset` or later.
+    """
+    if run.last_offset - run.base_offset <= MAX_OFFSETS:
+        return [run]
+    place = f"the batches at byte {run.byte_offset} of {run.object_key}"
+    try:
+        data = await objects.get(run.object_key, run.byte_offset, run.byte_offset + run.byte_size)
+        parts = batches.parts(data, run, MAX_OFFSETS)
+    except WalObjectStoreError as error:
+        raise SegmentCompactionError(f"{place} cannot be read: {error}") from error
+    except CorruptBatchError as error:
+        raise SegmentCompactionError(f"{place} do not fit a segment and cannot be cut: {error}") from error
+    return [part for part in parts if part.last_offset >= from_offset]
 
 
 class TieringJob(CompactionJob):
@@ -136,7 +161,7 @@ class TieringJob(CompactionJob):
             expected_bytes = work.wal_bytes
             report.bytes_expected += expected_bytes
             try:
-                async with aclosing(planned(work, self._now_ms)) as segments:
+                async with aclosing(planned(work, self._now_ms, self.objects)) as segments:
                     async for segment in segments:
                         report.bytes_planned += segment.size_bytes
                         report.bytes_expected -= segment.size_bytes

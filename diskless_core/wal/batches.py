@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from diskless_core.protocol import record_batch
-from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError, WritableBuffer
+from diskless_core.protocol.record_batch import BatchHeader, Buffer, CorruptBatchError, WritableBuffer
 from diskless_core.wal.runs import Run
 
 
@@ -58,6 +58,46 @@ def prepare(view: WritableBuffer, run: Run, *, verify: bool = True) -> Prepared:
         offset += header.last_offset_delta + 1
         end = position + header.size
     return Prepared(end, offset, problem)
+
+
+def parts(view: Buffer, run: Run, max_offsets: int) -> Sequence[Run]:
+    """The runs that a run is cut into so that the last offset of each lies at most `max_offsets` behind its first.
+
+    Each has as many whole batches as fit; a single batch is never cut.
+
+    Args:
+        view: the bytes of the run.
+
+    Raises:
+        CorruptBatchError: the headers of the batches do not have the offsets that were committed.
+    """
+    found: list[Run] = []
+    start, base_offset, next_offset, latest = 0, run.base_offset, run.base_offset, record_batch.NO_TIMESTAMP
+
+    def end_part(end: int) -> None:
+        part = run._replace(
+            base_offset=base_offset,
+            last_offset=next_offset - 1,
+            byte_offset=run.byte_offset + start,
+            byte_size=end - start,
+            max_timestamp=latest if run.log_append_time is None else run.max_timestamp,
+            bytes_before=run.bytes_before + start,
+        )
+        found.append(part)
+
+    for position, header in record_batch.walk(view):
+        if position > start and next_offset + header.last_offset_delta - base_offset > max_offsets:
+            end_part(position)
+            start, base_offset, latest = position, next_offset, record_batch.NO_TIMESTAMP
+        next_offset += header.last_offset_delta + 1
+        latest = max(latest, header.max_timestamp)
+    end_part(len(view))
+    if len(view) != run.byte_size or next_offset != run.last_offset + 1:
+        raise CorruptBatchError(
+            f"{len(view)} of {run.byte_size} bytes are there, and the offsets reach {next_offset - 1}, "
+            f"not {run.last_offset} as committed"
+        )
+    return found
 
 
 def _sound_batches(view: WritableBuffer, run: Run, *, verify: bool) -> tuple[Sequence[_Placed], str | None]:

@@ -17,6 +17,7 @@ from diskless_core.diskless.commands import CommitBatch, PartitionKey
 from diskless_core.diskless.run_lookup import RecentRuns, within_budget
 from diskless_core.diskless.state_machine import DisklessMachine
 from diskless_core.diskless.tables import BATCHES
+from diskless_core.log.segment_indexer import MAX_OFFSETS
 from diskless_core.protocol.file_committed import CommittedBatch
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.wal.runs import Run
@@ -27,7 +28,7 @@ from tests.support.virtual_time import VirtualClock, run
 P0 = PartitionKey(TOPIC, 0)
 
 shapes = st.tuples(
-    st.integers(1, 5),  # records
+    st.sampled_from([1, 2, 3, 4, 5, MAX_OFFSETS - 3, MAX_OFFSETS]),  # records
     st.sampled_from([61, 100, 400_000, MAX_RUN_BYTES, MAX_RUN_BYTES + 1]),
     st.sampled_from([0, 0, 0, 16]),  # bytes of others before it
     st.sampled_from([0, 0, 0, 5]),  # offsets left out before it
@@ -53,6 +54,7 @@ def test_runs_hold_exactly_their_batches_and_never_grow_beyond_the_limit(wanted:
     assert_runs_are(made, expected)
     assert all(run.byte_size <= max(MAX_RUN_BYTES, max(one[1] for one in wanted)) for run in made)
     assert all(run.byte_size <= MAX_RUN_BYTES or run.byte_size == MAX_RUN_BYTES + 1 for run in made)
+    assert all(run.last_offset - run.base_offset <= MAX_OFFSETS for run in made)
 
 
 @settings(max_examples=30, deadline=None)
