@@ -15,6 +15,8 @@ import typer
 
 from diskless_core.cli import common
 from diskless_core.config.listeners import WILDCARD_HOSTS, Listener
+from diskless_core.layout.codec import LayoutFormatError, decode_layouts
+from diskless_core.layout.partition import PartitionLayout
 
 TIMEOUT_S = 60.0
 _NODE_ID_HEADER = "Diskless-Node-Id"
@@ -146,6 +148,24 @@ def metrics(url: str, timeout_s: float) -> str:
     if response.status != HTTPStatus.OK:
         raise AdminClientError(f"what answers at {url} has no metrics: status {response.status}")
     return answer.decode("utf-8", errors="replace")
+
+
+def layouts(url: str, topics: Sequence[str]) -> list[PartitionLayout]:
+    """Where the records of these topics lie, by partition. Any broker tells of all of them.
+
+    Raises:
+        NoAnswerError: nobody answers.
+        RefusedError: the answer is an error: there is no topic of one of these names.
+        AdminClientError: `url` cannot be asked, or its answer is not whole.
+    """
+    request, content = "POST /topics/layout", _content_of({"topics": [*topics]}, None, None)
+    response, answer = _exchange("POST", url, "/topics/layout", *content, patience_s=TIMEOUT_S)
+    if response.status != HTTPStatus.OK:
+        _content(url, request, response.status, answer, may_retry=False)
+    try:
+        return list(decode_layouts(answer.splitlines()))
+    except LayoutFormatError as error:
+        raise AdminClientError(f"the answer of {url} to {request} is not whole: {error}") from error
 
 
 def _exchange(

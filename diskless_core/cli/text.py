@@ -24,9 +24,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     ]
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things, such as "1 segment" and "2 segments"."""
-    return f"{number} {noun if number == 1 else f'{noun}s'}"
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def iso_time(time_ms: int) -> str:

@@ -1,25 +1,33 @@
-"""`diskless wal`: which WAL objects there are, and what is in one. It only reads, so a broker may be running."""
+"""`diskless wal`: which WAL objects there are, what is in one, and which batches consumers cannot read.
+
+It only reads, so a broker may be running.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from diskless_core.cli import common
+from diskless_core.cli import admin_client, common, stored_batches
 from diskless_core.cli.backends import Backends, run
-from diskless_core.cli.text import NONE, iso_time, table
+from diskless_core.cli.remote_storages import RemoteStorages
+from diskless_core.cli.text import NONE, counted, iso_time, table
 from diskless_core.cli.wal_objects import find_object, read_headers, read_index
-from diskless_core.plugin.wal_object_store import ObjectInfo
+from diskless_core.layout.partition import PartitionLayout
+from diskless_core.plugin.wal_object_store import ObjectInfo, ObjectNotFoundError, WalObjectStore
 from diskless_core.protocol.names import uuid_text
 from diskless_core.protocol.record_batch import BatchHeader
 from diskless_core.wal.format import IndexEntry, WalFormatError, created_ms_of
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-app = typer.Typer(help="List WAL objects and look into them.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="List WAL objects, look into them, and find damaged batches.", no_args_is_help=True, add_completion=False
+)
 
 
 @app.command("ls")
@@ -35,7 +43,12 @@ def list_objects(
     """List the objects of the configured store, the oldest first."""
     backends = Backends.configured(config, override)
     wanted = f"{backends.config.diskless_wal_object_prefix}/" if prefix is None else prefix
-    found = run(_listed(backends, wanted))
+
+    async def listed() -> list[ObjectInfo]:
+        async with backends.objects() as store:
+            return await _listed(store, wanted)
+
+    found = run(listed())
     if as_json:
         common.echo_json([_object_json(info) for info in found])
         return
@@ -74,13 +87,123 @@ def show(
         typer.echo("All batches are intact.")
 
 
+@app.command()
+def verify(
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY", help="Keys of objects, as `ls` writes them. All objects without."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="NAME",
+            help="Instead: the batches of this topic, in WAL objects and segments, with their offsets. "
+            "A running broker says where they are. Can be given many times.",
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition", "-p", metavar="N", min=0, help="With --topic: only this one; can be given many times."
+        ),
+    ] = None,
+    url: admin_client.UrlOption = None,
+    config: common.ConfigOption = None,
+    override: common.OverrideOption = None,
+    as_json: common.JsonOption = False,
+) -> None:
+    """Read every record of every batch, and show the batches that consumers cannot read; ends with 1 if there are any.
+
+    A batch is damaged if its checksum is wrong, its records cannot be unpacked, or they contradict its header.
+    """
+    if key and topic:
+        raise typer.BadParameter("give either keys of objects or --topic")
+    if partition and not topic:
+        raise typer.BadParameter("--partition is of a topic: give --topic too")
+    backends = RemoteStorages.configured(config, override)
+    if topic:
+        damaged, checked = _verified_topics(backends, topic, partition or (), url, config, override)
+    else:
+        damaged, checked = run(_verified_objects(backends, key or ()))
+    if as_json:
+        common.echo_json({"batches": checked, "damaged": damaged})
+    else:
+        if damaged:
+            typer.echo("\n".join(table(list(damaged[0]), [list(one.values()) for one in damaged])))
+        typer.echo(f"{counted(checked, 'batch', 'batches')} read, {len(damaged)} damaged")
+    if damaged:
+        raise typer.Exit(1)
+
+
+async def _verified_objects(backends: Backends, keys: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
+    """What is wrong, a row for each batch, and how many batches there are."""
+    damaged, checked = list[dict[str, Any]](), 0
+    async with backends.objects() as store:
+        prefix = f"{backends.config.diskless_wal_object_prefix}/"
+        objects = [await find_object(store, one) for one in keys] if keys else await _listed(store, prefix)
+        for info in objects:
+            row = {"object": info.key, "topic_id": None, "partition": None, "byte_offset": 0, "bytes": info.size_bytes}
+            try:
+                async for entry, batch in stored_batches.in_object(store, info):
+                    checked += 1
+                    if batch.problem is not None:
+                        found = {"topic_id": _topic_id(entry), "partition": entry.partition}
+                        place = {"byte_offset": batch.byte_offset, "bytes": batch.size, "problem": batch.problem}
+                        damaged.append(row | found | place)
+            except WalFormatError as error:
+                damaged.append(row | {"problem": str(error)})
+            except ObjectNotFoundError:
+                typer.echo(f"{info.key} has been deleted meanwhile", err=True)
+    return damaged, checked
+
+
+def _verified_topics(
+    backends: RemoteStorages,
+    topics: Sequence[str],
+    partitions: Collection[int],
+    url: list[str] | None,
+    config: Path | None,
+    override: Sequence[str] | None,
+) -> tuple[list[dict[str, Any]], int]:
+    try:
+        layouts = admin_client.layouts(admin_client.address(url, config, override), topics)
+    except admin_client.AdminClientError as error:
+        common.fail(str(error))
+    wanted = [layout for layout in layouts if not partitions or layout.partition.partition in partitions]
+    return run(_verified_partitions(backends, wanted))
+
+
+async def _verified_partitions(
+    backends: RemoteStorages, layouts: Sequence[PartitionLayout]
+) -> tuple[list[dict[str, Any]], int]:
+    damaged, checked = list[dict[str, Any]](), 0
+    async with backends.objects() as store:
+        for layout in layouts:
+            async for batch in stored_batches.in_partition(layout, store, backends.own):
+                checked += 1
+                if batch.problem is not None:
+                    damaged.append(
+                        {
+                            "topic": layout.partition.topic,
+                            "partition": layout.partition.partition,
+                            "first_offset": batch.first_offset,
+                            "last_offset": batch.last_offset,
+                            "place": batch.place,
+                            "byte_offset": batch.byte_offset,
+                            "bytes": batch.size,
+                            "problem": batch.problem,
+                        }
+                    )
+    return damaged, checked
+
+
 Described = Sequence[tuple[IndexEntry, Sequence[tuple[int, BatchHeader]]]]
 """The partitions of an object, and byte offset and header of their batches where these were read."""
 
 
-async def _listed(backends: Backends, prefix: str) -> list[ObjectInfo]:
-    async with backends.objects() as store:
-        found = [info async for page in store.list(prefix) for info in page]
+async def _listed(store: WalObjectStore, prefix: str) -> list[ObjectInfo]:
+    found = [info async for page in store.list(prefix) for info in page]
     return sorted(found, key=lambda info: (_created(info.key), info.key))
 
 

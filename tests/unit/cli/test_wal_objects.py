@@ -6,6 +6,7 @@ from itertools import groupby
 
 import pytest
 
+from diskless_core.cli import stored_batches
 from diskless_core.cli.wal_objects import TAIL_BYTES, WINDOW_BYTES, find_object, read_headers, read_index
 from diskless_core.clock import SystemClock
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
@@ -151,3 +152,34 @@ async def test_a_batch_that_claims_more_than_its_partition_has_is_no_batch(store
 
     with pytest.raises(WalFormatError, match="no batch at byte 16"):
         await headers_of(store, data, verify=True)
+
+
+async def checked(store, data):
+    """Position, size, and whether it can be read, of each batch."""
+    store.objects[KEY] = data
+    found = [one async for _, one in stored_batches.in_object(store, await find_object(store, KEY))]
+    return [(one.byte_offset, one.size, one.problem is None) for one in found]
+
+
+@pytest.mark.parametrize("read_bytes", [61, 300, 1 << 20])
+async def test_all_records_are_read_whatever_is_read_of_an_object_at_once(store, monkeypatch, read_bytes):
+    monkeypatch.setattr(stored_batches, "READ_BYTES", read_bytes)
+    lying = with_header(PAIR, record_count=3)
+    at = wal_format.HEADER_BYTES
+    data = wal_object((0, SMALL, 1), (0, lying, 2), (0, LARGE, 1), (1, PAIR, 2))
+    behind_large = at + len(SMALL) + len(PAIR) + len(LARGE)
+    assert await checked(store, data) == [
+        (at, len(SMALL), True),
+        (at + len(SMALL), len(PAIR), False),
+        (at + len(SMALL) + len(PAIR), len(LARGE), True),
+        (behind_large, len(PAIR), True),
+    ]
+
+
+async def test_where_a_batch_does_not_say_where_it_ends_the_rest_of_its_partition_is_damaged(store):
+    endless = with_header(PAIR, batch_length=2**30)
+    data = wal_object((0, SMALL, 1), (0, endless, 2), (0, SMALL, 1), (1, PAIR, 2))
+    at = wal_format.HEADER_BYTES
+    behind = at + 2 * len(SMALL) + len(PAIR)
+    expected = [(at, len(SMALL), True), (at + len(SMALL), len(PAIR) + len(SMALL), False), (behind, len(PAIR), True)]
+    assert await checked(store, data) == expected
