@@ -282,15 +282,15 @@ def build(
     return bytes(batch)
 
 
-def records(batch: Buffer) -> Iterator[Record]:
+def records(batch: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
     """Yield the records of the one batch that `batch` consists of, decompressed, in order. Takes control batches too.
 
     Raises:
-        CorruptBatchError: header, compressed data or a record is malformed, or the records are larger than
-            `compression.MAX_DECOMPRESSED_BYTES`. The CRC is not checked.
+        CorruptBatchError: header, compressed data or a record is malformed, or the records are larger than `max_bytes`
+            once they are decompressed. The CRC is not checked.
         UnsupportedCompressionError: the codec is unknown or its package is not installed.
     """
-    parsed = _parse(batch)
+    parsed = _parse(batch, max_bytes)
     try:
         for record in parsed:
             yield Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
@@ -298,13 +298,13 @@ def records(batch: Buffer) -> Iterator[Record]:
         raise CorruptBatchError(f"a record is malformed: {error}") from error
 
 
-def _parse(batch: Buffer) -> DefaultRecordBatch:
+def _parse(batch: Buffer, max_bytes: int) -> DefaultRecordBatch:
     header = read_header(batch)
     if header.magic != MAGIC or header.size != len(batch):
         raise CorruptBatchError(f"{len(batch)} bytes are not one batch of magic 2")
     if not header.compression:
         return iter(DefaultRecordBatch(batch))
-    plain = _plain_records(batch, header, compression.MAX_DECOMPRESSED_BYTES)
+    plain = _plain_records(batch, header, max_bytes)
     whole = bytearray(memoryview(batch)[:HEADER_BYTES])
     _ATTRIBUTES.pack_into(whole, _ATTRIBUTES_AT, header.attributes & ~COMPRESSION_MASK)
     whole += plain

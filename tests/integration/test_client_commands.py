@@ -184,6 +184,8 @@ def test_single_properties_precede_the_address_which_precedes_the_file(tmp_path)
         ("consume", "t", "--group", "g", "--partition", "0"),
         ("consume", "t", "--group", "g", "--from", "5"),
         ("consume", "t", "--format", "csv"),
+        ("consume", "t", "--skip-damaged", "--group", "g"),
+        ("consume", "t", "--skip-damaged", "-X", "security.protocol=ssl"),
         ("produce", "t", "--format", "csv"),
         ("topics", "list", "-X", "acks"),
     ],

@@ -15,7 +15,7 @@ from tests.support.broker import BrokerProcess
 from tests.support.damaged_batches import change_batch
 from tests.support.requests import append, create_topic
 
-TOPIC, HISTORY = "orders", "history"
+TOPIC, HISTORY, DELETED = "orders", "history", "deleted"
 
 
 def diskless(*arguments):
@@ -27,6 +27,7 @@ MANY = batch_of(b"three", b"four", b"five")
 ZEROS = batch_of(b"six" * 10, compression=1)
 LAST = batch_of(b"seven")
 OLD = batch_of(b"old", b"older")
+OTHER = batch_of(b"other", b"another", compression=1)
 
 
 def as_earlier_releases_took_it(batch):
@@ -50,9 +51,12 @@ def damaged(tmp_path_factory):
             append(wire, TOPIC, GOOD, partition=1)
             create_topic(wire, HISTORY)
             append(wire, HISTORY, LAST, OLD, LAST)
+            create_topic(wire, DELETED)
+            append(wire, DELETED, LAST, OTHER, LAST)
         broker.stop()
         data = broker.folder / "data"
         keys = [change_batch(data, MANY, as_earlier_releases_took_it), change_batch(data, ZEROS, of_zeros)]
+        change_batch(data, OTHER, of_zeros)
         change_batch(data, OLD, as_earlier_releases_took_it)
         yield broker.start(), keys
     finally:
@@ -123,3 +127,43 @@ def test_they_are_found_in_segments_too_and_no_more_once_their_records_are_delet
 
     delete_before(broker, HISTORY, 3)
     assert verified(broker, *history) == (0, {"batches": 1, "damaged": []})
+
+
+def test_a_consumer_that_is_told_to_skips_them_names_each_and_reads_all_others(damaged):
+    broker, _ = damaged
+    read = ("consume", TOPIC, "--skip-damaged", "-b", broker.bootstrap)
+    done = diskless(*read, "--until", "end", "-f", "%p %o %v")
+    assert done.exit_code == 0
+    assert sorted(done.stdout.splitlines()) == ["0 0 one", "0 1 two", "0 6 seven", "1 0 one", "1 1 two"]
+    skipped = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in skipped] == [
+        f"skipped {TOPIC}-0, offsets 2 to 4",
+        f"skipped {TOPIC}-0, offsets 5 to 5",
+    ]
+
+    within = diskless(*read, "-p", "0", "--from", "3", "--until", "end", "--json")
+    assert [json.loads(line)["value"] for line in within.stdout.splitlines()] == ["seven"]
+    assert within.stderr.startswith(f"skipped {TOPIC}-0, offsets 3 to 4: ")
+    assert diskless(*read, "-p", "0", "--until", "2").stdout == "one\ntwo\n"
+    assert diskless(*read, "-p", "0", "-n", "3").stdout == "one\ntwo\nseven\n"
+
+
+def test_a_group_goes_on_behind_them_once_its_offset_is_set_there(damaged):
+    broker, _ = damaged
+    address = ("-b", broker.bootstrap)
+    read = ("consume", TOPIC, "--group", "stuck", "-n", "1", *address)
+    assert (
+        diskless("groups", "reset", "stuck", "--topic", f"{TOPIC}:0", "--to", "6", "--execute", *address).exit_code == 0
+    )
+    assert (
+        diskless("groups", "reset", "stuck", "--topic", f"{TOPIC}:1", "--to", "end", "--execute", *address).exit_code
+        == 0
+    )
+    assert diskless(*read).stdout == "seven\n"
+
+
+def test_a_consumer_goes_on_behind_them_once_the_records_up_to_there_are_deleted(damaged):
+    broker, _ = damaged
+    delete_before(broker, DELETED, 3)
+    done = diskless("consume", DELETED, "--until", "end", "-b", broker.bootstrap)
+    assert (done.exit_code, done.stdout) == (0, "seven\n")

@@ -32,6 +32,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from diskless_core.cli import text
 from diskless_core.cli.client.positions import Position, Time, at_offsets
+from diskless_core.cli.raw_request import Address
 from diskless_core.plugin.kafka_client import ALL_BROKERS_DOWN, KafkaClientError, error_text, make_client
 
 CONNECT_TIMEOUT_S = 5.0
@@ -153,6 +154,12 @@ class Cluster:
     def topic(self, name: str) -> TopicDescription:
         """One topic."""
         return self.topics([name])[0]
+
+    def leaders(self, topic: str) -> dict[int, Address]:
+        """Where the leaders of a topic's partitions are, of those that have one."""
+        (future,) = self._admin.describe_topics(TopicCollection([topic])).values()
+        led = {one.id: one.leader for one in self._result(future).partitions}
+        return {number: Address(node.host, node.port) for number, node in led.items() if node and node.id >= 0}
 
     def own_config(self, topic: str) -> dict[str, str | None]:
         """What is set for a topic itself; None for a secret."""

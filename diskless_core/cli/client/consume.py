@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -24,6 +25,7 @@ from diskless_core.cli.client.options import (
     ends_on_errors,
     sigterm_as_interrupt,
 )
+from diskless_core.cli.client.past_damage import PastDamage, Reached, ReadRecord, Skipped
 from diskless_core.cli.client.positions import (
     GRAMMAR,
     Beginning,
@@ -41,6 +43,7 @@ from diskless_core.plugin.kafka_client import END_OF_PARTITION
 _POLL_S = 0.2
 _BATCH = 1_000
 _NO_GROUP = "diskless-consume"
+_PLAINTEXT = "PLAINTEXT"
 
 app = typer.Typer(add_completion=False)
 
@@ -78,7 +81,7 @@ class Progress:
         """Whether a record that has arrived is to be written; it is read then."""
         wanted = (
             self._left != 0
-            and (self._open is None or partition in self._open)
+            and self.is_open(partition)
             and (self._stops is None or offset < self._stops.get(partition, 0))
         )
         if wanted and self._left is not None:
@@ -90,6 +93,10 @@ class Progress:
         """Nothing below an offset is left to read."""
         if self._stops is not None and self._open is not None and offset >= self._stops.get(partition, 0):
             self._open.discard(partition)
+
+    def is_open(self, partition: int) -> bool:
+        """Whether records of a partition are still to be read."""
+        return self._open is None or partition in self._open
 
     @property
     def is_over(self) -> bool:
@@ -145,6 +152,13 @@ def consume(
     isolation: Annotated[
         Isolation, typer.Option("--isolation-level", help="Whether records of unfinished transactions are read.")
     ] = Isolation.COMMITTED,
+    skip_damaged: Annotated[
+        bool,
+        typer.Option(
+            "--skip-damaged",
+            help="Skip batches that cannot be read, and name each on standard error. Without a group, TLS and SASL.",
+        ),
+    ] = False,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
     command_property: CommandPropertyOption = None,
@@ -161,11 +175,21 @@ def consume(
     if group is not None and not isinstance(first, Beginning | End):
         raise typer.BadParameter("a new group begins at the beginning or the end: `diskless groups reset` sets it")
     properties = client_properties(bootstrap_server, command_config, command_property)
+    if skip_damaged and group is not None:
+        raise typer.BadParameter("--skip-damaged reads without a group: `diskless groups reset` sets a group's offsets")
+    if skip_damaged and properties.get("security.protocol", _PLAINTEXT).upper() != _PLAINTEXT:
+        raise typer.BadParameter(f"--skip-damaged reads from a listener without TLS and SASL only: {_PLAINTEXT}")
     cluster = Cluster(properties)
     partitions = _chosen(cluster, topic, partition)
     committed = isolation is Isolation.COMMITTED
     stops = _offsets(cluster, partitions, last, committed=committed) if last is not None else None
     progress = Progress(stops, count)
+    if skip_damaged:
+        offsets = {place.number: at for place, at in cluster.offsets_at(partitions, first, committed=committed).items()}
+        with sigterm_as_interrupt(), suppress(KeyboardInterrupt):
+            reader = PastDamage(topic=topic, leaders=partial(cluster.leaders, topic), committed=committed)
+            _copy_past_damage(reader, offsets, progress, write, sys.stdout.buffer)
+        return
     errors = ConnectionErrors(cluster.bootstrap, _tell)
     defaults = _defaults(group, isolation, first)
     consumer: Consumer = made(Consumer, {**defaults, **properties}, error_cb=errors.add)
@@ -267,6 +291,30 @@ def _copy(consumer: Consumer, progress: Progress, write: Writer, out: BinaryIO, 
         if store:
             for message in read.values():
                 consumer.store_offsets(message)
+
+
+def _copy_past_damage(
+    reader: PastDamage, starts: Mapping[int, int], progress: Progress, write: Writer, out: BinaryIO
+) -> None:
+    progress.assign(starts)
+    for partition, offset in starts.items():
+        progress.reach(partition, offset)
+    for one in reader.read(starts, progress.is_open):
+        match one:
+            case Reached():
+                progress.reach(one.partition, one.offset)
+                out.flush()
+                _end_without_reader(out)
+            case Skipped() if progress.is_open(one.partition):
+                _tell(
+                    f"skipped {reader.topic}-{one.partition}, offsets {one.first_offset} to {one.last_offset}: "
+                    f"{one.problem}"
+                )
+            case ReadRecord():
+                if progress.take(one.partition(), one.offset()):
+                    out.write(write(one))
+        if progress.is_over:
+            return
 
 
 def _end_without_reader(out: BinaryIO) -> None:
