@@ -180,6 +180,9 @@ class Fetcher:
             else:
                 sound, failure = sound_prefix(read, wanted.offset)
                 if failure is not None and not sound:
+                    read = await self._reader.read_past_damage(read, wanted.offset)
+                    sound, failure = sound_prefix(read, wanted.offset)
+                if failure is not None and not sound:
                     broken[index] = await self._failed(wanted, failure)
                     continue
                 answer.records = cut(sound, wanted.offset, limit, at_least_one=not granted)

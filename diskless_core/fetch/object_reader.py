@@ -35,12 +35,14 @@ class ReadRun(NamedTuple):
         next_offset: the offset behind them.
         failure: what keeps the rest from being read.
         is_cold: whether they came from elsewhere, now or when they entered the cache: not from this broker's uploads.
+        rest: the batches that follow one with a wrong checksum, as a run; None where they cannot be told apart.
     """
 
     data: memoryview
     next_offset: int
     failure: ReadError | None = None
     is_cold: bool = True
+    rest: Run | None = None
 
 
 class ObjectReader:
@@ -93,6 +95,19 @@ class ObjectReader:
             outcomes = await self._read_anew([runs[index] for index in missing])
             found |= dict(zip(missing, outcomes, strict=True))
         return [found[index] for index in range(len(runs))]
+
+    async def read_past_damage(self, read: Sequence[tuple[Run, ReadRun]], offset: int) -> list[tuple[Run, ReadRun]]:
+        """What can be read from `offset` on of runs whose batches before that are damaged; `read` where it is not so.
+
+        A consumer that was set behind a damaged batch goes on there: the batch is none of its business.
+        """
+        while True:
+            failed = next((index for index, (_, content) in enumerate(read) if content.failure is not None), len(read))
+            sound, broken = read[:failed], read[failed:]
+            rest = broken[0][1].rest if broken else None
+            if rest is None or rest.base_offset > offset or any(content.next_offset > offset for _, content in sound):
+                return list(read)
+            read = [(rest, (await self.read([rest]))[0]), *broken[1:]]
 
     async def _read_anew(self, runs: Sequence[Run]) -> list[ReadRun]:
         """What can be read of runs that the cache does not have."""
@@ -212,9 +227,10 @@ def _prepared(chunk: Chunk, run: Run) -> ReadRun:
     prepared = batches.prepare(view, run, verify=is_cold)
     if prepared.problem is None and chunk.lender is not None and batches.is_of_another_time(view, run):
         prepared = batches.Prepared(0, run.base_offset, "they are of another time")
-    failure = None
+    failure, rest = None, None
     if prepared.problem is None:
         chunk.prepared.add(run.byte_offset)
     else:
         failure = CorruptBatchError(f"the batches at byte {run.byte_offset} of {run.object_key}: {prepared.problem}")
-    return ReadRun(view[: prepared.size_bytes], prepared.next_offset, failure, is_cold)
+        rest = batches.damage(view, run, prepared).rest
+    return ReadRun(view[: prepared.size_bytes], prepared.next_offset, failure, is_cold, rest)

@@ -138,8 +138,8 @@ class SegmentFetcher:
         except CoordinatorStoreError as error:
             _log.warning("a coordinator store cannot be asked", shard=str(part.shard.id), error=str(error))
             return FromSegment(error=ErrorCode.KAFKA_STORAGE_ERROR)
-        read = zip(found.runs, await self._objects.read(found.runs), strict=True)
-        sound, failure = sound_prefix(read, offset)
+        read = list(zip(found.runs, await self._objects.read(found.runs), strict=True))
+        sound, failure = sound_prefix(await self._objects.read_past_damage(read, offset), offset)
         if failure is not None and not sound:
             return FromSegment(error=await self._failed(part.shard, part.wanted, failure))
         return FromSegment(records=cut(sound, offset, part.max_bytes, at_least_one=True), error=found.error)

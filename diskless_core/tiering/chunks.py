@@ -33,6 +33,8 @@ SLICE_BYTES = 4 << 20
 
 LEADER_EPOCH = 0
 
+_WRONG_CHECKSUM = "its checksum is wrong"
+
 
 class ChunkRange(NamedTuple):
     """Bytes `start` (inclusive) to `end` (exclusive) of a segment's log.
@@ -75,6 +77,8 @@ class Chunk:
     Attributes:
         start, end: what it has of the segment's log, in bytes; `end` is behind the last sound batch.
         last_offsets, ends: of each batch, its last offset and the byte behind it, counted from `start`.
+        damaged: by the byte where a batch begins, counted from `start`: its checksum is wrong, but its header leads to
+            the next batch, so that readers can go on there.
         failure: what is wrong with the batch behind the last one.
     """
 
@@ -82,7 +86,12 @@ class Chunk:
     data: memoryview
     last_offsets: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
+    damaged: dict[int, CorruptBatchError] = field(default_factory=dict)
     failure: CorruptBatchError | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        return self.failure is None and not self.damaged
 
     @property
     def end(self) -> int:
@@ -91,6 +100,12 @@ class Chunk:
     @property
     def last_offset(self) -> int:
         return self.last_offsets[-1] if self.last_offsets else -1
+
+    def forget_damaged(self) -> None:
+        """Take the last batch back, which is damaged."""
+        self.last_offsets.pop()
+        self.ends.pop()
+        del self.damaged[self.end - self.start]
 
     @property
     def size_bytes(self) -> int:
@@ -109,10 +124,18 @@ class Chunk:
 
         They have at most `max_bytes`, but one of them is there in any case. The chunk has one. What is less than half
         of it is a copy, for a view keeps the whole chunk in memory.
+
+        Raises:
+            CorruptBatchError: the first one is damaged. Those before one that is damaged are returned.
         """
         first = bisect_left(self.last_offsets, offset)
         begin = self.ends[first - 1] if first else 0
+        if begin in self.damaged:
+            raise self.damaged[begin]
         last = max(bisect_right(self.ends, begin + max_bytes) - 1, first)
+        for damaged_at in self.damaged:
+            if damaged_at > begin:
+                last = min(last, bisect_right(self.ends, damaged_at) - 1)
         found = self.data[begin : self.ends[last]]
         return memoryview(bytes(found)) if 2 * len(found) < len(self.data) else found, self.last_offsets[last] + 1
 
@@ -143,17 +166,25 @@ def check(
     """
     next_offset = base_offset
     in_slice = slice_began = 0
+    damaged_end = -1
     try:
         for position, header in record_batch.walk(chunk.data):
             last_offset = header.last_offset
             if header.magic != record_batch.MAGIC:
                 raise CorruptBatchError(f"it has magic {header.magic}, not {record_batch.MAGIC}")
-            if not record_batch.crc_is_valid(chunk.data, position, header):
-                raise CorruptBatchError("its checksum is wrong")
+            if position == damaged_end and header.base_offset != next_offset:
+                chunk.forget_damaged()  # its header does not lead to the next batch after all
+                raise CorruptBatchError(_WRONG_CHECKSUM)
             if not next_offset <= header.base_offset <= last_offset <= end_offset:
                 raise CorruptBatchError(f"it has the offsets {header.base_offset} to {last_offset}")
             if position == 0 and -1 < wanted.first_last_offset < last_offset:
                 raise CorruptBatchError(f"it ends with the offset {last_offset}, not {wanted.first_last_offset}")
+            if not record_batch.crc_is_valid(chunk.data, position, header):
+                if position == 0 and not index_is_rebuilt:
+                    raise CorruptBatchError(_WRONG_CHECKSUM)  # the index may lead to no batch at all
+                words = f"the batch at byte {chunk.end} of the segment: {_WRONG_CHECKSUM}"
+                chunk.damaged[position] = CorruptBatchError(words)
+                damaged_end = position + header.size
             if header.partition_leader_epoch != LEADER_EPOCH:
                 if chunk.data.readonly:
                     chunk.data = memoryview(bytearray(chunk.data))

@@ -160,10 +160,15 @@ class SegmentReader:
     async def batches(
         self, segment: RemoteLogSegmentMetadata, offset: int
     ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
-        """All batches of a segment from the one that contains `offset`, or the next one, on; errors as `read`."""
+        """All batches of a segment from the one that contains `offset`, or the next one, on; errors as `read`.
+
+        What lies behind a damaged one is not told: it would pass for all that there is.
+        """
         while (chunk := await self._chunk_with(segment, offset)) is not None:
             batches = record_batch.walk(chunk.data, chunk.position_of(offset) or 0, chunk.ends[-1])
             for count, (position, header) in enumerate(batches, start=1):
+                if position in chunk.damaged:
+                    raise chunk.damaged[position]
                 yield header, chunk.data[position : position + header.size]
                 if count % SLICE_BATCHES == 0:
                     await asyncio.sleep(0)
@@ -213,7 +218,7 @@ class SegmentReader:
 
         key = (segment.segment_id.id, wanted)
         chunk = await self._chunks.get(key, load)
-        if chunk.failure is not None:
+        if not chunk.is_sound:
             self._chunks.discard(key)  # the next one to ask may be luckier
         return chunk
 

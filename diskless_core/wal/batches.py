@@ -28,6 +28,20 @@ class Prepared(NamedTuple):
     problem: str | None
 
 
+class Damage(NamedTuple):
+    """What surrounds the first damaged batch of a run.
+
+    Attributes:
+        damaged: the batch, as a run. It reaches to the end of the run if it does not say where it ends itself.
+        rest: what follows it, as a run; None where nothing does.
+        is_batch: whether it has the size and the offsets of one batch, so that only what is in it is damaged.
+    """
+
+    damaged: Run
+    rest: Run | None
+    is_batch: bool
+
+
 _Placed = tuple[int, BatchHeader]
 
 
@@ -98,6 +112,42 @@ def parts(view: Buffer, run: Run, max_offsets: int) -> Sequence[Run]:
             f"not {run.last_offset} as committed"
         )
     return found
+
+
+def damage(view: Buffer, run: Run, prepared: Prepared) -> Damage:
+    """Where the damage is that `prepare` found in a run, and where batches go on behind it.
+
+    They do if the headers lead from there to the end of the run, in bytes and in offsets: the checksum covers neither
+    the size of a batch, nor, once it is wrong, the number of its offsets.
+
+    Args:
+        view: the bytes that there are of the run, before or after `prepare`.
+    """
+    at, base_offset = prepared.size_bytes, prepared.next_offset
+    damaged = run._replace(
+        base_offset=base_offset,
+        byte_offset=run.byte_offset + at,
+        byte_size=run.byte_size - at,
+        bytes_before=run.bytes_before + at,
+    )
+    try:
+        headers = [header for _, header in record_batch.walk(view, at)]
+    except CorruptBatchError:
+        return Damage(damaged, None, is_batch=False)
+    offsets = sum(header.last_offset_delta + 1 for header in headers)
+    leads_to_end = len(view) == run.byte_size and base_offset + offsets == run.last_offset + 1
+    if not leads_to_end or not headers or headers[0].last_offset_delta < 0:
+        return Damage(damaged, None, is_batch=False)
+    size, next_offset = headers[0].size, base_offset + headers[0].last_offset_delta + 1
+    if len(headers) == 1:
+        return Damage(damaged, None, is_batch=True)
+    rest = damaged._replace(
+        base_offset=next_offset,
+        byte_offset=damaged.byte_offset + size,
+        byte_size=damaged.byte_size - size,
+        bytes_before=damaged.bytes_before + size,
+    )
+    return Damage(damaged._replace(last_offset=next_offset - 1, byte_size=size), rest, is_batch=True)
 
 
 def _sound_batches(view: WritableBuffer, run: Run, *, verify: bool) -> tuple[Sequence[_Placed], str | None]:

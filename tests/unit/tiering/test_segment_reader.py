@@ -13,13 +13,16 @@ from diskless_core.log import offset_index
 from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError, RemoteStorageError
 from diskless_core.protocol import record_batch
+from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from diskless_core.testing.fakes.remote_log_metadata import Operation as MetadataOperation
 from diskless_core.testing.fakes.remote_storage import Operation
 from diskless_core.tiering.remote_reads import ReaderBusyError
-from tests.support.produce_path import batch_of, key_of
+from tests.support.guarantees import guarantee
+from tests.support.produce_path import batch_of, key_of, records_of
 from tests.support.segment_reads import KEY, fill, read_all
+from tests.support.stored_batches import store_batches
 from tests.support.tiered_path import TieredPath, small_chunks
 from tests.support.virtual_time import run
 
@@ -199,6 +202,61 @@ def test_what_comes_before_a_damaged_batch_is_read_and_then_comes_an_error(what:
                 stored.log = sound
                 if not rebuilt and what == "checksum":  # what came damaged is not kept
                     assert await read_all(path) == list(range(metadata.end_offset + 1))
+
+    run(main)
+
+
+@guarantee(
+    "Reads",
+    "A consumer that is set behind a batch with a wrong checksum goes on there, in WAL objects and in segments.",
+)
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("number", [0, 4, 9])
+def test_what_follows_a_batch_with_a_wrong_checksum_is_read_from_there_on(number: int, is_compacted: bool) -> None:
+    async def main() -> None:
+        async with TieredPath(chunk_cache_bytes=0) as path:
+            batches = [batch_of(b"a%d" % one, b"b%d" % one) for one in range(10)]
+            await store_batches(path, *batches)
+            if is_compacted:
+                metadata = await path.tier(interval_bytes=100)
+                stored = path.storage.segments[metadata.segment_id]
+                log = bytearray(stored.log)
+                log[number * len(batches[0]) + 70] ^= 1
+                stored.log = bytes(log)
+            else:
+                [key] = path.objects.objects
+                content = bytearray(path.objects.objects[key])
+                content[16 + number * len(batches[0]) + 70] ^= 1
+                path.objects.objects[key] = bytes(content)
+
+            async def fetched(offset: int) -> tuple[ErrorCode, list[int]]:
+                [answer] = await path.fetch((0, offset))
+                return answer.error, [offset for offset, _ in records_of(answer)]
+
+            for offset in range(20):
+                error, offsets = await fetched(offset)
+                if offset // 2 == number:
+                    assert (error, offsets) == (ErrorCode.CORRUPT_MESSAGE, [])
+                else:
+                    end = 2 * number if offset < 2 * number else 20
+                    assert (error, offsets) == (ErrorCode.NONE, list(range(offset // 2 * 2, end)))
+
+    run(main)
+
+
+def test_a_damaged_batch_whose_header_does_not_lead_to_the_next_one_hides_what_follows() -> None:
+    async def main() -> None:
+        async with TieredPath(chunk_cache_bytes=0) as path:
+            await fill(path, 10)
+            metadata = await path.tier()
+            stored = path.storage.segments[metadata.segment_id]
+            log = bytearray(stored.log)
+            position, header = list(record_batch.walk(stored.log))[4]
+            log[position + 26] ^= 1  # the last offset delta
+            stored.log = bytes(log)
+            for offset in (header.base_offset, header.last_offset + 2):
+                with pytest.raises(CorruptBatchError):
+                    await path.segments.read(path.node.shard, KEY, offset, 4000)
 
     run(main)
 

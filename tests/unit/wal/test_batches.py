@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
-from diskless_core.wal.batches import prepare
+from diskless_core.wal.batches import damage, prepare
 from diskless_core.wal.runs import Run, make_run
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
@@ -60,3 +60,33 @@ def test_whichever_bit_is_another_one_it_is_told_or_makes_no_difference_to_who_r
         prepared = prepare(data, run)
         assert data[: prepared.size_bytes] == expected[: prepared.size_bytes], f"byte {bit // 8}"
         assert (prepared.problem is None) == (prepared.size_bytes == len(sent)), f"byte {bit // 8}"
+
+
+@pytest.mark.parametrize("timestamp_type", [CREATE_TIME, LOG_APPEND_TIME])
+def test_whichever_bit_is_another_one_only_the_batch_that_follows_the_damaged_one_is_taken_for_it(
+    timestamp_type: int,
+) -> None:
+    sent, run = run_of([5, 7, 9], timestamp_type)
+    expected = bytearray(sent)
+    assert prepare(expected, run).problem is None
+    size = len(sent) // 3
+    told = 0
+    for bit in range(8 * size, 16 * size):  # of the second one
+        data = bytearray(sent)
+        data[bit // 8] ^= 1 << bit % 8
+        prepared = prepare(data, run)
+        if prepared.problem is None:
+            continue
+        found = damage(data, run, prepared)
+        assert found.damaged.base_offset == prepared.next_offset
+        assert found.damaged.byte_offset == prepared.size_bytes
+        if found.rest is None:
+            assert found.damaged.last_offset == run.last_offset
+            assert not found.is_batch
+            continue
+        told += 1
+        assert (found.damaged.last_offset, found.damaged.byte_size) == (11, size)
+        rest = memoryview(data)[found.rest.byte_offset : found.rest.byte_offset + found.rest.byte_size]
+        assert prepare(rest, found.rest).problem is None
+        assert rest == expected[2 * size :]
+    assert told > 4 * size
