@@ -60,6 +60,11 @@ class PlainBatch(NamedTuple):
     records: Buffer
 
 
+def wanted_offsets(start: int, end: int, header: BatchHeader) -> tuple[int, int]:
+    """The first and the last, inclusive, of the offsets from `start` to before `end` that a batch has."""
+    return max(start, header.base_offset), min(end - 1, header.last_offset)
+
+
 def plain_batch(place: Place, start: int, end: int, header: BatchHeader, batch: memoryview) -> PlainBatch:
     """A batch, decompressed.
 
@@ -75,7 +80,7 @@ def plain_batch(place: Place, start: int, end: int, header: BatchHeader, batch: 
     records: Buffer = batch[HEADER_BYTES : header.size]
     if header.compression:
         try:
-            records = compression.decompress(header.compression, bytes(records))
+            records = compression.decompress(header.compression, bytes(records), MAX_JOINED_BYTES)
         except (DecompressionError, UnknownCodecError) as error:
             raise CorruptBatchError(f"the batch at offset {header.base_offset}: {error}") from error
     return PlainBatch(place, start, end, header, records)

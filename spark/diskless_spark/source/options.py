@@ -41,6 +41,7 @@ _NAMES = (
     "diskless.url",
     "diskless.snapshot",
     "diskless.maxTaskBytes",
+    "diskless.skipDamaged",
 )
 _OF_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -123,6 +124,7 @@ class SourceOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     fail_on_data_loss: bool
+    skip_damaged: bool
     config: str
     url: str
     snapshot: SnapshotKind
@@ -158,6 +160,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         min_offsets_per_trigger=least,
         max_trigger_delay_ms=read.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
         fail_on_data_loss=read.boolean("failOnDataLoss", default=True),
+        skip_damaged=read.boolean("diskless.skipDamaged", default=False),
         config=read.text("diskless.config"),
         url=read.text("diskless.url").rstrip("/"),
         snapshot=snapshot,

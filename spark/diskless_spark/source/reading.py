@@ -17,6 +17,7 @@ from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import BatchHeader, CorruptBatchError
 from diskless_core.wal import batches as wal_batches
+from diskless_core.wal.runs import Run
 from diskless_spark.source import planning
 from diskless_spark.source.decoding import Place
 from diskless_spark.source.layouts import Layouts, still_there
@@ -93,14 +94,36 @@ class LossPolicy:
         _log.warning("records are lost, and the query goes on without them: %s", words)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagePolicy:
+    """What becomes of a query that comes to a damaged batch."""
+
+    skip: bool = False
+
+    def report(self, place: Place, first_offset: int, last_offset: int, error: CorruptBatchError) -> None:
+        """Say that records from `first_offset` to `last_offset`, inclusive, are skipped.
+
+        Raises:
+            CorruptBatchError: the policy is not to skip them.
+        """
+        words = f"{place.name}, offsets {first_offset} to {last_offset}: {error}"
+        if not self.skip:
+            raise CorruptBatchError(
+                f"{words}. With diskless.skipDamaged=true, the query goes on without these records"
+            ) from error
+        _log.warning("a damaged batch is skipped: %s", words)
+
+
 class BatchReader:
     """Reads pieces.
 
     Args:
         layouts: where to look for what is not at its place any more.
+        damage: for batches that are damaged; for their records, see `decoding`.
     """
 
-    def __init__(self, stores: Stores, layouts: Layouts, policy: LossPolicy) -> None:
+    def __init__(self, stores: Stores, layouts: Layouts, policy: LossPolicy, damage: DamagePolicy) -> None:
+        self.damage = damage
         self._stores = stores
         self._layouts = layouts
         self._policy = policy
@@ -113,7 +136,8 @@ class BatchReader:
         Raises:
             LostRecordsError: records are gone, and the policy is to fail.
             MisplacedRecordsError: they are not where the broker says.
-            CorruptBatchError, CorruptIndexError: something is damaged.
+            CorruptBatchError: a batch is damaged, and the policy is to fail.
+            CorruptIndexError: an index is damaged.
             WalObjectStoreError, RemoteStorageError: it cannot be read.
             LayoutError: it cannot be found out where something is that was moved.
         """
@@ -146,7 +170,7 @@ class BatchReader:
                 except NOT_FOUND as error:
                     return _NotFound(_pieces_of(get), error)
                 behind = 0
-                for batch in _batches(get, data):
+                for batch in _batches(get, data, self.damage):
                     yield batch
                     behind = batch.header.last_offset + 1
                 _take(unread, get, behind)
@@ -262,35 +286,60 @@ def _pieces_of(get: _Get) -> int:
     return len(get.pieces) if isinstance(get, WalGet) else 1
 
 
-def _batches(get: _Get, data: memoryview) -> Iterator[ReadBatch]:
+def _batches(get: _Get, data: memoryview, damage: DamagePolicy) -> Iterator[ReadBatch]:
     match get:
         case WalGet():
             for piece in get.pieces:
                 at = piece.batches.byte_offset - get.start
-                yield from _of_object(piece, data[at : at + piece.batches.byte_size])
+                yield from _of_object(piece, data[at : at + piece.batches.byte_size], damage)
         case SegmentGet():
-            yield from _of_segment(get, data)
+            yield from _of_segment(get, data, damage)
 
 
-def _of_object(piece: WalPiece, view: memoryview) -> Iterator[ReadBatch]:
-    batches = piece.batches
-    prepared = wal_batches.prepare(view, batches)
-    if prepared.problem is not None:
-        raise CorruptBatchError(
-            f"the batches at byte {batches.byte_offset} of {batches.object_key}: {prepared.problem}"
-        )
-    yield from _wanted(piece, view)
+def _of_object(piece: WalPiece, view: memoryview, damage: DamagePolicy) -> Iterator[ReadBatch]:
+    run: Run | None = piece.batches
+    while run is not None:
+        prepared = wal_batches.prepare(view, run)
+        rest: Run | None = None
+        if prepared.problem is not None:
+            found = wal_batches.damage(view, run, prepared)
+            rest = found.rest
+            where = f"the batches at byte {run.byte_offset} of {run.object_key}"
+            error = CorruptBatchError(f"{where}: {prepared.problem}")
+            _report(piece, found.damaged.base_offset, found.damaged.last_offset, error, damage)
+        yield from _wanted(piece, view[: prepared.size_bytes])
+        view = view[rest.byte_offset - run.byte_offset :] if rest is not None else view
+        run = rest
 
 
-def _of_segment(get: SegmentGet, view: memoryview) -> Iterator[ReadBatch]:
+def _of_segment(get: SegmentGet, view: memoryview, damage: DamagePolicy) -> Iterator[ReadBatch]:
     where = f"the segment {get.piece.segment.segment_id.id} at byte {get.start}"
-    try:
-        for position, header in record_batch.walk(view):
-            if not record_batch.crc_is_valid(view, position, header):
-                raise CorruptBatchError(f"the checksum of the batch {position} bytes on is wrong")
-    except CorruptBatchError as error:
-        raise CorruptBatchError(f"{where}: {error}") from error
-    yield from _wanted(get.piece, view)
+    next_offset = get.piece.start
+    sound = end = 0
+    torn: CorruptBatchError | None = None
+    batches = record_batch.walk(view)
+    while True:
+        try:
+            position, header = next(batches)
+        except StopIteration:
+            break
+        except CorruptBatchError as error:
+            torn = CorruptBatchError(f"{where}: {error}")
+            break
+        next_offset, end = header.last_offset + 1, position + header.size
+        if not record_batch.crc_is_valid(view, position, header):
+            wrong = CorruptBatchError(f"{where}: the checksum of the batch {position} bytes on is wrong")
+            _report(get.piece, header.base_offset, header.last_offset, wrong, damage)
+            yield from _wanted(get.piece, view[sound:position])
+            sound = end
+    if torn is not None:
+        _report(get.piece, next_offset, get.piece.end - 1, torn, damage)
+    yield from _wanted(get.piece, view[sound:end])
+
+
+def _report(piece: Piece, first_offset: int, last_offset: int, error: CorruptBatchError, damage: DamagePolicy) -> None:
+    if first_offset < piece.end and last_offset >= piece.start:
+        damage.report(piece.place, max(first_offset, piece.start), min(last_offset, piece.end - 1), error)
 
 
 def _wanted(piece: Piece, view: memoryview) -> Iterator[ReadBatch]:

@@ -22,9 +22,10 @@ from pyspark.sql.types import StructType
 
 from diskless_core.clock import SystemClock
 from diskless_core.layout.partition import PartitionLayout
+from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_spark.source import offsets, planning, tables
 from diskless_spark.source.connection import connect
-from diskless_spark.source.decoding import Place, PlainBatch, decode, plain_batch
+from diskless_spark.source.decoding import Place, PlainBatch, decode, plain_batch, wanted_offsets
 from diskless_spark.source.filters import Bounds
 from diskless_spark.source.layouts import (
     PATIENCE_S,
@@ -47,7 +48,7 @@ from diskless_spark.source.options import (
     parse,
 )
 from diskless_spark.source.planning import Piece, extents_of, place_of, topic_ids_of
-from diskless_spark.source.reading import BatchReader, LossPolicy
+from diskless_spark.source.reading import BatchReader, DamagePolicy, LossPolicy
 from diskless_spark.source.stores import Stores
 from diskless_spark.source.times import first_offset_from
 from diskless_spark.source.triggers import TriggerGate
@@ -120,6 +121,7 @@ class _Query:
             is_stream=is_stream,
         )
         self.policy = LossPolicy(fail=options.fail_on_data_loss)
+        self.damage = DamagePolicy(skip=options.skip_damaged)
 
     def rows(self, task: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task. Spark makes one that is no `ReadTask` where there is nothing to read."""
@@ -129,15 +131,35 @@ class _Query:
         with Stores(self.connection) as stores:
             together: list[PlainBatch] = []
             size = 0
-            for batch in BatchReader(stores, self.layouts.patient(), self.policy).read(task.pieces):
-                plain = plain_batch(*batch)
+            for batch in self._batches(stores, self.layouts.patient()).read(task.pieces):
+                try:
+                    plain = plain_batch(*batch)
+                except CorruptBatchError as error:
+                    self.damage.report(batch.place, *wanted_offsets(batch.start, batch.end, batch.header), error)
+                    continue
                 if together and size + len(plain.records) > ROWS_BYTES:
-                    yield decode(together, self.schema)
+                    yield from self._decoded(together)
                     together, size = [], 0
                 together.append(plain)
                 size += len(plain.records)
-            if together:
-                yield decode(together, self.schema)
+            yield from self._decoded(together)
+
+    def _decoded(self, batches: Sequence[PlainBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of batches. If records of any are damaged, each batch is decoded alone, to tell which."""
+        if not batches:
+            return
+        try:
+            yield decode(batches, self.schema)
+        except CorruptBatchError as error:
+            if len(batches) == 1:
+                [batch] = batches
+                self.damage.report(batch.place, *wanted_offsets(batch.start, batch.end, batch.header), error)
+            else:
+                for batch in batches:
+                    yield from self._decoded([batch])
+
+    def _batches(self, stores: Stores, layouts: Layouts) -> BatchReader:
+        return BatchReader(stores, layouts, self.policy, self.damage)
 
     def resolve(
         self, at: At, layouts: Sequence[PartitionLayout], missing: Missing = Missing.IS_THE_END
@@ -161,7 +183,7 @@ class _Query:
         with Stores(self.connection) as stores, ThreadPoolExecutor(_LOOKUPS) as threads:
 
             def find(layout: PartitionLayout, timestamp_ms: int) -> int | None:
-                return first_offset_from(layout, timestamp_ms, stores, BatchReader(stores, self.layouts, self.policy))
+                return first_offset_from(layout, timestamp_ms, stores, self._batches(stores, self.layouts))
 
             found = threads.map(lambda one: find(*one), timed)
             return {place_of(layout): offset for (layout, _), offset in zip(timed, found, strict=True)}

@@ -6,7 +6,9 @@ from diskless_core.layout.partition import PartitionLayout
 from diskless_core.log import time_index
 from diskless_core.plugin.remote_storage import IndexType
 from diskless_core.protocol import record_stream
+from diskless_core.protocol.record_batch import CorruptBatchError, UnsupportedCompressionError
 from diskless_spark.source import planning
+from diskless_spark.source.decoding import wanted_offsets
 from diskless_spark.source.offsets import Span
 from diskless_spark.source.planning import Piece, SegmentPiece
 from diskless_spark.source.reading import BatchReader
@@ -22,7 +24,12 @@ def first_offset_from(layout: PartitionLayout, timestamp_ms: int, stores: Stores
     for piece in planning.pieces(layout, everything, timestamp_ms):
         for batch in reader.read([_from_time(piece, timestamp_ms, stores)]):
             # The first batch may begin before what is read of it, and all its records of the piece count.
-            found = record_stream.finished(record_stream.first_at_or_after(batch.data, timestamp_ms, piece.start))
+            try:
+                found = record_stream.finished(record_stream.first_at_or_after(batch.data, timestamp_ms, piece.start))
+            except (CorruptBatchError, UnsupportedCompressionError) as error:
+                skipped = wanted_offsets(batch.start, batch.end, batch.header)
+                reader.damage.report(batch.place, *skipped, CorruptBatchError(str(error)))
+                continue
             if found is not None:
                 return found.offset
     return None

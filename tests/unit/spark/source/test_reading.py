@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from diskless_core.layout.partition import PartitionLayout
 from diskless_core.plugin.remote_storage import IndexType, RemoteResourceNotFoundError
+from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.testing.fakes.objects import Operation
 from diskless_core.testing.fakes.remote_storage import MemoryRemoteStorage
@@ -24,12 +25,14 @@ from diskless_spark.source.options import SnapshotKind
 from diskless_spark.source.reading import (
     PARALLEL_GETS,
     BatchReader,
+    DamagePolicy,
     LossPolicy,
     LostRecordsError,
     MisplacedRecordsError,
     segment_gets,
 )
 from diskless_spark.source.stores import Stores
+from tests.support.batches import with_header
 from tests.unit.spark.source.worlds import World, with_other_topic
 
 
@@ -47,8 +50,8 @@ def stores(world: World) -> Iterator[Stores]:
         yield stores
 
 
-def reader(world: World, stores: Stores, *, fail: bool = True) -> BatchReader:
-    return BatchReader(stores, world, LossPolicy(fail=fail))
+def reader(world: World, stores: Stores, *, fail: bool = True, skip_damaged: bool = False) -> BatchReader:
+    return BatchReader(stores, world, LossPolicy(fail=fail), DamagePolicy(skip=skip_damaged))
 
 
 def pieces(layout: PartitionLayout, start: int = 0, end: int = 10**6) -> list[planning.Piece]:
@@ -276,6 +279,57 @@ def test_damage_is_an_error(world, stores, cut):
     world.store.objects["wal/3"] = bytes(data)
     with pytest.raises(CorruptBatchError, match="wal/3"):
         list(reader(world, stores).read(pieces(world.layouts[1])))
+
+
+@pytest.mark.parametrize("damage", ["checksum", "length"])
+def test_a_damaged_batch_of_an_object_is_skipped_when_told_to_and_named(world, stores, caplog, damage):
+    world.put("wal/run", (4, 0, [1, 2]), (4, 2, [3]), (4, 3, [4, 5]))
+    first, second, third = world.layouts[4].ranges
+    run = first._replace(last_offset=4, byte_size=third.byte_offset + third.byte_size - first.byte_offset)
+    world.layouts[4] = replace(world.layouts[4], ranges=[run])
+    data = bytearray(world.store.objects["wal/run"])
+    data[second.byte_offset + (10 if damage == "length" else 65)] ^= 1
+    world.store.objects["wal/run"] = bytes(data)
+    found = offsets(reader(world, stores, skip_damaged=True).read(pieces(world.layouts[4], 1)))
+    assert found == ([1, 3, 4] if damage == "checksum" else [1])
+    [record] = caplog.records
+    skipped = "t-4, offsets 2 to 2: " if damage == "checksum" else "t-4, offsets 2 to 4: "
+    assert f"a damaged batch is skipped: {skipped}" in record.getMessage()
+    with pytest.raises(CorruptBatchError, match=r"diskless\.skipDamaged=true"):
+        list(reader(world, stores).read(pieces(world.layouts[4])))
+
+
+async def test_a_damaged_batch_of_a_segment_is_skipped_when_told_to_and_named(world, stores, caplog):
+    await world.put_segments(2, 20)
+    [(segment_id, stored)] = world.storage.segments.items()
+    position, header = list(record_batch.walk(stored.log))[3]
+    log = bytearray(stored.log)
+    log[position + 65] ^= 1
+    stored.log = bytes(log)
+    lost = range(header.base_offset, header.last_offset + 1)
+    found = offsets(reader(world, stores, skip_damaged=True).read(pieces(world.layouts[2])))
+    assert found == [offset for offset in range(80) if offset not in lost]
+    assert f"t-2, offsets {lost[0]} to {lost[-1]}: the segment {segment_id.id}" in caplog.text
+    with pytest.raises(CorruptBatchError, match="checksum"):
+        list(reader(world, stores).read(pieces(world.layouts[2])))
+    # Outside of what is wanted, it is no news.
+    caplog.clear()
+    assert offsets(reader(world, stores, skip_damaged=True).read(pieces(world.layouts[2], 60))) == [*range(60, 80)]
+    assert not caplog.records
+
+
+def test_a_batch_whose_records_are_damaged_is_passed_over_by_a_lookup_by_time(world, stores, caplog):
+    world.put("wal/lying", (5, 0, [1, 2]), (5, 2, [3]))
+    first, _ = world.layouts[5].ranges
+    data = world.store.objects["wal/lying"]
+    batch = data[first.byte_offset : first.byte_offset + first.byte_size]
+    spoilt = with_header(batch[:61] + bytes(len(batch) - 61))
+    world.store.objects["wal/lying"] = data[: first.byte_offset] + spoilt + data[first.byte_offset + len(batch) :]
+    skipping = reader(world, stores, skip_damaged=True)
+    assert times.first_offset_from(world.layouts[5], 1, stores, skipping) == 2
+    assert "t-5, offsets 0 to 1: " in caplog.text
+    with pytest.raises(CorruptBatchError, match="t-5, offsets 0 to 1"):
+        times.first_offset_from(world.layouts[5], 1, stores, reader(world, stores))
 
 
 @pytest.mark.parametrize(("time", "offset"), [(0, 0), (1, 3), (30, 9), (31, 12), (50, 15), (51, None)])

@@ -41,6 +41,12 @@ class World:
     def segments(self) -> MemoryRemoteStorage:
         return self.storage
 
+    def require_reach(self) -> None:
+        """It is here."""
+
+    def patient(self) -> World:
+        return self
+
     def of(self, subscription: Subscription, position: Position = NOWHERE) -> list[PartitionLayout]:
         self.asked += 1
         found = [
