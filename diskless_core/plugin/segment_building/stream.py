@@ -142,7 +142,9 @@ class SegmentStream:
             prepared = batches.prepare(part, one)
             if prepared.problem is not None:
                 raise SegmentCompactionError(
-                    f"the batches at byte {one.byte_offset} of {one.object_key}: {prepared.problem}"
+                    f"the batches at byte {one.byte_offset} of {one.object_key}: {prepared.problem}. The partition is "
+                    "compacted no further until the object is restored, or its records are deleted: "
+                    f"`diskless wal verify --topic {self._plan.partition.topic}` tells the offsets"
                 )
             try:
                 for _, header in record_batch.walk(part):
