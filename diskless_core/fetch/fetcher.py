@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -36,6 +37,9 @@ UNAVAILABLE_S = 0.1
 
 CHECK_S = 2.0
 """How long a Fetch waits for the leader to say that an offset is out of range."""
+
+ALL_AT_ONCE = 64
+"""Partitions of a waiting Fetch that are all looked at again for each change. Of more, only those that changed are."""
 
 _log = structlog.get_logger(__name__)
 
@@ -120,6 +124,8 @@ class Fetcher:
     ) -> list[FetchedPartition]:
         """Look again whenever something has changed, until there is enough or the time is over."""
         deadline = begun_s + query.max_wait_ms / 1000
+        if len(query.partitions) > ALL_AT_ONCE and not is_unavailable(answers) and not self._asks_elsewhere(query):
+            return await self._wait_for_some(query, order, answers, watch, deadline)
         looked_s: float | None = None
         while not is_enough(answers, query.min_bytes):
             self._watch_elsewhere(query, answers)
@@ -131,6 +137,39 @@ class Fetcher:
             looked_s = self._clock.monotonic()
             answers = await self._once(query, order)
         return answers
+
+    async def _wait_for_some(
+        self,
+        query: FetchQuery,
+        order: Sequence[int],
+        answers: list[FetchedPartition],
+        watch: Watch,
+        deadline: float,
+    ) -> list[FetchedPartition]:
+        """The same for many partitions: a commit costs what is in its partitions, not what others have asked for.
+
+        Everything is looked at once more in the end, since the request's budget is shared out among all partitions.
+        """
+        indexes = {wanted.key: index for index, wanted in enumerate(query.partitions)}
+        sizes = [answer.size_bytes for answer in answers]
+        total, is_old = sum(sizes), False
+        while total < query.min_bytes and await watch.wait(deadline - self._clock.monotonic()):
+            changed = [indexes[key] for key in watch.woken()]
+            if not changed:  # something has changed while this request looked: nobody says what
+                answers, is_old = await self._once(query, order), False
+                if is_enough(answers, query.min_bytes) or is_unavailable(answers):
+                    return answers
+                sizes = [answer.size_bytes for answer in answers]
+                total = sum(sizes)
+                continue
+            part = replace(query, partitions=[query.partitions[index] for index in changed])
+            found, is_old = await self._once(part, range(len(changed))), True
+            for index, answer in zip(changed, found, strict=True):
+                total += answer.size_bytes - sizes[index]
+                sizes[index] = answer.size_bytes
+            if is_unavailable(found) or is_enough(found, query.min_bytes):
+                break
+        return await self._once(query, order) if is_old else answers
 
     def _asks_elsewhere(self, query: FetchQuery) -> bool:
         """Whether there are partitions of whose shards this node has no copy."""

@@ -262,12 +262,8 @@ ALLOWED = (
     ),
     Allowed(
         name="a partition twice",
-        places=(
-            ("Produce", "responses.*.partition_responses.*", ABSENT, ANY),
-            ("Fetch", "responses.*.partitions.*.records.*", ANY, ANY),
-            ("Fetch", "responses.*", ABSENT, ANY),
-        ),
-        what="A partition that is named twice in a Produce or Fetch request",
+        places=(("Produce", "responses.*.partition_responses.*", ABSENT, ANY),),
+        what="A partition that is named twice in a Produce request",
         kafka="does only the last of them",
         diskless="does each",
         why="an acknowledged request must not lose a batch",

@@ -6,6 +6,9 @@ it goes on with full requests.
 
 from __future__ import annotations
 
+import asyncio
+import uuid
+from collections.abc import Sequence
 from itertools import islice
 
 from diskless_core.broker.dispatch import RequestContext
@@ -14,11 +17,17 @@ from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQue
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import FetchRequest, FetchResponse
 
+NAMED_IN_A_TURN = 20_000
+PARTITIONS_IN_A_TURN = 1_000
+"""How much of a large request is done before others have their turn: some milliseconds."""
+
 _FIRST_EPOCH = 0
 _LEADER_EPOCH = 0
 _READ_COMMITTED = 1
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 
+AskedTopic = FetchRequest.FetchTopic
+AskedPartition = AskedTopic.FetchPartition
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
 Aborted = PartitionAnswer.AbortedTransaction
@@ -32,11 +41,14 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     departure = context.services.departure
     if departure.sends_away:
         departure.sent_away()
-    wanted = [topic_ids.find(topics, version, topic.topic, topic.topic_id) for topic in request.topics]
+    asked_topics = await _each_once(request.topics)
+    wanted = [topic_ids.find(topics, version, topic.topic, topic.topic_id) for topic, _ in asked_topics]
     known: list[FetchPartition] = []
     refused: dict[tuple[int, int], ErrorCode] = {}
-    for position, topic in enumerate(request.topics):
-        for asked in topic.partitions:
+    for position, (_, partitions) in enumerate(asked_topics):
+        for count, asked in enumerate(partitions, start=1):
+            if count % PARTITIONS_IN_A_TURN == 0:
+                await asyncio.sleep(0)
             found = wanted[position].partition(asked.partition)
             if asked.current_leader_epoch > _LEADER_EPOCH and not isinstance(found, ErrorCode):
                 found = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -56,21 +68,38 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     )
     fetched = iter(await context.services.fetcher.fetch(query, context.connection.starved))
     answers = []
-    for position, topic in enumerate(request.topics):
-        partitions = []
-        for asked in topic.partitions:
+    for position, (topic, partitions) in enumerate(asked_topics):
+        answered = []
+        for count, asked in enumerate(partitions, start=1):
+            if count % PARTITIONS_IN_A_TURN == 0:
+                await asyncio.sleep(0)
             error = refused.get((position, asked.partition))
             answer = FetchedPartition(error=error) if error is not None else next(islice(fetched, 1))
             error_code = wanted[position].client_error(answer.error, topics, replaced=ErrorCode.INCONSISTENT_TOPIC_ID)
             is_committed = request.isolation_level == _READ_COMMITTED and error_code is ErrorCode.NONE
             aborted: list[Aborted] | None = [] if is_committed or error in _UNKNOWN else None
-            partitions.append(_partition_answer(version, asked.partition, answer, error_code, aborted))
-        if not partitions:
-            continue
+            answered.append(_partition_answer(version, asked.partition, answer, error_code, aborted))
         answers.append(
-            TopicAnswer(version=version, topic=topic.topic or "", topic_id=topic.topic_id, partitions=partitions)
+            TopicAnswer(version=version, topic=topic.topic or "", topic_id=topic.topic_id, partitions=answered)
         )
     return _response(version, ErrorCode.NONE, answers)
+
+
+async def _each_once(asked_topics: Sequence[AskedTopic]) -> list[tuple[AskedTopic, Sequence[AskedPartition]]]:
+    """The partitions of a request by topic. One that is named again and again is asked for once, as it is named last.
+
+    So does Apache Kafka.
+    """
+    topics: dict[tuple[str | None, uuid.UUID | None], tuple[AskedTopic, dict[int, AskedPartition]]] = {}
+    count = 0
+    for topic in asked_topics:
+        _, partitions = topics.setdefault((topic.topic, topic.topic_id), (topic, {}))
+        for asked in topic.partitions:
+            partitions[asked.partition] = asked
+            count += 1
+            if count % NAMED_IN_A_TURN == 0:
+                await asyncio.sleep(0)
+    return [(topic, list(partitions.values())) for topic, partitions in topics.values() if partitions]
 
 
 def _partition_answer(

@@ -153,6 +153,5 @@ SCENARIOS = (
         THREE,
         fetch_from([fetched_topic(0), fetched_topic(3)]),
         about="Fetch 12 13",
-        differs=("a partition twice",),
     ),
 )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from diskless_core.diskless.commands import FoundRuns, PartitionKey
+from diskless_core.fetch import fetcher
 from diskless_core.fetch.query import FetchQuery
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.guarantees import guarantee
 from tests.support.produce_path import ProducePath, batch_of, key_of, records_of
+from tests.support.shards import TOPIC
 from tests.support.virtual_time import run
 
 
@@ -146,6 +149,66 @@ def test_a_fetch_that_has_to_wait_looks_once_before_it_waits_and_once_for_each_c
             await path.produce((0, batch_of(b"here")))
             [answer] = await waiting
             assert (records_of(answer), looked) == ([(0, b"here")], 2)
+
+    run(main)
+
+
+@guarantee(
+    "Reads",
+    "A Fetch of very many partitions that waits is woken by these alone, and a commit costs what is in its partitions.",
+)
+def test_a_fetch_of_many_partitions_that_waits_looks_at_those_that_have_changed_and_at_all_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetcher, "ALL_AT_ONCE", 2)
+
+    async def main() -> None:
+        async with ProducePath() as path:
+            find, looked = path.node.shard.find_recent, list[int]()
+
+            def noted(key: PartitionKey, *arguments: Any) -> FoundRuns | None:
+                looked.append(key.partition)
+                return find(key, *arguments)
+
+            monkeypatch.setattr(path.node.shard, "find_recent", noted)
+            size = len(batch_of(b"here"))
+            every = [(0, 0), (1, 0), (2, 0)]
+            waiting = asyncio.create_task(path.fetch(*every, min_bytes=3 * size, max_wait_ms=5000))
+            await asyncio.sleep(1)
+            assert looked == [0, 1, 2]
+            for partition in (1, 3, 1):
+                looked.clear()
+                await path.produce((partition, batch_of(b"here")))
+                await asyncio.sleep(0.5)
+                assert looked == [partition] * (partition != 3)
+                assert not waiting.done()
+            looked.clear()
+            await path.produce((2, batch_of(b"here")))
+            answers = await waiting
+            assert [len(records_of(answer)) for answer in answers] == [0, 2, 1]
+            assert looked == [2, 0, 1, 2]
+
+            begun = asyncio.get_running_loop().time()
+            late = asyncio.create_task(path.fetch(*every, min_bytes=1 << 20, max_wait_ms=2000))
+            await asyncio.sleep(1)
+            await path.produce((0, batch_of(b"late")))
+            assert [len(records_of(answer)) for answer in await late] == [1, 2, 1]
+            assert 1.9 < asyncio.get_running_loop().time() - begun < 2.1
+
+    run(main)
+
+
+def test_a_fetch_of_many_partitions_is_answered_at_once_when_one_of_them_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "ALL_AT_ONCE", 2)
+
+    async def main() -> None:
+        async with ProducePath() as path:
+            waiting = asyncio.create_task(path.fetch((0, 0), (1, 0), (2, 0), max_wait_ms=60_000))
+            await asyncio.sleep(1)
+            await path.node.shard.delete_topic(uuid.UUID(bytes=TOPIC))
+            async with asyncio.timeout(5):
+                answers = await waiting
+            assert {answer.error for answer in answers} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     run(main)
 
