@@ -10,6 +10,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import structlog
@@ -24,7 +25,16 @@ from diskless_core.protocol import framing
 from diskless_core.protocol.codec import ApiMessage
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import FrameError, Request, RequestHeader
-from diskless_core.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest, ProduceRequest
+from diskless_core.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeTopicPartitionsRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from diskless_core.side_by_side import in_thread
 
 RequestT = TypeVar("RequestT", bound="ApiMessage")
 
@@ -39,7 +49,15 @@ Response = framing.Response | EncodedResponse | None
 """None where the protocol wants no answer."""
 
 Handler = Callable[["RequestContext", RequestT], Response | Awaitable[Response]]
-"""Begins a request synchronously, in the order of arrival; may go on asynchronously."""
+"""Begins a request synchronously, in the order of arrival but for large reads; may go on asynchronously."""
+
+LARGE_FRAME_BYTES = 256 << 10
+"""Requests of reading APIs from this size on are decoded in a thread. Such a one names thousands of partitions."""
+
+_READS = frozenset(
+    request.API_KEY for request in (FetchRequest, ListOffsetsRequest, MetadataRequest, DescribeTopicPartitionsRequest)
+)
+"""APIs whose requests may begin after later ones of their connection: they change nothing, so none depends on it."""
 
 _SIZE = struct.Struct(">i")
 
@@ -232,15 +250,54 @@ class ApiDispatcher:
             api = self._apis.get(header.api_key)
             if api is None:
                 raise FrameError(f"api key {header.api_key} is not served")
+            if len(frame.view) >= LARGE_FRAME_BYTES and header.api_key in _READS:
+                return self._dispatch_large(
+                    api, header, frame, connection, started, _decode_in_thread(api, header, frame)
+                )
             request = _decode(api, header, frame)
         except FrameError as error:
-            self._services.metrics.frames_refused.inc()
-            raise CloseConnectionError(f"a malformed request: {error}") from error
-        if self._traffic is not None:
-            traffic = self._traffic.of(connection, header.client_id, request)
-            counter = traffic.produced if header.api_key == ProduceRequest.API_KEY else traffic.other
-            counter.inc(_SIZE.size + len(frame.view))
-        context = RequestContext(self._services, connection, frame, header, self._apis)
+            raise self._malformed(error) from error
+        return self._handle(api, header, request, frame, connection, started)
+
+    async def _dispatch_large(
+        self,
+        api: Api,
+        header: RequestHeader,
+        frame: Frame,
+        connection: Connection,
+        started: float,
+        decoding: asyncio.Future[Request | None],
+    ) -> Answer:
+        """Go on with a request that is decoded in a thread, and encode the answer in one: both can take seconds."""
+        try:
+            request = await asyncio.shield(decoding)
+        except FrameError as error:
+            raise self._malformed(error) from error
+        context = self._context(header, request, frame, connection)
+        try:
+            outcome = api.handler(context, request)
+            response = await outcome if isinstance(outcome, Awaitable) else outcome
+            self._seconds[header.api_key].observe(self._services.clock.monotonic() - started)
+            if response is None:
+                return None
+            return self._counted(header, await in_thread(partial(self._encoded, header, response)), connection)
+        except Exception as error:  # the connection is the border: a defect must not pass it
+            raise self._broken(header, error) from error
+
+    def _malformed(self, error: FrameError) -> CloseConnectionError:
+        self._services.metrics.frames_refused.inc()
+        return CloseConnectionError(f"a malformed request: {error}")
+
+    def _handle(
+        self,
+        api: Api,
+        header: RequestHeader,
+        request: Request | None,
+        frame: Frame,
+        connection: Connection,
+        started: float,
+    ) -> Answer | Awaitable[Answer]:
+        context = self._context(header, request, frame, connection)
         try:
             outcome = api.handler(context, request)
         except Exception as error:  # the connection is the border: a defect must not pass it
@@ -250,6 +307,15 @@ class ApiDispatcher:
         if isinstance(outcome, Awaitable):
             return self._encode_after(header, outcome, started, connection)
         return self._encode(header, outcome, started, connection)
+
+    def _context(
+        self, header: RequestHeader, request: Request | None, frame: Frame, connection: Connection
+    ) -> RequestContext:
+        if self._traffic is not None:
+            traffic = self._traffic.of(connection, header.client_id, request)
+            counter = traffic.produced if header.api_key == ProduceRequest.API_KEY else traffic.other
+            counter.inc(_SIZE.size + len(frame.view))
+        return RequestContext(self._services, connection, frame, header, self._apis)
 
     def _encode_later(
         self, header: RequestHeader, outcome: asyncio.Future[Response], started: float, connection: Connection
@@ -285,9 +351,9 @@ class ApiDispatcher:
 
     def _encode(self, header: RequestHeader, response: Response, started: float, connection: Connection) -> Answer:
         self._seconds[header.api_key].observe(self._services.clock.monotonic() - started)
-        if response is None:
-            return None
-        answer = self._encoded(header, response)
+        return None if response is None else self._counted(header, self._encoded(header, response), connection)
+
+    def _counted(self, header: RequestHeader, answer: list[Any], connection: Connection) -> list[Any]:
         traffic = connection.traffic if self._traffic is not None else None
         if traffic is not None:
             counter = traffic.consumed if header.api_key == FetchRequest.API_KEY else traffic.other
@@ -301,6 +367,20 @@ class ApiDispatcher:
         is_unknown = isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION
         version = 0 if is_unknown else header.api_version
         return framing.encode_response(response, version, header.correlation_id)
+
+
+def _decode_in_thread(api: Api, header: RequestHeader, frame: Frame) -> asyncio.Future[Request | None]:
+    """Begin to decode. The thread holds the frame until it has ended, whatever becomes of the connection meanwhile."""
+
+    def ended(done: asyncio.Future[Request | None]) -> None:
+        frame.release()
+        if not done.cancelled():
+            done.exception()  # of a connection that was closed meanwhile nobody asks for it
+
+    frame.hold()
+    decoding = asyncio.get_running_loop().run_in_executor(None, _decode, api, header, frame)
+    decoding.add_done_callback(ended)
+    return decoding
 
 
 def _decode(api: Api, header: RequestHeader, frame: Frame) -> Request | None:

@@ -5,6 +5,7 @@ Leaders are chosen for the client that asks; see `leader_choice`.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,6 +23,9 @@ from diskless_core.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+
+PARTITIONS_IN_A_TURN = 1_000
+"""Partitions, or topics without any, that are answered before others have their turn: some milliseconds."""
 
 _ALL_WHEN_EMPTY_UNTIL = 0
 _TOPIC_IDS_SINCE = 12
@@ -56,6 +60,14 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
     else:
         found = await _find_all(context, asked, allow_creation=request.allow_auto_topic_creation)
     leaders = context.leaders(request.rack_id)
+    topics, pace = list[MetadataTopic](), 0
+    for entry in found:
+        shows_operations = request.include_topic_authorized_operations
+        topics.append(_metadata_topic(entry, services.topics, leaders, shows_operations=shows_operations))
+        pace += 1 + len(topics[-1].partitions)
+        if pace >= PARTITIONS_IN_A_TURN:
+            pace = 0
+            await asyncio.sleep(0)
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
@@ -66,12 +78,7 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
         ],
         cluster_id=context.services.cluster_id,
         controller_id=services.controller_for(listener),
-        topics=[
-            _metadata_topic(
-                entry, services.topics, leaders, shows_operations=request.include_topic_authorized_operations
-            )
-            for entry in found
-        ],
+        topics=topics,
         error_code=0,
         authorized_operations=ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else None,
     )
@@ -85,7 +92,12 @@ async def _find_all(context: RequestContext, topics: Sequence[AskedTopic], *, al
     by_id = dict.fromkeys(topic_id for _, topic_id in asked if topic_id is not None)
     if by_id:
         return [_find_by_id(context, topic_id) for topic_id in by_id]
-    return [await _find_by_name(context, name, allow_creation) for name in dict.fromkeys(name for name, _ in asked)]
+    found: list[_Found] = []
+    for name in dict.fromkeys(name for name, _ in asked):
+        found.append(await _find_by_name(context, name, allow_creation))
+        if len(found) % PARTITIONS_IN_A_TURN == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 def _find_by_id(context: RequestContext, topic_id: uuid.UUID | None) -> _Found:
