@@ -23,7 +23,10 @@ from diskless_core.protocol.record_batch import (
 )
 
 STEP_RECORDS = 2_000
-"""Records that a step walks at most: about a millisecond. It also ends when another piece has been unpacked."""
+"""Records that a step walks at most: about a millisecond."""
+
+STEP_BYTES = 64 << 10
+"""A step also ends when a piece of so many bytes has been unpacked. What is smaller costs less than another step."""
 
 _PIECE_BYTES = 1 << 20
 _MAX_VARINT_BYTES = 10
@@ -201,13 +204,15 @@ def _records(batch: Buffer, header: BatchHeader) -> Iterator[list[tuple[int, int
     plain = _Plain(batch, header)
     left = _count(header)
     while left:
-        while plain.left < _BEGINNING_BYTES and plain.load():
-            yield []
+        while plain.left < STEP_BYTES and plain.load():
+            if len(plain.data) >= STEP_BYTES:
+                yield []
         found = _whole_beginnings(plain, header, min(left, STEP_RECORDS))
         left -= len(found)
         yield found
     while plain.left < 0 and plain.load():
-        yield []
+        if len(plain.data) >= STEP_BYTES:
+            yield []
     plain.require_end()
 
 

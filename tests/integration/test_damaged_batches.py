@@ -15,7 +15,7 @@ from tests.support.broker import BrokerProcess
 from tests.support.damaged_batches import change_batch
 from tests.support.requests import append, create_topic
 
-TOPIC, HISTORY, DELETED = "orders", "history", "deleted"
+TOPIC, HISTORY, DELETED, ROTTEN = "orders", "history", "deleted", "rotten"
 
 
 def diskless(*arguments):
@@ -27,6 +27,7 @@ MANY = batch_of(b"three", b"four", b"five")
 ZEROS = batch_of(b"six" * 10, compression=1)
 LAST = batch_of(b"seven")
 OLD = batch_of(b"old", b"older")
+SPOILT = batch_of(b"spoilt", b"by the", b"disk")
 OTHER = batch_of(b"other", b"another", compression=1)
 
 
@@ -51,12 +52,15 @@ def damaged(tmp_path_factory):
             append(wire, TOPIC, GOOD, partition=1)
             create_topic(wire, HISTORY)
             append(wire, HISTORY, LAST, OLD, LAST)
+            create_topic(wire, ROTTEN)
+            append(wire, ROTTEN, LAST, SPOILT, LAST)
             create_topic(wire, DELETED)
             append(wire, DELETED, LAST, OTHER, LAST)
         broker.stop()
         data = broker.folder / "data"
         keys = [change_batch(data, MANY, as_earlier_releases_took_it), change_batch(data, ZEROS, of_zeros)]
         change_batch(data, OTHER, of_zeros)
+        change_batch(data, SPOILT, lambda batch: batch[:-3] + b"x" + batch[-2:])
         change_batch(data, OLD, as_earlier_releases_took_it)
         yield broker.start(), keys
     finally:
@@ -140,6 +144,10 @@ def test_a_consumer_that_is_told_to_skips_them_names_each_and_reads_all_others(d
         f"skipped {TOPIC}-0, offsets 2 to 4",
         f"skipped {TOPIC}-0, offsets 5 to 5",
     ]
+
+    rotten = diskless("consume", ROTTEN, "--skip-damaged", "-b", broker.bootstrap, "--until", "end")
+    assert (rotten.exit_code, rotten.stdout) == (0, "seven\nseven\n")
+    assert rotten.stderr.startswith(f"skipped {ROTTEN}-0, offsets 1 to 3: the broker cannot read it either")
 
     within = diskless(*read, "-p", "0", "--from", "3", "--until", "end", "--json")
     assert [json.loads(line)["value"] for line in within.stdout.splitlines()] == ["seven"]

@@ -187,7 +187,12 @@ def consume(
     if skip_damaged:
         offsets = {place.number: at for place, at in cluster.offsets_at(partitions, first, committed=committed).items()}
         with sigterm_as_interrupt(), suppress(KeyboardInterrupt):
-            reader = PastDamage(topic=topic, leaders=partial(cluster.leaders, topic), committed=committed)
+            reader = PastDamage(
+                topic=topic,
+                leaders=partial(cluster.leaders, topic),
+                end_of=lambda number: cluster.offsets_at([Partition(topic, number)], End())[Partition(topic, number)],
+                committed=committed,
+            )
             _copy_past_damage(reader, offsets, progress, write, sys.stdout.buffer)
         return
     errors = ConnectionErrors(cluster.bootstrap, _tell)

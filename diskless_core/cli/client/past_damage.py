@@ -160,11 +160,13 @@ class PastDamage:
 
     Attributes:
         leaders: where the leader of each partition is, asked anew when one has moved.
+        end_of: the high watermark of a partition. A broker does not tell it together with an error.
         committed: whether records of transactions are read only once these are committed.
     """
 
     topic: str
     leaders: Callable[[], Mapping[int, Address]]
+    end_of: Callable[[int], int]
     committed: bool
 
     def read(self, starts: Mapping[int, int], wants: Callable[[int], bool]) -> Iterator[Read]:
@@ -217,8 +219,7 @@ class PastDamage:
             [answer] = self._fetched({partition: offset}, wait_ms=0)
             return ErrorCode(answer.error_code) is ErrorCode.CORRUPT_MESSAGE
 
-        [answer] = self._fetched({partition: position}, wait_ms=0)
-        end = answer.high_watermark
+        end = self.end_of(partition)
         step = 1
         while position + step < end and is_damaged(position + step):
             step *= 2

@@ -93,15 +93,16 @@ class Log(PastDamage):
     """A partition of batches of one record, some of which the broker cannot read."""
 
     def __init__(self, damaged: set[int], end: int) -> None:
-        super().__init__(topic="t", leaders=dict, committed=False)
+        super().__init__(topic="t", leaders=dict, end_of=lambda _: end, committed=False)
         object.__setattr__(self, "log", (damaged, end))
 
     def _fetched(self, positions: Mapping[int, int], *, wait_ms: int) -> list[Answer]:
         [(partition, offset)] = positions.items()
         damaged, end = self.log  # type: ignore[attr-defined]
-        error = ErrorCode.CORRUPT_MESSAGE if offset in damaged else ErrorCode.NONE
-        data = b"" if error or offset >= end else at(offset, b"%d" % offset)
-        return [Answer(partition_index=partition, error_code=error, high_watermark=end, records=data)]
+        if offset in damaged:
+            return [Answer(partition_index=partition, error_code=ErrorCode.CORRUPT_MESSAGE, high_watermark=-1)]
+        data = b"" if offset >= end else at(offset, b"%d" % offset)
+        return [Answer(partition_index=partition, high_watermark=end, records=data)]
 
 
 @pytest.mark.parametrize("damaged", [{0}, {4}, {2, 3, 4, 5, 6, 7, 8, 9, 10}, set(range(13, 20)), set(range(20))])

@@ -112,6 +112,12 @@ def test_a_step_walks_a_limited_number_of_records_and_none_behind_the_one_that_w
     assert sum(walked) <= STEP_RECORDS
 
 
+def test_a_small_batch_takes_one_step_and_a_large_record_one_for_each_piece_at_most() -> None:
+    assert list(first_at_or_after(timed_batch(1, 2, 3, compression=4), 3)) == []
+    large = build([RecordData(None, bytes(8 * MIB)), RecordData(None, b"", (), 9)], timestamp_ms=5, compression=4)
+    assert 8 <= len(list(first_at_or_after(large, 6))) <= 12
+
+
 def damaged_batches() -> dict[str, bytes]:
     batch = batch_of(b"one" * 20, b"two" * 20)
     packed = batch_of(b"one" * 20, b"two" * 20, compression=1)
