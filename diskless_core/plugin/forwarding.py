@@ -49,5 +49,8 @@ class ForwardingRemoteStorage(RemoteStorage):
     async def replace_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType, data: bytes) -> None:
         await self._ask(lambda storage: storage.replace_index(metadata, index, data))
 
+    async def discard_unfinished(self, metadata: RemoteLogSegmentMetadata) -> None:
+        await self._ask(lambda storage: storage.discard_unfinished(metadata))
+
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         await self._ask(lambda storage: storage.delete(metadata))

@@ -131,6 +131,13 @@ class RemoteStorage(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot replace {index} of {metadata.segment_id}: {len(data)}")
 
+    async def discard_unfinished(self, metadata: RemoteLogSegmentMetadata) -> None:  # noqa: B027 - it may keep nothing
+        """Throw away what copies of this segment left that never ended, such as those of processes that were killed.
+
+        Optional, for a storage that would keep such parts and bill for them. It is called when a copy is complete,
+        before that is noted, and leaves the complete copy as it is. A copy that is still under way may fail.
+        """
+
     @abstractmethod
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Delete a segment and its indexes, whole or what a failed copy left of it. It may be gone already."""

@@ -251,6 +251,19 @@ class SegmentLifeContract:
             await assert_absent(reader, segment)
 
     @pytest.mark.asyncio
+    async def test_throwing_away_what_is_unfinished_leaves_complete_copies_whole(
+        self, storage: RemoteStorage, reader: RemoteStorage
+    ) -> None:
+        await storage.discard_unfinished(make_segment(number=3).metadata)
+        segment, other = make_segment(self.large_log_bytes), await copied(storage, make_segment(number=2))
+        with pytest.raises(BrokenLogError):
+            await storage.copy(segment.metadata, segment.broken_data(len(segment.log) - 100))
+        segment = await copied(storage, segment)
+        for _ in range(2):
+            await reader.discard_unfinished(segment.metadata)
+        await assert_stored(reader, segment, other)
+
+    @pytest.mark.asyncio
     async def test_a_deleted_segment_is_gone_with_its_indexes(
         self, storage: RemoteStorage, reader: RemoteStorage
     ) -> None:

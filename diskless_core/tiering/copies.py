@@ -124,6 +124,8 @@ class Copies:
         """
         complete = replace(metadata, custom_metadata=custom_metadata)
         try:
+            # Before the copy counts: if this process ends now, the copy is removed, and what is unfinished with it.
+            await self._discard_unfinished(complete)
             try:
                 await self._note(complete, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom_metadata)
             except IllegalTransitionError:  # somebody removes it
@@ -201,6 +203,18 @@ class Copies:
         )
         key = key_of(metadata.segment_id.topic_id_partition)
         return await self._services.retries.do(lambda: shard.tier(key, segment, expected=expected))
+
+    async def _discard_unfinished(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """What is left goes with the segment at the latest."""
+        services = self._services
+        try:
+            await services.retries.do(lambda: services.remote_storage.discard_unfinished(metadata))
+        except RemoteStorageError as error:
+            _log.warning(
+                "what unfinished copies of a segment left stays until the segment is deleted",
+                error=str(error),
+                **_words(metadata),
+            )
 
     async def _note(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, custom_metadata: bytes | None = None

@@ -37,12 +37,15 @@ class BucketSegmentStore(SegmentStore):
     async def replace(self, key: str, index: IndexType, data: bytes) -> None:
         await self.objects.put(key + index, data)
 
+    async def forget_uploads(self, key: str) -> None:
+        await self.objects.forget_uploads(key + LOG)
+
     async def delete(self, key: str) -> None:
         keys = [f"{key}{suffix}" for suffix in ALL_SUFFIXES]
         left = set(keys).difference(await self.objects.delete(keys))
         if left:
             raise WalObjectStoreError(f"cannot delete {', '.join(sorted(left))}; the log of this broker says why")
-        await self.objects.forget_uploads(key + LOG)
+        await self.forget_uploads(key)
 
 
 class BucketUpload(SegmentUpload):

@@ -51,6 +51,10 @@ class LocalSegmentStore(SegmentStore):
         doing = f"cannot write {key!r}"
         await self.folder.when_writing(doing, partial(self._replace, doing, require_key(key), index, data))
 
+    async def forget_uploads(self, key: str) -> None:
+        doing = f"cannot clear away unfinished copies of {key!r}"
+        await self.folder.when_writing(doing, partial(self._clear, require_key(key)))
+
     async def delete(self, key: str) -> None:
         await self.folder.when_writing(f"cannot delete {key!r}", partial(self._delete, require_key(key)))
 
@@ -75,6 +79,10 @@ class LocalSegmentStore(SegmentStore):
         paths = [self.folder.root / f"{key}{suffix}" for suffix in ALL_SUFFIXES]
         if len(delete_files(paths)) < len(paths):
             raise WalObjectStoreError(f"cannot delete all of {key!r}; the log of this broker says why")
+        self._clear(key)
+
+    def _clear(self, key: str) -> None:
+        """Remove what grew of a segment."""
         beginning = f"{_segment_of(key)}."
         with suppress(FileNotFoundError):
             for left_over in self.incoming.iterdir():

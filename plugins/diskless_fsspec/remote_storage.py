@@ -74,6 +74,10 @@ class FsspecRemoteStorage(RemoteStorage):
         with _translated():
             await to_the_end(self.store.replace(segment_key(metadata), index, data))
 
+    async def discard_unfinished(self, metadata: RemoteLogSegmentMetadata) -> None:
+        with _translated():
+            await to_the_end(self.store.forget_uploads(segment_key(metadata)))
+
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         with _translated():
             await to_the_end(self.store.delete(segment_key(metadata)))

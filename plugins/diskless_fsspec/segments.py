@@ -88,5 +88,9 @@ class SegmentStore(ABC):
         """Write an index of a segment that has been published, durably, whether or not it is there."""
 
     @abstractmethod
+    async def forget_uploads(self, key: str) -> None:
+        """Throw away what unfinished uploads of a segment left. Files that have been published stay."""
+
+    @abstractmethod
     async def delete(self, key: str) -> None:
         """Delete all files of a segment, and what unfinished uploads of it left. They may be gone already."""

@@ -45,6 +45,10 @@ class SyncSegmentStore(SegmentStore):
     async def replace(self, key: str, index: IndexType, data: bytes) -> None:
         await self.files.run(f"cannot write {key!r}", partial(self._replace, require_key(key), index, data))
 
+    async def forget_uploads(self, key: str) -> None:
+        doing = f"cannot clear away unfinished copies of {key!r}"
+        await self.files.run(doing, partial(self.clear, require_key(key)))
+
     async def delete(self, key: str) -> None:
         await self.files.run(f"cannot delete {key!r}", partial(self._delete, require_key(key)))
 

@@ -20,9 +20,19 @@ from diskless_core.testing.lost_folder import taken_by_a_file
 from diskless_core.testing.power_cut import SyncedFiles
 from diskless_core.testing.remote_storage import RemoteStorageContract
 from diskless_core.testing.remote_storage_failures import BreakStorage
-from diskless_core.testing.remote_storage_tools import MEBIBYTE, BrokenLogError, copied, make_segment
+from diskless_core.testing.remote_storage_tools import (
+    MEBIBYTE,
+    BrokenLogError,
+    assert_stored,
+    copied,
+    make_segment,
+)
+from diskless_fsspec.bucket_segments import BucketSegmentStore
+from diskless_fsspec.bucket_store import BucketStore
 from diskless_fsspec.config import FsspecRemoteStorageSettings
 from diskless_fsspec.factory import make_remote_storage
+from diskless_fsspec.remote_storage import FsspecRemoteStorage
+from diskless_fsspec.segments import segment_key
 from tests.support import versitygw
 from tests.support.s3_storage import make_s3_storage
 from tests.support.versitygw import VersityGateway
@@ -150,6 +160,22 @@ class TestS3(RemoteStorageContract):
         assert s3_client.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
         assert s3_client.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
+    async def test_uploads_of_a_process_that_was_killed_go_when_another_copy_is_complete(
+        self, storage: RemoteStorage, bucket: str, s3_client: Any
+    ) -> None:
+        segment, other = await copied(storage, make_segment()), await copied(storage, make_segment(number=2))
+        keys = [found["Key"] for found in s3_client.list_objects_v2(Bucket=bucket)["Contents"]]
+        for key in keys:
+            if key.endswith(".log"):
+                for _ in range(2):
+                    s3_client.create_multipart_upload(Bucket=bucket, Key=key)
+        await storage.discard_unfinished(segment.metadata)
+        left = s3_client.list_multipart_uploads(Bucket=bucket)["Uploads"]
+        assert len(left) == 2, "those of another segment may be under way"
+        await storage.discard_unfinished(other.metadata)
+        assert s3_client.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
+        await assert_stored(storage, segment, other)
+
 
 @pytest.mark.xdist_group("versitygw")
 class TestAnotherS3(RemoteStorageContract):
@@ -165,6 +191,25 @@ class TestAnotherS3(RemoteStorageContract):
             secret=versitygw.SECRET_KEY,
         )
         return lambda: make_remote_storage(context_in(tmp_path), settings)
+
+    async def test_uploads_of_a_process_that_was_killed_go_when_another_copy_is_complete(
+        self, storage: RemoteStorage, gateway: VersityGateway
+    ) -> None:
+        segment = await copied(storage, make_segment())
+        assert isinstance(storage, FsspecRemoteStorage)
+        assert isinstance(storage.store, BucketSegmentStore)
+        objects = storage.store.objects
+        name = objects.name(segment_key(segment.metadata) + ".log")
+        await objects.call("call_s3", "create_multipart_upload", Bucket=gateway.bucket, Key=name)
+        assert await unfinished_uploads(objects, name) == [name]
+        await storage.discard_unfinished(segment.metadata)
+        assert await unfinished_uploads(objects, name) == []
+        await assert_stored(storage, segment)
+
+
+async def unfinished_uploads(objects: BucketStore, name: str) -> list[str]:
+    answer = await objects.call("call_s3", "list_multipart_uploads", Bucket=objects.bucket, Prefix=name)
+    return [found["Key"] for found in answer.get("Uploads", ())]
 
 
 class TestFake(RemoteStorageContract):

@@ -326,6 +326,13 @@ class IgnoresReplacedIndexes(InMemory):
             await super().replace_index(metadata, index, data)
 
 
+class DiscardsWhatIsComplete(InMemory):
+    """What throws away unfinished copies throws away the log of the complete one, too."""
+
+    async def discard_unfinished(self, metadata):
+        self.segments.pop(metadata.segment_id, None)
+
+
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
@@ -596,6 +603,7 @@ FAULTS = (
     memory_fault("deletes-all-of-the-partition", DeletesAllOfThePartition, "copies of the same offsets are apart"),
     memory_fault("is-never-copied-again", NeverCopiedAgain, "a deleted segment can be copied again"),
     memory_fault("ignores-replaced-indexes", IgnoresReplacedIndexes, "an index is replaced or added"),
+    memory_fault("discards-what-is-complete", DiscardsWhatIsComplete, "leaves complete copies whole"),
     memory_fault("foreign-errors", ForeignErrors, _FAILS),
     memory_fault("foreign-errors-of-deletions", ForeignErrorsOfDeletion, _FAILS),
     memory_fault("never-comes-back", NeverComesBack, _FAILS),

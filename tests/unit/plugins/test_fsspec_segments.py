@@ -138,6 +138,41 @@ async def test_a_deletion_takes_what_a_killed_copy_left_and_nothing_else(storage
     assert files(root) == set()
 
 
+async def test_what_a_killed_copy_left_goes_when_another_one_is_complete(storage: RemoteStorage, root: Path) -> None:
+    segment, other = await copied(storage, make_segment()), await copied(storage, make_segment(number=2))
+    for known in (segment, other):
+        (root / ".incoming" / f"{names_of(root, known)}.half").write_bytes(b"half a log")
+
+    await storage.discard_unfinished(segment.metadata)
+
+    assert {path.name for path in (root / ".incoming").iterdir()} == {f"{names_of(root, other)}.half"}
+    await assert_stored(storage, segment, other)
+
+
+async def test_a_copy_whose_growing_file_was_thrown_away_fails_and_leaves_the_complete_one(
+    storage: RemoteStorage, root: Path
+) -> None:
+    """An attempt that Spark has given up, and that is alive when another one's copy is finished."""
+    segment, stuck = await copied(storage, make_segment()), asyncio.Event()
+    goes_on = asyncio.Event()
+
+    async def late() -> AsyncIterator[ObjectData]:
+        stuck.set()
+        await goes_on.wait()
+        yield segment.log
+
+    attempt = asyncio.create_task(
+        storage.copy(segment.metadata, LogSegmentData(log=late, indexes=lambda: segment.indexes))
+    )
+    await stuck.wait()
+    await storage.discard_unfinished(segment.metadata)
+    goes_on.set()
+    with pytest.raises(RemoteStorageError, match="was removed meanwhile"):
+        await attempt
+    assert list((root / ".incoming").iterdir()) == []
+    await assert_stored(storage, segment)
+
+
 async def test_a_start_leaves_alone_what_others_are_copying(storage: RemoteStorage, root: Path) -> None:
     growing = root / ".incoming" / "segment.half"
     growing.write_bytes(b"half a log")

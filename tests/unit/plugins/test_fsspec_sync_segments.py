@@ -86,3 +86,16 @@ async def test_no_folder_of_a_copy_stays(storage: RemoteStorage, url: str) -> No
     folders = {path.removeprefix(root) for path in filesystem.find(root, withdirs=True) if not filesystem.isfile(path)}
     assert not [folder for folder in folders if folder.startswith("/.incoming/")]
     assert len(files(url)) == 5
+
+
+@pytest.mark.parametrize("url", ["local"], indirect=True)
+async def test_what_a_killed_copy_left_goes_when_another_one_is_complete(storage: RemoteStorage, url: str) -> None:
+    segment = await copied(storage, make_segment())
+    filesystem, root = fsspec.core.url_to_fs(url)
+    log = next(path for path in filesystem.find(root) if path.endswith(".log"))
+    folder = f"{root}/.incoming/{Path(log).name.removesuffix('.log')}"
+    filesystem.makedirs(folder, exist_ok=True)
+    filesystem.pipe_file(f"{folder}/half", b"half a log")
+    await storage.discard_unfinished(segment.metadata)
+    assert not filesystem.exists(folder)
+    await assert_stored(storage, segment)
