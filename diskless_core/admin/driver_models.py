@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diskless_core.admin.models import Base64Text, ErrorAnswer, KafkaUuid
 from diskless_core.log import producer_snapshot
-from diskless_core.plugin.segment_compaction import CompactionJob, SegmentPlan
+from diskless_core.plugin.remote_storage import IndexType
+from diskless_core.plugin.segment_compaction import CompactionJob, SegmentPlan, WrittenCopy, WrittenFile
 from diskless_core.remote_log import records
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.external_job import Portion
@@ -129,12 +130,49 @@ class BeginStep(Body):
     token: str
 
 
+class WrittenFileBody(Body):
+    """The size of a file, and the CRC-32C of its bytes."""
+
+    size_bytes: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, file: WrittenFile) -> Self:
+        """What a driver says of a file."""
+        return cls(size_bytes=file.size_bytes, crc32c=file.crc32c)
+
+    def file(self) -> WrittenFile:
+        """The file back."""
+        return WrittenFile(size_bytes=self.size_bytes, crc32c=self.crc32c)
+
+
+class WrittenBody(Body):
+    """What the driver's engine gave to the remote storage: the log, and each index by the suffix of its file."""
+
+    log: WrittenFileBody
+    indexes: dict[IndexType, WrittenFileBody]
+
+    @classmethod
+    def of(cls, written: WrittenCopy) -> Self:
+        """What a driver says of a copy."""
+        indexes = {index: WrittenFileBody.of(file) for index, file in written.indexes.items()}
+        return cls(log=WrittenFileBody.of(written.log), indexes=indexes)
+
+    def written(self) -> WrittenCopy:
+        """The copy back."""
+        return WrittenCopy(log=self.log.file(), indexes={index: body.file() for index, body in self.indexes.items()})
+
+
 class FinishStep(Body):
-    """Note that a copy is complete, with what the remote storage wants to have with it, and have it taken."""
+    """Note that a copy is complete, with what the remote storage wants to have with it, and have it taken.
+
+    `written` says that the driver has read the log back, and that it is the same. Null, the broker checks each batch.
+    """
 
     step: Literal["finish"] = "finish"
     segment_id: KafkaUuid
     custom_metadata: Base64Text | None
+    written: WrittenBody | None = None
 
 
 class AbandonStep(Body):

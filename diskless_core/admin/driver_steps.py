@@ -58,7 +58,8 @@ class _Room:
             case BeginStep():
                 return BeginAnswer.of(await self._job.begin(step.partition, step.start_offset, step.token))
             case FinishStep():
-                return FinishAnswer(taken=await self._job.finish(step.segment_id, step.custom_metadata))
+                written = None if step.written is None else step.written.written()
+                return FinishAnswer(taken=await self._job.finish(step.segment_id, step.custom_metadata, written))
             case AbandonStep():
                 await self._job.abandon(step.segment_id)
                 return AbandonAnswer()

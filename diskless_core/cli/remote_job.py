@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import TypeVar
 
 from diskless_core.admin.driver_models import (
@@ -19,13 +20,21 @@ from diskless_core.admin.driver_models import (
     SegmentsStep,
     Step,
     StepAnswer,
+    WrittenBody,
 )
 from diskless_core.cli.admin_client import AdminClientError, RefusedError
 from diskless_core.cli.external_job_client import ExternalJobClient
 from diskless_core.clock import Clock
 from diskless_core.log.producer_snapshot import ProducerState
-from diskless_core.plugin.remote_storage import RemoteStorage
-from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.remote_storage import RemoteStorage, RemoteStorageError
+from diskless_core.plugin.segment_building.comparing import CopyDiffersError, NotingRemoteStorage, compare
+from diskless_core.plugin.segment_compaction import (
+    BackendSources,
+    CompactionJob,
+    SegmentCompactionError,
+    SegmentPlan,
+    WrittenCopy,
+)
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore, WalObjectStoreError
 from diskless_core.protocol.names import uuid_text
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
@@ -51,7 +60,7 @@ class RemoteJob(CompactionJob):
         self.parallel_partitions = described.parallel_partitions
         self.producer_id_expiration_ms = described.producer_id_expiration_ms
         self.objects = objects
-        self.remote_storage = remote_storage
+        self.remote_storage = self._noting = NotingRemoteStorage(remote_storage)
         self.backends = backends
         self.bytes_copied = 0
         self._indexes = {partition: index for index, partition in enumerate(self.partitions)}
@@ -82,12 +91,42 @@ class RemoteJob(CompactionJob):
         step = BeginStep(partition=index, start_offset=segment.start_offset, token=token)
         return (await self._step(step, BeginAnswer)).metadata()
 
-    async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
-        step = FinishStep(segment_id=metadata.segment_id.id, custom_metadata=custom_metadata)
+    async def finish(
+        self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, written: WrittenCopy | None = None
+    ) -> bool:
+        if written is None:
+            written = await self._compared(replace(metadata, custom_metadata=custom_metadata))
+        step = FinishStep(
+            segment_id=metadata.segment_id.id,
+            custom_metadata=custom_metadata,
+            written=None if written is None else WrittenBody.of(written),
+        )
         return (await self._step(step, FinishAnswer)).taken
 
     async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self._noting.take_written(metadata.segment_id)
         await self._step(AbandonStep(segment_id=metadata.segment_id.id), AbandonAnswer)
+
+    async def _compared(self, metadata: RemoteLogSegmentMetadata) -> WrittenCopy | None:
+        """Compare a copy of this process with what was written: its bytes are read back here, not by the broker.
+
+        Raises:
+            SegmentCompactionError: it is not the same, and is removed; or it cannot be read.
+        """
+        written = self._noting.take_written(metadata.segment_id)
+        if written is None:
+            return None
+        try:
+            await compare(self.remote_storage, metadata, written)
+        except CopyDiffersError:
+            await self.abandon(metadata)
+            raise
+        except RemoteStorageError as error:
+            partition = metadata.segment_id.topic_id_partition
+            raise SegmentCompactionError(
+                f"the segment of {partition.name} at offset {metadata.start_offset} cannot be read back: {error}"
+            ) from error
+        return written
 
     def progressed(self, size_bytes: int) -> None:
         self.bytes_copied += size_bytes

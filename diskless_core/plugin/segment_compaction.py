@@ -7,15 +7,18 @@ each copy, and lets the coordinator forget the batches that a finished one holds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
+
+from crc32c import crc32c
 
 from diskless_core.log.producer_snapshot import ProducerState
 from diskless_core.plugin.descriptor import Descriptor
 from diskless_core.plugin.hookspecs import hookspec
-from diskless_core.plugin.remote_storage import RemoteStorage
+from diskless_core.plugin.remote_storage import IndexType, RemoteStorage
 from diskless_core.plugin.retrying import Backoff
-from diskless_core.plugin.wal_object_store import WalObjectStore
+from diskless_core.plugin.wal_object_store import ObjectData, WalObjectStore
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.wal.runs import Run
 
@@ -48,6 +51,31 @@ class SegmentPlan:
     max_timestamp_ms: int
     index_interval_bytes: int
     ranges: Sequence[Run]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """One file of a copy as its storage was given it: the size in bytes and the CRC-32C of all of them."""
+
+    size_bytes: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, content: ObjectData) -> Self:
+        """That of these bytes."""
+        return cls(size_bytes=len(content), crc32c=crc32c(content))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenCopy:
+    """What a storage was given of a segment: the log, and each index by its type. It can be pickled."""
+
+    log: WrittenFile
+    indexes: Mapping[IndexType, WrittenFile]
+
+    def with_index(self, index: IndexType, content: bytes) -> Self:
+        """The same with an index in the place of what it had, or added to it."""
+        return type(self)(log=self.log, indexes={**self.indexes, index: WrittenFile.of(content)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +140,27 @@ class CompactionJob(ABC):
         """
 
     @abstractmethod
-    async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
+    async def finish(
+        self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, written: WrittenCopy | None = None
+    ) -> bool:
         """Note that a copy is complete, and have the coordinator forget its batches. In the order of the partition.
+
+        Before that the copy is read back and compared with what the storage was given. The job knows what
+        `remote_storage` was given, and reads all of such a copy.
+
+        Args:
+            written: for a copy that another process made: what it gave to the storage. It says too that a process
+                has read the log back and found it the same, as `segment_building.comparing.compare` does: the job
+                compares the indexes and the size of the log. Without it, the job can only check each batch of such a
+                log.
 
         Returns:
             False: the batches have gone meanwhile, or another job was quicker. The copy is removed, and the rest of
             the partition's plan is void.
 
         Raises:
-            SegmentCompactionError: no answer. The copy stays, for the next job to finish or remove.
+            SegmentCompactionError: no answer, and the copy stays, for the next job to finish or remove. Or the copy is
+                not what was written, and has been removed.
         """
 
     @abstractmethod

@@ -14,7 +14,14 @@ from diskless_core.log.segment_indexer import SegmentIndexer
 from diskless_core.plugin.remote_storage import RemoteStorage
 from diskless_core.plugin.retrying import Backoff, Retrying
 from diskless_core.plugin.segment_building.backends import RetryingRemoteStorage
-from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.segment_compaction import (
+    BackendSources,
+    CompactionJob,
+    SegmentCompactionError,
+    SegmentPlan,
+    WrittenCopy,
+    WrittenFile,
+)
 from diskless_core.plugin.wal_object_store import WalObjectStore
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import RecordData
@@ -231,7 +238,9 @@ class FakeCompactionJob(CompactionJob):
         self.most_at_once = max(self.most_at_once, len(at_once))
         return metadata
 
-    async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
+    async def finish(
+        self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, written: WrittenCopy | None = None
+    ) -> bool:
         index = metadata.segment_id.topic_id_partition.partition
         key = index, metadata.start_offset
         self.steps.append(("finish", *key))
@@ -239,7 +248,12 @@ class FakeCompactionJob(CompactionJob):
         begun = self._begun.get(metadata.segment_id.id)
         self._demand(metadata == begun, "a segment is finished with the metadata that `begin` gave")
         self._demand(custom_metadata == CUSTOM_METADATA, "what the copy returned is handed on")
-        self._demand(self.stored(metadata) is not None, "a segment is finished once its copy is complete")
+        stored = self.stored(metadata)
+        self._demand(stored is not None, "a segment is finished once its copy is complete")
+        if stored is not None and written is not None:
+            indexes = {index: WrittenFile.of(content) for index, content in stored.indexes.items()}
+            there = WrittenCopy(log=WrittenFile.of(stored.log), indexes=indexes)
+            self._demand(written == there, "what an engine says that it has written is what is there")
         self._demand(key not in self.finished, "a segment is finished once")
         if key in self.unknown:
             raise SegmentCompactionError("no answer")

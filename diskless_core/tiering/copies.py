@@ -145,6 +145,12 @@ class Copies:
         finally:
             self._living.discard(metadata.segment_id)
 
+    async def refuse(self, metadata: RemoteLogSegmentMetadata, difference: str) -> None:
+        """Remove a copy of this node that is not what was written, if that can be done now, and report it."""
+        self._services.metrics.remote_copy_errors.inc()
+        _log.error("a copy is not what was written, and is removed", difference=difference, **_words(metadata))
+        await self.abandon(metadata)
+
     def give_up(self, segment_ids: Iterable[RemoteLogSegmentId]) -> None:
         """Nobody works on these copies any more: `clear` may remove what there is of them."""
         self._living.difference_update(segment_ids)

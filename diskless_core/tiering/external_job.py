@@ -17,12 +17,13 @@ import structlog
 
 from diskless_core.clock import Clock
 from diskless_core.log.producer_snapshot import ProducerState
-from diskless_core.plugin.remote_storage import RemoteResourceNotFoundError, RemoteStorageError
+from diskless_core.plugin.segment_building.comparing import CopyMissingError
 from diskless_core.plugin.segment_compaction import (
     CompactionJob,
     SegmentCompaction,
     SegmentCompactionError,
     SegmentPlan,
+    WrittenCopy,
 )
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.report import JobReport
@@ -239,18 +240,21 @@ class ExternalJob(SegmentCompaction):
         self._copies[metadata.segment_id.id] = _Copy(metadata, token)
         return metadata
 
-    async def finish(self, segment_id: uuid.UUID, custom_metadata: bytes | None) -> bool:
+    async def finish(
+        self, segment_id: uuid.UUID, custom_metadata: bytes | None, written: WrittenCopy | None = None
+    ) -> bool:
         """As `CompactionJob.finish`; again, it gives the same answer, and of an abandoned copy `False`.
 
         A copy that this node cannot find is not taken: it lies in a storage that only the driver sees.
 
         Raises:
             JobNotRunningError, UnknownStepError: there is no such copy.
-            SegmentCompactionError: it is not known whether it was taken, or it cannot be read here.
+            SegmentCompactionError: it is not known whether it was taken, or it cannot be read here. Or it is not what
+                was written, and has been removed.
         """
         copy = self._copy(segment_id)
         if copy.outcome is None:
-            copy.outcome = self._start(self._finish(copy.metadata, custom_metadata))
+            copy.outcome = self._start(self._finish(copy.metadata, custom_metadata, written))
         return await asyncio.shield(copy.outcome)
 
     async def abandon(self, segment_id: uuid.UUID) -> None:
@@ -261,34 +265,26 @@ class ExternalJob(SegmentCompaction):
         with suppress(SegmentCompactionError):
             await asyncio.shield(copy.outcome)
 
-    async def _finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
-        job = self.running()
-        await self._require_readable(job, replace(metadata, custom_metadata=custom_metadata))
-        return await job.finish(metadata, custom_metadata)
+    async def _finish(
+        self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, written: WrittenCopy | None
+    ) -> bool:
+        try:
+            is_taken = await self.running().finish(metadata, custom_metadata, written)
+        except CopyMissingError as error:
+            partition = metadata.segment_id.topic_id_partition
+            failure = (
+                f"the segment of {partition.topic} at offset {metadata.start_offset} is not in the remote storage of "
+                "the broker: the driver needs the same remote_storage settings as the broker"
+            )
+            if not self._sees_copies:  # if the job's first one is not there, none will be
+                self._end(failure)
+            raise SegmentCompactionError(failure) from error
+        self._sees_copies = True
+        return is_taken
 
     async def _abandon(self, metadata: RemoteLogSegmentMetadata) -> bool:
         await self.running().abandon(metadata)
         return False
-
-    async def _require_readable(self, job: CompactionJob, metadata: RemoteLogSegmentMetadata) -> None:
-        """Look for the last byte of a copy. If the job's first one is not there, none will be."""
-        size_bytes = metadata.segment_size_bytes
-        where = f"{metadata.segment_id.topic_id_partition.topic} at offset {metadata.start_offset}"
-        try:
-            found = len(await job.remote_storage.fetch(metadata, size_bytes - 1, size_bytes))
-        except RemoteResourceNotFoundError:
-            found = 0
-        except RemoteStorageError as error:
-            raise SegmentCompactionError(f"the segment of {where} cannot be looked at: {error}") from error
-        if not found:
-            failure = (
-                f"the segment of {where} is not in the remote storage of the broker: the driver needs the same "
-                "remote_storage settings as the broker"
-            )
-            if not self._sees_copies:
-                self._end(failure)
-            raise SegmentCompactionError(failure)
-        self._sees_copies = True
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -22,11 +22,24 @@ from diskless_core.plugin.remote_storage import (
     RemoteStorage,
     RemoteStorageError,
 )
-from diskless_core.plugin.segment_compaction import BackendSources, CompactionJob, SegmentCompactionError, SegmentPlan
+from diskless_core.plugin.segment_building.comparing import (
+    CopyDiffersError,
+    CopyMissingError,
+    NotingRemoteStorage,
+    compare,
+)
+from diskless_core.plugin.segment_compaction import (
+    BackendSources,
+    CompactionJob,
+    SegmentCompactionError,
+    SegmentPlan,
+    WrittenCopy,
+)
 from diskless_core.plugin.wal_object_store import WalObjectStore, WalObjectStoreError
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_core.tiering.copies import Copies
+from diskless_core.tiering.migration.segment_copy import SegmentDamagedError, check_segment
 from diskless_core.tiering.planning import NotDue, SegmentPlanner, SegmentRules
 from diskless_core.tiering.report import JobReport
 from diskless_core.tiering.topics import key_of
@@ -140,7 +153,7 @@ class TieringJob(CompactionJob):
         self.partitions = sorted(work, key=lambda one: (one.topic_id.bytes, one.partition))
         self.parallel_partitions = parallel_partitions
         self.objects = objects
-        self.remote_storage = remote_storage
+        self.remote_storage = self._noting = NotingRemoteStorage(remote_storage)
         self.backends = backends
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.report = report
@@ -214,7 +227,10 @@ class TieringJob(CompactionJob):
         self._begun.append(metadata.segment_id)
         return metadata
 
-    async def finish(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
+    async def finish(
+        self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, written: WrittenCopy | None = None
+    ) -> bool:
+        await self._require_same(replace(metadata, custom_metadata=custom_metadata), written)
         partition = metadata.segment_id.topic_id_partition
         work, topic = self._work[partition], self.report.of(partition.topic)
         try:
@@ -235,7 +251,38 @@ class TieringJob(CompactionJob):
         return True
 
     async def abandon(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self._noting.take_written(metadata.segment_id)
         await self._copies.abandon(metadata)
 
     def progressed(self, size_bytes: int) -> None:
         self.report.bytes_copied += size_bytes
+
+    async def _require_same(self, metadata: RemoteLogSegmentMetadata, written: WrittenCopy | None) -> None:
+        """Compare a copy with what was written. From here on the batches in WAL objects may be forgotten.
+
+        Raises:
+            CopyDiffersError: it is not the same, and has been removed.
+            SegmentCompactionError: it cannot be read. It stays, for the next job to remove.
+        """
+        noted = self._noting.take_written(metadata.segment_id)
+        try:
+            if written is not None:
+                await compare(self.remote_storage, metadata, written, with_log=False)
+            elif noted is not None:
+                await compare(self.remote_storage, metadata, noted)
+            else:
+                await check_segment(metadata, self.remote_storage)
+        except CopyDiffersError as error:
+            await self._copies.refuse(metadata, str(error))
+            raise
+        except SegmentDamagedError as error:
+            await self._copies.refuse(metadata, str(error))
+            raise CopyDiffersError(str(error)) from error
+        except RemoteResourceNotFoundError as error:
+            await self._copies.refuse(metadata, str(error))
+            raise CopyMissingError(str(error)) from error
+        except RemoteStorageError as error:
+            partition = metadata.segment_id.topic_id_partition
+            raise SegmentCompactionError(
+                f"the segment of {partition.name} at offset {metadata.start_offset} cannot be read back: {error}"
+            ) from error

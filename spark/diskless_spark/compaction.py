@@ -2,7 +2,8 @@
 
 Every attempt of a task copies the same segments under the same ids, byte for byte: tries again, speculative ones and
 those of lost executors do no harm to what is finished, however late they come. What depends on other tasks, the
-snapshots of producers, the driver adds. Only this process notes, finishes and abandons; it begins nothing before Spark
+snapshots of producers, the driver adds. When all have ended, other tasks read the copies back, and a copy that is not
+what was written is not finished. Only this process notes, finishes and abandons; it begins nothing before Spark
 is there. Of two rounds, one is planned and begun while the other one runs.
 """
 
@@ -29,7 +30,7 @@ from diskless_core.plugin.segment_compaction import (
 from diskless_core.remote_log.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from diskless_spark.backends import why_unreachable
 from diskless_spark.config import SparkCompactionSettings
-from diskless_spark.executor import Copied, NotedSegment, Part, Task, TaskResult
+from diskless_spark.executor import ComparisonTask, Copied, CopyToCompare, NotedSegment, Part, Task, TaskResult
 from diskless_spark.lookahead import ahead
 from diskless_spark.planning import cut, producers_after
 from diskless_spark.session import is_local, spark_context
@@ -79,12 +80,14 @@ class _Partition:
 
 @dataclass(slots=True, kw_only=True)
 class _Round:
-    """What one Spark job does.
+    """What one Spark job copies, and a second one reads back.
 
     Attributes:
         chains: the segments of each partition, in order.
         without_snapshot: segments that their tasks copy without a producer snapshot.
         ended: segments of tasks that have ended.
+        copied: those of them that were copied.
+        compared: those whose log was read back and is the same.
         failed: why segments could not be made.
     """
 
@@ -92,6 +95,7 @@ class _Round:
     without_snapshot: set[RemoteLogSegmentId] = field(default_factory=set)
     ended: set[RemoteLogSegmentId] = field(default_factory=set)
     copied: dict[RemoteLogSegmentId, Copied] = field(default_factory=dict)
+    compared: set[RemoteLogSegmentId] = field(default_factory=set)
     failed: dict[RemoteLogSegmentId, str] = field(default_factory=dict)
 
     @property
@@ -100,7 +104,7 @@ class _Round:
         size_bytes = sum(segment.size_bytes for chain in self.chains for segment in chain)
         first, last = (chain[0].plan.partition.name for chain in (self.chains[0], self.chains[-1]))
         names = first if first == last else f"{first} to {last}"
-        return f"compaction of {names}: {sum(map(len, self.chains))} segments, {size_bytes / 2**20:,.1f} MiB"
+        return f"{names}: {sum(map(len, self.chains))} segments, {size_bytes / 2**20:,.1f} MiB"
 
 
 class _Run:
@@ -270,8 +274,6 @@ class _Run:
     async def _do(
         self, one: _Round, tasks: Sequence[Task], context: SparkContext, before: asyncio.Task[None] | None
     ) -> None:
-        from diskless_spark.stage import run_stage
-
         def ended(result: TaskResult) -> None:
             sizes = tasks[result.number].sizes()
             one.ended.update(sizes)
@@ -280,26 +282,65 @@ class _Run:
                 one.copied[copied.segment_id] = copied
                 self._job.progressed(sizes[copied.segment_id])
 
-        self._groups += 1
-        try:
-            if tasks:
-                await run_stage(
-                    context, tasks, group=f"{self._name}-{self._groups}", description=one.description, ended=ended
-                )
-        except Exception as error:
-            self.failures.append(f"Spark gave up: {_first_line(error)}")
+        await self._run_stage(context, tasks, f"compaction of {one.description}", ended)
+        await self._compare(one, context)
         if before is not None:
             await asyncio.wait([before])
         await _each(lambda chain: self._settle(one, chain), one.chains)
 
+    async def _compare(self, one: _Round, context: SparkContext) -> None:
+        """Have the logs read back by other tasks than those that wrote them. The job compares the indexes."""
+        copies = [
+            [CopyToCompare(metadata=_complete(segment, copied), written=copied.written)]
+            for chain in one.chains
+            for segment in chain
+            if (copied := one.copied.get(segment.metadata.segment_id)) is not None
+        ]
+        cuts = cut(copies, task_bytes=self._settings.task_bytes, least_tasks=context.defaultParallelism, can_cut=True)
+        tasks = [
+            ComparisonTask(
+                number=number,
+                copies=[copy for piece in pieces for copy in piece],
+                parallel_partitions=self._settings.parallel_partitions,
+                backends=self._job.backends,
+            )
+            for number, pieces in enumerate(cuts)
+        ]
+
+        def ended(result: TaskResult) -> None:
+            segment_ids = {copy.metadata.segment_id for copy in tasks[result.number].copies}
+            one.compared.update(segment_ids - result.failed.keys())
+            one.failed.update(result.failed)
+
+        await self._run_stage(context, tasks, f"comparison of {one.description}", ended)
+
+    async def _run_stage(
+        self,
+        context: SparkContext,
+        tasks: Sequence[Task | ComparisonTask],
+        description: str,
+        ended: Callable[[TaskResult], None],
+    ) -> None:
+        """Run tasks. What Spark gives up is noted as a failure; what has ended well by then counts."""
+        from diskless_spark.stage import run_stage
+
+        self._groups += 1
+        try:
+            if tasks:
+                await run_stage(
+                    context, tasks, group=f"{self._name}-{self._groups}", description=description, ended=ended
+                )
+        except Exception as error:
+            self.failures.append(f"Spark gave up: {_first_line(error)}")
+
     async def _settle(self, one: _Round, chain: Sequence[NotedSegment]) -> None:
-        """Finish the segments of a partition that are there, up to the first that is not."""
+        """Finish the segments of a partition that are there as they were written, up to the first that is not."""
         partition = chain[0].plan.partition
         state = self._partitions[partition]
         for segment in chain:
             copied = one.copied.get(segment.metadata.segment_id)
             try:
-                if state.is_over or copied is None:
+                if state.is_over or copied is None or segment.metadata.segment_id not in one.compared:
                     await self._give_up(one, segment, copied, state)
                 else:
                     await self._finish(one, segment, copied, state)
@@ -324,6 +365,7 @@ class _Run:
             max_timestamp_ms=segment.plan.max_timestamp_ms,
             expiration_ms=self._job.producer_id_expiration_ms,
         )
+        written = copied.written
         if segment.metadata.segment_id in one.without_snapshot:
             snapshot = producer_snapshot.encode(state.producers.values())
             known = _complete(segment, copied)
@@ -333,7 +375,8 @@ class _Run:
                 await self._job.abandon(known)
                 where = f"{segment.plan.partition.name} at offset {segment.plan.start_offset}"
                 raise SegmentCompactionError(f"{where}: {error}") from error
-        if not await self._job.finish(segment.metadata, copied.custom_metadata):
+            written = written.with_index(IndexType.PRODUCER_SNAPSHOT, snapshot)
+        if not await self._job.finish(segment.metadata, copied.custom_metadata, written):
             state.is_over = True
 
     def _failed(self, partition: TopicIdPartition, error: Exception) -> None:

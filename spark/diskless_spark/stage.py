@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.accumulators import AccumulatorParam, _accumulatorRegistry
 
 from diskless_core.plugin.segment_compaction import BackendSources
-from diskless_spark.executor import Task, TaskResult, TaskRunner, import_all
+from diskless_spark.executor import ComparisonTask, Task, TaskResult, TaskRunner, import_all
 from diskless_spark.session import cancelled, in_thread
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class _Results(AccumulatorParam[list[TaskResult]]):
 
 async def run_stage(
     context: SparkContext,
-    tasks: Sequence[Task],
+    tasks: Sequence[Task | ComparisonTask],
     *,
     group: str,
     description: str,

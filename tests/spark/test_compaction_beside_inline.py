@@ -60,10 +60,10 @@ class Racing(SegmentCompaction):
             self.begun.add(segment.partition.partition)
             return metadata
 
-        async def in_turn(metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> bool:
+        async def in_turn(metadata: RemoteLogSegmentMetadata, *copied: Any) -> bool:
             partition = metadata.segment_id.topic_id_partition.partition
             await until(lambda: self.may_finish(partition))
-            is_taken = await finish(metadata, custom_metadata)
+            is_taken = await finish(metadata, *copied)
             if not is_taken:
                 self.lost.add(partition)
             return is_taken

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from diskless_core.log import leader_epochs
 from diskless_core.plugin.remote_storage import (
@@ -12,10 +13,12 @@ from diskless_core.plugin.remote_storage import (
     RemoteResourceNotFoundError,
     RemoteStorage,
 )
+from diskless_core.plugin.segment_building.comparing import CopyDiffersError, NotingRemoteStorage, compare
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import HEADER_BYTES, MAGIC, CorruptBatchError
 from diskless_core.remote_log.metadata import RemoteLogSegmentMetadata
+from diskless_core.side_by_side import in_thread
 
 CHUNK_BYTES = 8 * 1024 * 1024
 
@@ -63,12 +66,31 @@ async def ensure_copied(copy: SegmentCopy, source: RemoteStorage, target: Remote
         await _copy(copy, indexes, source, target)
 
 
+async def check_segment(metadata: RemoteLogSegmentMetadata, storage: RemoteStorage) -> None:
+    """Read a segment's log, and check every batch of it.
+
+    Raises:
+        SegmentDamagedError: it is not what its metadata says.
+        RemoteStorageError: it cannot be read.
+    """
+    async for _ in _checked_log(SegmentCopy(source=metadata, target=metadata), storage):
+        pass
+
+
 async def _copy(
     copy: SegmentCopy, indexes: Mapping[IndexType, bytes], source: RemoteStorage, target: RemoteStorage
 ) -> bytes | None:
-    return await target.copy(
+    noting = NotingRemoteStorage(target)
+    custom_metadata = await noting.copy(
         copy.target, LogSegmentData(log=lambda: _checked_log(copy, source), indexes=lambda: indexes)
     )
+    written = noting.take_written(copy.target.segment_id)
+    if written is not None:
+        try:
+            await compare(target, replace(copy.target, custom_metadata=custom_metadata), written)
+        except CopyDiffersError as error:
+            raise SegmentDamagedError(str(error)) from error
+    return custom_metadata
 
 
 async def _read_indexes(copy: SegmentCopy, source: RemoteStorage) -> dict[IndexType, bytes]:
@@ -95,7 +117,7 @@ async def _is_complete(
 
 async def _checked_log(copy: SegmentCopy, source: RemoteStorage) -> AsyncIterator[ObjectData]:
     """The log in pieces of whole batches, each intact, in order and within the segment's offsets."""
-    name = f"the segment {copy.source.segment_id.id} of {copy.source.segment_id.topic_id_partition.topic}"
+    name = _name(copy.source)
     rest, position, next_offset = bytearray(), 0, copy.source.start_offset
     try:
         while position < copy.source.segment_size_bytes:
@@ -105,13 +127,17 @@ async def _checked_log(copy: SegmentCopy, source: RemoteStorage) -> AsyncIterato
                 raise SegmentDamagedError(f"{name} has {position + len(piece)} bytes, less than its metadata says")
             position = end
             rest += piece
-            size, next_offset = _check_batches(rest, next_offset, copy)
+            size, next_offset = await in_thread(partial(_check_batches, rest, next_offset, copy))
             yield bytes(memoryview(rest)[:size])
             del rest[:size]
     except CorruptBatchError as error:
         raise SegmentDamagedError(f"{name} is damaged: {error}") from error
     if rest:
         raise SegmentDamagedError(f"{name} ends within a batch")
+
+
+def _name(metadata: RemoteLogSegmentMetadata) -> str:
+    return f"the segment {metadata.segment_id.id} of {metadata.segment_id.topic_id_partition.topic}"
 
 
 def _check_batches(data: bytearray, next_offset: int, copy: SegmentCopy) -> tuple[int, int]:

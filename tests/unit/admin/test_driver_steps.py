@@ -71,7 +71,7 @@ class ExternalJobStub:
             raise self.failure
         return segment(1, start_offset, start_offset + 9)
 
-    async def finish(self, segment_id: uuid.UUID, custom_metadata: bytes | None) -> bool:
+    async def finish(self, segment_id: uuid.UUID, custom_metadata: bytes | None, written: Any) -> bool:
         return custom_metadata == b"yes"
 
     async def abandon(self, segment_id: uuid.UUID) -> None:

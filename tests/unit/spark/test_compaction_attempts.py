@@ -22,7 +22,7 @@ from diskless_core.testing.compaction_job import partition_of
 from diskless_spark import compaction, stage
 from diskless_spark.compaction import SparkCompaction
 from diskless_spark.config import SparkCompactionSettings
-from diskless_spark.executor import Task, TaskResult, run_task
+from diskless_spark.executor import ComparisonTask, Task, TaskResult, run_task
 from diskless_tiering.config import InlineSettings
 from diskless_tiering.inline import InlineCompaction
 from tests.support.cluster import until
@@ -36,7 +36,7 @@ class Attempts:
         self.tasks: list[bytes] = []
 
     async def run_stage(
-        self, context: Any, tasks: Sequence[Task], *, ended: Callable[[TaskResult], None], **_: str
+        self, context: Any, tasks: Sequence[Task | ComparisonTask], *, ended: Callable[[TaskResult], None], **_: str
     ) -> None:
         del context
         for task in tasks:
@@ -92,10 +92,68 @@ async def test_a_task_whose_producers_are_known_writes_the_snapshots_itself(atte
     context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
     await SparkCompaction(context, SparkCompactionSettings()).compact(job)
     assert made_of(job) == await made_inline(tmp_path / "inline")
-    parts = [part for task in attempts.tasks for part in pickle.loads(task).parts]
+    tasks = [pickle.loads(task) for task in attempts.tasks]
+    parts = [part for task in tasks if isinstance(task, Task) for part in task.parts]
     unknown = [segment for part in parts if part.producers is None for segment in part.segments]
     assert 0 < len(unknown) < len(job.expected)
     assert replaced == [IndexType.PRODUCER_SNAPSHOT] * len(unknown)
+
+
+def log_of(folder: Path, metadata: RemoteLogSegmentMetadata) -> Path:
+    [log] = folder.rglob(f"{metadata.segment_id.id.hex}.log")
+    return log
+
+
+def flip_last_byte(log: Path) -> None:
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+
+
+@pytest.mark.parametrize("round_bytes", [400, 1 << 20], ids=["several rounds", "one round"])
+@pytest.mark.parametrize("damage", [flip_last_byte, Path.unlink])
+async def test_a_copy_that_differs_when_all_tasks_have_ended_is_not_finished_and_ends_its_partition(
+    attempts: Attempts, tmp_path: Path, damage: Callable[[Path], None], round_bytes: int
+) -> None:
+    job = producers_come_and_go(FolderCompactionJob(tmp_path / "job"))
+    starts = sorted(start for index, start in job.expected if index == 0)
+    run_stage, damaged = attempts.run_stage, list[RemoteLogSegmentMetadata]()
+
+    async def damaging(context: Any, tasks: Sequence[Task | ComparisonTask], **options: Any) -> None:
+        for task in tasks:
+            for copy in task.copies if isinstance(task, ComparisonTask) else ():
+                partition = copy.metadata.segment_id.topic_id_partition
+                if (partition.partition, copy.metadata.start_offset) == (0, starts[3]):
+                    damaged.append(copy.metadata)
+                    damage(log_of(tmp_path, copy.metadata))
+        await run_stage(context, tasks, **options)
+
+    stage.run_stage = damaging  # type: ignore[assignment]
+    context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
+    engine = SparkCompaction(context, SparkCompactionSettings(task_bytes=1, round_bytes=round_bytes))
+    with pytest.raises(SegmentCompactionError, match=r"^the copy \S+ of t-0 at offset 6 is not (what|in)") as caught:
+        await engine.compact(job)
+    assert "; " not in str(caught.value), "it says so once"
+    assert job.finished.keys() == job.expected.keys() - {(0, start) for start in starts[3:]}
+    assert job.stored(damaged[0]) is None, "it stays"
+    assert ("abandon", 0, starts[3]) in job.steps
+
+
+async def test_copies_that_were_not_read_back_are_not_finished(attempts: Attempts, tmp_path: Path) -> None:
+    job = producers_come_and_go(FolderCompactionJob(tmp_path / "job"))
+    run_stage = attempts.run_stage
+
+    async def lost(context: Any, tasks: Sequence[Task | ComparisonTask], **options: Any) -> None:
+        if isinstance(tasks[0], ComparisonTask):
+            raise ValueError("executors lost")
+        await run_stage(context, tasks, **options)
+
+    stage.run_stage = lost  # type: ignore[assignment]
+    context = PluginContext(node_id=1, data_dir=tmp_path, log_dir=tmp_path, clock=SystemClock())
+    with pytest.raises(SegmentCompactionError, match=r"^Spark gave up: executors lost$"):
+        await SparkCompaction(context, SparkCompactionSettings()).compact(job)
+    assert job.finished == {}
+    assert [step for step in job.steps if step[0] == "finish"] == []
 
 
 class FailsAtTheFourth(FolderCompactionJob):

@@ -15,7 +15,7 @@ from diskless_core.plugin.remote_storage import IndexType, RemoteStorage
 from diskless_core.plugin.segment_building.settings import SegmentBuildingSettings
 from diskless_core.testing.compaction_folder import FolderCompactionJob
 from diskless_core.testing.compaction_job import CUSTOM_METADATA, a_batch
-from diskless_spark.executor import NotedSegment, Part, Task, TaskError, run_task
+from diskless_spark.executor import ComparisonTask, CopyToCompare, NotedSegment, Part, Task, TaskError, run_task
 
 BUILDING = SegmentBuildingSettings(buffer_max_bytes=1 << 20, read_max_bytes=1 << 20)
 
@@ -134,3 +134,69 @@ def test_a_place_that_cannot_be_reached_is_a_failure_of_every_partition(tmp_path
     result = run_task(task, is_last=True)
     assert len(result.failed) == 2
     assert result.copied == []
+
+
+def comparison_of(job: FolderCompactionJob) -> ComparisonTask:
+    """Reads back what `a_task` copies."""
+    task = a_task(job)
+    metadata = {segment.metadata.segment_id: segment.metadata for part in task.parts for segment in part.segments}
+    return ComparisonTask(
+        number=7,
+        copies=[
+            CopyToCompare(
+                metadata=replace(metadata[copied.segment_id], custom_metadata=copied.custom_metadata),
+                written=copied.written,
+            )
+            for copied in run_task(task, is_last=True).copied
+        ],
+        parallel_partitions=2,
+        backends=job.backends,
+    )
+
+
+def log_of(job: FolderCompactionJob, copy: CopyToCompare) -> Path:
+    [log] = job.faults.parent.rglob(f"{copy.metadata.segment_id.id.hex}.log")
+    return log
+
+
+def test_logs_that_are_as_they_were_written_are_found_the_same(tmp_path: Path) -> None:
+    task = pickle.loads(pickle.dumps(comparison_of(FolderCompactionJob(tmp_path / "job"))))
+    assert len(task.copies) == 4
+    result = run_task(task, is_last=False)
+    assert (result.number, result.failed) == (7, {})
+
+
+def test_a_log_that_another_task_wrote_and_that_differs_is_found_and_no_attempt_helps(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = comparison_of(job)
+    damaged, gone, *_ = task.copies
+    content = bytearray(log_of(job, damaged).read_bytes())
+    content[-1] ^= 1
+    log_of(job, damaged).write_bytes(content)
+    log_of(job, gone).unlink()
+    failed = run_task(task, is_last=False).failed
+    assert failed.keys() == {damaged.metadata.segment_id, gone.metadata.segment_id}
+    assert "is not what was written to remote storage: its log has" in failed[damaged.metadata.segment_id]
+    assert "is not in remote storage" in failed[gone.metadata.segment_id]
+
+
+def test_logs_that_cannot_be_read_back_are_tried_by_another_attempt(tmp_path: Path) -> None:
+    job = FolderCompactionJob(tmp_path / "job")
+    task = comparison_of(job)
+    log = log_of(job, task.copies[0])
+    content = log.read_bytes()
+    log.unlink()
+    log.mkdir()
+    failed = run_task(task, is_last=True).failed
+    assert failed.keys() == {task.copies[0].metadata.segment_id}
+    with pytest.raises(TaskError, match=task.copies[0].metadata.segment_id.topic_id_partition.name):
+        run_task(task, is_last=False)
+    log.rmdir()
+    log.write_bytes(content)
+    assert run_task(task, is_last=False).failed == {}
+
+
+def test_where_no_backend_can_be_made_no_log_is_found_the_same(tmp_path: Path) -> None:
+    task = comparison_of(FolderCompactionJob(tmp_path / "job"))
+    failed = run_task(replace(task, backends=replace(task.backends, remote_storage=no_plugin)), is_last=False).failed
+    assert failed.keys() == {copy.metadata.segment_id for copy in task.copies}
