@@ -21,6 +21,15 @@ from diskless_core.plugin.coordinator_store import (
     TableSpec,
 )
 from diskless_core.plugin.shard import ShardId
+from diskless_sqlite.checking import (
+    SOUND,
+    CheckBesideUse,
+    ClosedMark,
+    Soundness,
+    checked,
+    connect,
+    is_corruption,
+)
 from diskless_sqlite.statements import TableStatements, any_row, create_table, drop_table
 
 logger = logging.getLogger(__name__)
@@ -30,7 +39,9 @@ LAYOUT_VERSION = 1
 
 PAGE_BYTES = 4096
 
-_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+CHECKED_AT_ONCE_BYTES = 64 << 20
+"""A database up to this size is checked before it is used in any case: that takes 0.1 s."""
+
 _META_DDL = "CREATE TABLE _meta (declaration TEXT NOT NULL, applied_offset INTEGER NOT NULL) STRICT"
 
 
@@ -40,17 +51,27 @@ class SqliteCoordinatorStore(CoordinatorStore):
     A transaction survives a killed process whole. After a power loss the last ones may be missing, but those that are
     there are whole as well: `synchronous=NORMAL` syncs SQLite's log before it is copied into the database. OFF would be
     a third faster, but could leave a mixture of old and new pages that no check can tell from a good database.
+
+    A database is checked before it is used. A large one that was closed in order, and that nobody has changed since, is
+    checked while it is used: if it is damaged it fails from then on, and snapshots are not read before.
     """
 
     def __init__(
-        self, data_dir: Path, *, cache_bytes: int = 16 * 1024 * 1024, checkpoint_bytes: int = 16 * 1024 * 1024
+        self,
+        data_dir: Path,
+        *,
+        cache_bytes: int = 16 * 1024 * 1024,
+        checkpoint_bytes: int = 16 * 1024 * 1024,
+        checked_at_once_bytes: int = CHECKED_AT_ONCE_BYTES,
     ) -> None:
         self._data_dir = data_dir
+        self._checked_at_once_bytes = checked_at_once_bytes
         self._pragmas = (
             "PRAGMA journal_mode=WAL",
             "PRAGMA synchronous=NORMAL",
             f"PRAGMA cache_size={-(cache_bytes // 1024)}",
             f"PRAGMA wal_autocheckpoint={checkpoint_bytes // PAGE_BYTES}",
+            "PRAGMA cell_size_check=ON",  # finds a damaged page when it is read
         )
 
     def open(self, shard: ShardId, tables: Sequence[TableSpec]) -> ShardStore:
@@ -58,32 +79,39 @@ class SqliteCoordinatorStore(CoordinatorStore):
         declaration = _declaration(tables)
         try:
             self._data_dir.mkdir(parents=True, exist_ok=True)
-            connection = self._open_filled(path, tables) or self._create(path, declaration, tables)
+            was_closed = ClosedMark(path).take()
+            is_checked_later = was_closed and path.stat().st_size > self._checked_at_once_bytes
+            connection = self._open_filled(path, tables, is_checked_later=is_checked_later)
+            if connection is None:
+                connection, is_checked_later = self._create(path, declaration, tables), False
+            soundness = CheckBesideUse(path) if is_checked_later else Soundness(path)
         except (OSError, sqlite3.Error) as error:
             raise CoordinatorStoreError(
                 f"cannot open {path}: {error}; check that the folder can be written and has free space, "
                 "or delete the file: it is filled again from the log"
             ) from error
-        return SqliteShardStore(path, connection, tables)
+        return SqliteShardStore(path, connection, tables, soundness)
 
-    def _open_filled(self, path: Path, tables: Sequence[TableSpec]) -> sqlite3.Connection | None:
+    def _open_filled(
+        self, path: Path, tables: Sequence[TableSpec], *, is_checked_later: bool
+    ) -> sqlite3.Connection | None:
         """Open what is there, or return None when there is nothing that can be used."""
         if not path.exists():
             return None
-        connection = _connect(path)
+        connection = connect(path)
         try:
             self._configure(connection)
-            check = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            fits = check == "ok" and _made_to_fit(connection, tables)
+            check = SOUND if is_checked_later else checked(connection)
+            fits = check == SOUND and _made_to_fit(connection, tables)
         except sqlite3.DatabaseError as error:
             connection.close()
-            if not _is_corruption(error):
+            if not is_corruption(error):
                 raise
             check, fits = str(error), False
         if fits:
             return connection
         connection.close()
-        if check != "ok":
+        if check != SOUND:
             logger.warning("%s is corrupt (%s): it starts empty and is filled again from the log", path, check)
         else:
             logger.info("%s holds other tables than are declared now: it starts empty", path)
@@ -92,7 +120,7 @@ class SqliteCoordinatorStore(CoordinatorStore):
     def _create(self, path: Path, declaration: str, tables: Sequence[TableSpec]) -> sqlite3.Connection:
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        connection = _connect(path)
+        connection = connect(path)
         try:
             self._configure(connection)
             with _transaction(connection):
@@ -113,15 +141,20 @@ class SqliteCoordinatorStore(CoordinatorStore):
 class _SqliteView(StoreView):
     """Reads through one connection."""
 
-    def __init__(self, connection: sqlite3.Connection, statements: Mapping[str, TableStatements]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, statements: Mapping[str, TableStatements], soundness: Soundness
+    ) -> None:
         self._connection = connection
+        self._soundness = soundness
         self._statements = statements
         self._scans: dict[tuple[str, int, int, bool, bool], str] = {}
 
     def applied_offset(self) -> int:
+        self._require_sound()
         try:
             (offset,) = self._connection.execute("SELECT applied_offset FROM _meta").fetchone()
         except sqlite3.Error as error:
+            self._soundness.note(error)
             raise CoordinatorStoreError(f"cannot read the store: {error}") from error
         return int(offset)
 
@@ -154,21 +187,34 @@ class _SqliteView(StoreView):
         except KeyError:
             raise CoordinatorStoreError(f"no table {table!r} was declared") from None
 
+    def _require_sound(self) -> None:
+        self._soundness.require_no_damage()
+
     def _query(self, sql: str, parameters: Key = ()) -> list[Row]:
+        self._require_sound()
         try:
             return self._connection.execute(sql, parameters).fetchall()
         except (sqlite3.Error, OverflowError) as error:
+            self._soundness.note(error)
             raise CoordinatorStoreError(f"cannot read the store: {error}") from error
 
 
 class SqliteShardStore(_SqliteView, ShardStore):
     """One shard's open database."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, tables: Sequence[TableSpec]) -> None:
-        super().__init__(connection, {spec.name: TableStatements(spec) for spec in tables})
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        tables: Sequence[TableSpec],
+        soundness: Soundness,
+    ) -> None:
+        super().__init__(connection, {spec.name: TableStatements(spec) for spec in tables}, soundness)
         self._path = path
+        self._is_closed = False
 
     def write(self, changes: Mapping[str, TableChanges], applied_offset: int) -> None:
+        self._soundness.require_no_damage()
         try:
             with _transaction(self._connection):
                 for table, change in changes.items():
@@ -177,37 +223,48 @@ class SqliteShardStore(_SqliteView, ShardStore):
                     self._connection.executemany(statements.put, change.put)
                 self._connection.execute("UPDATE _meta SET applied_offset = ?", (applied_offset,))
         except (sqlite3.Error, OverflowError) as error:
+            self._soundness.note(error)
             raise CoordinatorStoreError(f"cannot write to {self._path}: {error}") from error
 
     def snapshot(self) -> SqliteSnapshot:
         try:
-            snapshot = SqliteSnapshot(_connect(self._path), self._statements)
+            snapshot = SqliteSnapshot(connect(self._path), self._statements, self._soundness)
             snapshot.begin()
         except sqlite3.Error as error:
             raise CoordinatorStoreError(f"cannot take a snapshot of {self._path}: {error}") from error
         return snapshot
 
     def clear(self) -> None:
+        self._soundness.require_no_damage()
         try:
             with _transaction(self._connection):
                 for statements in self._statements.values():
                     self._connection.execute(statements.clear)
                 self._connection.execute("UPDATE _meta SET applied_offset = 0")
         except sqlite3.Error as error:
+            self._soundness.note(error)
             raise CoordinatorStoreError(f"cannot clear {self._path}: {error}") from error
 
     def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._soundness.give_up_check()
         self._connection.close()
+        self._soundness.closed()
 
 
 class SqliteSnapshot(_SqliteView):
-    """The database at one instant, held by a read transaction of its own connection until the context ends."""
+    """The database at one instant, held by a read transaction of its own connection until the context ends.
+
+    Its reads wait until the database has been checked: other brokers load what they are given.
+    """
 
     def begin(self) -> None:
         """Fix the point in time. SQLite does so at a transaction's first read, not at BEGIN."""
         try:
             self._connection.execute("BEGIN")
-            self.applied_offset()
+            self._connection.execute("SELECT applied_offset FROM _meta").fetchone()
         except BaseException:
             self._connection.close()
             raise
@@ -215,14 +272,13 @@ class SqliteSnapshot(_SqliteView):
     def __enter__(self) -> StoreView:
         return self
 
+    def _require_sound(self) -> None:
+        self._soundness.wait_until_checked()
+
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._connection.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 @contextmanager
@@ -274,7 +330,3 @@ def _read_declaration(connection: sqlite3.Connection) -> str | None:
         return None
     row = connection.execute("SELECT declaration FROM _meta").fetchone()
     return None if row is None else str(row[0])
-
-
-def _is_corruption(error: sqlite3.DatabaseError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _CORRUPT

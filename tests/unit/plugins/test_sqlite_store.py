@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -25,9 +28,11 @@ from diskless_core.plugin.coordinator_store import (
     TableSpec,
 )
 from diskless_core.shards import DISKLESS
+from diskless_sqlite import checking
 from diskless_sqlite.plugin import diskless_coordinator_stores
 from diskless_sqlite.statements import TableStatements, create_table
 from diskless_sqlite.store import SqliteCoordinatorStore
+from tests.support.waiting import wait_until
 
 SHARD = DISKLESS.shard(3)
 TABLE = TableSpec(
@@ -97,6 +102,173 @@ def test_a_damaged_file_starts_empty_and_works(database: Path, damage: str, capl
         assert len(it.scan("group")) == 3
     corrupt = damage not in ("empty", "other database")
     assert any("corrupt" in record.message for record in caplog.records) == corrupt
+
+
+# --- when a database is checked ---------------------------------------------------------------------------------------
+
+
+def damage(database: Path, *, keep_time: bool) -> None:
+    """Overwrite a page in the middle, as a failing disk does it: the file's time stays as it was."""
+    stat, content = database.stat(), bytearray(database.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 4096] = b"\xff" * 4096
+    database.write_bytes(content)
+    if keep_time:
+        os.utime(database, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def opened_large(database: Path) -> ShardStore:
+    """Open a store as one that is too large to be checked before it is used."""
+    return SqliteCoordinatorStore(database.parent, checked_at_once_bytes=0).open(SHARD, (TABLE,))
+
+
+def has_failed(store: ShardStore) -> bool:
+    try:
+        store.applied_offset()
+    except CoordinatorStoreError:
+        return True
+    return False
+
+
+def check_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("check-")]
+
+
+class HeldCheck:
+    """Checks wait until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may_end = threading.Event()
+        check = checking.checked
+
+        def held(connection: sqlite3.Connection) -> str:
+            assert self.may_end.wait(30)
+            return check(connection)
+
+        monkeypatch.setattr(checking, "checked", held)
+
+
+def without_end(connection: sqlite3.Connection) -> str:
+    connection.execute("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n")
+    return "it ended"
+
+
+def test_a_large_store_that_was_closed_in_order_is_used_at_once_and_checked_meanwhile(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = HeldCheck(monkeypatch)
+    with closing(opened_large(database)) as store, ThreadPoolExecutor(1) as elsewhere:
+        assert len(store.scan("group")) == 2000
+        with store.snapshot() as view:
+            store.write({"group": rows(3)}, 2003)
+            reading = elsewhere.submit(view.applied_offset)
+            with pytest.raises(TimeoutError):
+                reading.result(0.05)
+            check.may_end.set()
+            assert reading.result(30) == 2000
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_snapshot_of_a_store_that_turns_out_damaged_or_is_closed_unchecked_is_not_read(
+    database: Path, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    """Other brokers would load it."""
+    if is_damaged:
+        damage(database, keep_time=True)
+    else:
+        monkeypatch.setattr(checking, "checked", without_end)
+    with closing(opened_large(database)) as store, store.snapshot() as view, ThreadPoolExecutor(1) as elsewhere:
+        reading = elsewhere.submit(view.applied_offset)
+        if not is_damaged:
+            store.close()
+        with pytest.raises(CoordinatorStoreError, match="is damaged" if is_damaged else "was closed before"):
+            reading.result(30)
+
+
+def test_a_large_store_that_is_found_damaged_fails_from_then_on_and_starts_empty_when_it_is_opened_again(
+    database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(database, keep_time=True)
+    with closing(opened_large(database)) as store:
+        wait_until(lambda: has_failed(store), "the check finds the damage")
+        for use in (
+            lambda: store.get("group", (b"topic", 1, "from")),
+            lambda: store.scan("group"),
+            lambda: store.write({"group": rows(1)}, 2001),
+            store.clear,
+        ):
+            with pytest.raises(CoordinatorStoreError, match=r"is damaged .* restart the broker"):
+                use()
+    assert any("is damaged" in record.message for record in caplog.records)
+    with closing(opened_large(database)) as store:
+        assert store.applied_offset() == 0
+        assert store.scan("group") == []
+
+
+def test_a_large_store_whose_process_was_killed_is_checked_before_it_is_used(database: Path, tmp_path: Path) -> None:
+    with closing(opened_large(database)):
+        shutil.copytree(database.parent, tmp_path / "crashed")
+    damage(tmp_path / "crashed" / database.name, keep_time=True)
+    with closing(opened_large(tmp_path / "crashed" / database.name)) as store:
+        assert store.applied_offset() == 0
+
+
+@pytest.mark.parametrize("change", ["page", "size", "log"])
+def test_a_large_store_that_was_changed_after_it_was_closed_is_checked_before_it_is_used(
+    database: Path, change: str
+) -> None:
+    match change:
+        case "page":
+            damage(database, keep_time=False)
+        case "size":
+            stat = database.stat()
+            database.write_bytes(database.read_bytes()[:-4096])
+            os.utime(database, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        case "log":
+            damage(database, keep_time=True)
+            database.with_name(f"{database.name}-wal").touch()
+    with closing(opened_large(database)) as store:
+        assert store.applied_offset() == 0
+
+
+def test_a_small_store_is_checked_before_it_is_used_in_any_case(database: Path) -> None:
+    damage(database, keep_time=True)
+    with closing(SqliteCoordinatorStore(database.parent).open(SHARD, (TABLE,))) as store:
+        assert store.applied_offset() == 0
+
+
+def test_a_store_that_sqlite_finds_damaged_while_it_is_read_is_checked_before_it_is_used_again(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(database, keep_time=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(checking, "checked", without_end)
+        with closing(opened_large(database)) as store, pytest.raises(CoordinatorStoreError, match="malformed"):
+            store.scan("group")
+    with closing(opened_large(database)) as store:
+        assert store.applied_offset() == 0
+
+
+def test_a_store_that_is_closed_while_it_is_checked_leaves_no_thread_and_is_checked_the_next_time(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(checking, "checked", without_end)
+        with closing(opened_large(database)):
+            assert check_threads()
+        assert not check_threads()
+    with closing(opened_large(database)) as store:
+        wait_until(lambda: not check_threads(), "the check ends")
+        assert store.applied_offset() == 2000
+
+
+def test_a_mark_without_its_database_is_none(database: Path) -> None:
+    for _ in range(2):
+        database.unlink()
+        with closing(opened_large(database)) as store:
+            assert store.applied_offset() == 0
+            database.unlink()
+        database.touch()
 
 
 @pytest.mark.parametrize("cut_at", [0, 33, 5000, -4000, -1])
