@@ -230,7 +230,10 @@ class Metrics:
         self.store_reads = self._counter("store_reads", "Ranged reads of the object store.")
         self.store_bytes_read = self._counter("store_bytes_read", "Bytes read from the object store.")
         self.store_read_seconds = self._histogram("store_read_seconds", "Time of one ranged read of the object store.")
-        self.store_read_failures = self._counter("store_read_failures", "Reads of the object store that failed.")
+        self.store_read_failures = self._counter(
+            "store_read_failures",
+            "Reads of the object store that failed, or that were damaged and had to be done again.",
+        )
         self.cache_hits = self._counter("cache_hits", "Lookups that found a WAL object in the cache.")
         self.cache_misses = self._counter("cache_misses", "Lookups that did not.")
         self.cache_bytes = self._gauge("cache_bytes", "Bytes of WAL objects held in the cache.")

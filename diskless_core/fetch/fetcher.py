@@ -21,11 +21,19 @@ from diskless_core.fetch.batch_slicing import cut, sound_prefix, within
 from diskless_core.fetch.budget import choose
 from diskless_core.fetch.object_reader import ObjectReader, ReadError, ReadRun
 from diskless_core.fetch.offset_range_check import OffsetRangeCheck
-from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery, is_enough, is_unavailable
+from diskless_core.fetch.query import (
+    FetchedPartition,
+    FetchPartition,
+    FetchQuery,
+    has_failed_reads,
+    is_enough,
+    is_unavailable,
+)
 from diskless_core.fetch.read_ahead import ReadAhead
-from diskless_core.fetch.segments import FromSegment, NoSegments, SegmentPart, SegmentSource
+from diskless_core.fetch.segments import RETRY, FromSegment, NoSegments, SegmentPart, SegmentSource
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.coordinator_store import CoordinatorStoreError
+from diskless_core.plugin.retrying import is_retriable
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import CorruptBatchError
@@ -50,6 +58,7 @@ class GivenUp(NamedTuple):
     error: ErrorCode
     cannot_wait: bool = False
     starved: bool = False
+    passing_failure: str | None = None
 
 
 ShardFor = Callable[[PartitionKey], DisklessShard | None]
@@ -111,6 +120,9 @@ class Fetcher:
                 stack.enter_context(self._waiting.track_inprogress())
                 watch = watch or stack.enter_context(self._purgatory.watch(query.keys, since=seen))
                 answers = await self._wait(query, order, answers, watch, begun_s)
+        for wanted, answer in zip(query.partitions, answers, strict=True):
+            if answer.passing_failure is not None:
+                _report_unreadable(wanted, answer.passing_failure)
         starved[:] = [query.partitions[index].key for index in order if answers[index].starved]
         return answers
 
@@ -122,14 +134,26 @@ class Fetcher:
         watch: Watch,
         begun_s: float,
     ) -> list[FetchedPartition]:
-        """Look again whenever something has changed, until there is enough or the time is over."""
+        """Look again whenever something has changed, until there is enough or the time is over.
+
+        Where the object store could not be read, it is asked again after pauses that grow.
+        """
         deadline = begun_s + query.max_wait_ms / 1000
         if len(query.partitions) > ALL_AT_ONCE and not is_unavailable(answers) and not self._asks_elsewhere(query):
             return await self._wait_for_some(query, order, answers, watch, deadline)
         looked_s: float | None = None
+        failures = 0
         while not is_enough(answers, query.min_bytes):
             self._watch_elsewhere(query, answers)
             until_s = min(deadline, begun_s + UNAVAILABLE_S) if is_unavailable(answers) else deadline
+            if has_failed_reads(answers):
+                failures += 1
+                pause_s, left_s = RETRY.pause_s(failures, self._clock), until_s - self._clock.monotonic()
+                if left_s <= 0:
+                    break
+                await asyncio.sleep(min(pause_s, left_s))  # what is committed meanwhile does not shorten it
+                answers = await self._once(query, order)
+                continue
             if not await watch.wait(until_s - self._clock.monotonic()):
                 break
             if looked_s is not None and self._asks_elsewhere(query):
@@ -232,7 +256,8 @@ class Fetcher:
             if read and read[-1][1].is_cold:
                 self._begin_reading_ahead(wanted, read[-1][0].last_offset + 1, answer)
         for index, given_up in broken.items():
-            answers[index].error, answers[index].cannot_wait, answers[index].starved = given_up
+            answer = answers[index]
+            answer.error, answer.cannot_wait, answer.starved, answer.passing_failure = given_up
         return answers
 
     async def _of_both_tiers(
@@ -364,13 +389,9 @@ class Fetcher:
                 return GivenUp(ErrorCode.NONE, cannot_wait=True)
             if await self._offset_ranges.is_deleted(wanted.key, wanted.offset):
                 return GivenUp(ErrorCode.OFFSET_OUT_OF_RANGE)
-        _log.error(
-            "a partition could not be read",
-            topic_id=wanted.key.topic_id.hex(),
-            partition=wanted.key.partition,
-            offset=wanted.offset,
-            error=str(failure),
-        )
+        if is_retriable(failure):
+            return GivenUp(ErrorCode.KAFKA_STORAGE_ERROR, passing_failure=str(failure))
+        _report_unreadable(wanted, str(failure))
         is_corrupt = isinstance(failure, CorruptBatchError)
         return GivenUp(ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -385,6 +406,16 @@ class Fetcher:
             return FoundRuns(ErrorCode.OFFSET_NOT_AVAILABLE)
         [answer] = await self._elsewhere.leaders.find(shard.id.index, [AskedRuns(wanted.key, wanted.offset, 1)], 1)
         return answer
+
+
+def _report_unreadable(wanted: FetchPartition, failure: str) -> None:
+    _log.error(
+        "a partition could not be read",
+        topic_id=wanted.key.topic_id.hex(),
+        partition=wanted.key.partition,
+        offset=wanted.offset,
+        error=failure,
+    )
 
 
 def _leave_out_segments(found: Sequence[FoundRuns], query: FetchQuery, broken: dict[int, GivenUp]) -> None:

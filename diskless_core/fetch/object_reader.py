@@ -2,15 +2,18 @@
 
 Prepared means: base offsets as the coordinator assigned them, leader epoch 0, and for LogAppendTime the commit's
 time. Objects in the store keep what the producers sent. What another broker of the rack sends is prepared anew, from
-this broker's own coordinates, and what does not fit these is read from the object store.
+this broker's own coordinates, and what does not fit these is read from the object store. What that sends short or
+damaged is read once more: an answer can be damaged where the object is sound.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import NamedTuple
+
+import structlog
 
 from diskless_core.fetch import planner
 from diskless_core.fetch.object_cache import Chunk, ObjectCache
@@ -25,6 +28,8 @@ from diskless_core.wal import batches
 from diskless_core.wal.runs import Run
 
 ReadError = WalObjectStoreError | CorruptBatchError
+
+_log = structlog.get_logger(__name__)
 
 
 class ReadRun(NamedTuple):
@@ -123,13 +128,22 @@ class ObjectReader:
                 self._refuse(chunk, outcome.failure)
             else:
                 (self._from_peer if is_lent else self._from_store).inc(run.byte_size)
-        if doubtful:
-            again = [runs[index] for index in doubtful]
-            chunks = await asyncio.gather(*map(self._fetch_from_store, planner.ranges(again)))
-            for index in doubtful:
-                outcomes[index], _ = _outcome(runs[index], chunks)
-                self._from_store.inc(runs[index].byte_size)
+                if chunk is not None and outcome.failure is not None:
+                    self._cache.discard(chunk)  # or readers would find it before what is read again
+        await self._read_again(runs, doubtful, outcomes)
+        damaged = [index for index, outcome in enumerate(outcomes) if isinstance(outcome.failure, CorruptBatchError)]
+        if damaged:
+            _log.warning("what was read of objects is damaged, and is read once more", runs=len(damaged))
+            self._metrics.store_read_failures.inc(len(damaged))
+            await self._read_again(runs, damaged, outcomes)
         return outcomes
+
+    async def _read_again(self, runs: Sequence[Run], which: Collection[int], outcomes: list[ReadRun]) -> None:
+        """Read some of the runs from the object store, whatever there is in memory, and note what comes of it."""
+        chunks = await asyncio.gather(*map(self._fetch_from_store, planner.ranges([runs[index] for index in which])))
+        for index in which:
+            outcomes[index], _ = _outcome(runs[index], chunks)
+            self._from_store.inc(runs[index].byte_size)
 
     def _refuse(self, chunk: Chunk, failure: ReadError) -> None:
         self._cache.discard(chunk)

@@ -42,6 +42,7 @@ class FetchedPartition:
         records: slices of cached objects or segments: whole batches, in order.
         starved: whether the request's budget did not reach it.
         cannot_wait: whether the response goes out now, whatever its size: segments have been waited for.
+        passing_failure: why the object store could not be read just now, where the same read can succeed later.
     """
 
     error: ErrorCode
@@ -51,6 +52,7 @@ class FetchedPartition:
     size_bytes: int = 0
     starved: bool = False
     cannot_wait: bool = False
+    passing_failure: str | None = None
 
     @classmethod
     def without_records(cls, found: FoundRuns) -> FetchedPartition:
@@ -60,14 +62,24 @@ class FetchedPartition:
 def is_enough(answers: Sequence[FetchedPartition], min_bytes: int) -> bool:
     """Whether a response goes out before its time is over.
 
-    With OFFSET_NOT_AVAILABLE, after which consumers ask again at once, it does if there are records of others.
+    With OFFSET_NOT_AVAILABLE, after which consumers ask again at once, and with a read that failed and can succeed, it
+    does if there are records of others.
     """
-    if any(answer.cannot_wait or answer.error not in _CAN_WAIT for answer in answers):
+    if any(answer.cannot_wait or not _can_wait(answer) for answer in answers):
         return True
     size_bytes = sum(answer.size_bytes for answer in answers)
-    return size_bytes >= min_bytes or (size_bytes > 0 and is_unavailable(answers))
+    return size_bytes >= min_bytes or (size_bytes > 0 and (is_unavailable(answers) or has_failed_reads(answers)))
+
+
+def _can_wait(answer: FetchedPartition) -> bool:
+    return answer.error in _CAN_WAIT or answer.passing_failure is not None
 
 
 def is_unavailable(answers: Sequence[FetchedPartition]) -> bool:
     """Whether nobody could say what there is of a partition."""
     return any(answer.error is ErrorCode.OFFSET_NOT_AVAILABLE for answer in answers)
+
+
+def has_failed_reads(answers: Sequence[FetchedPartition]) -> bool:
+    """Whether the object store could not be read for a partition, and may be read later."""
+    return any(answer.passing_failure is not None for answer in answers)

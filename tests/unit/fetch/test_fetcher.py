@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import structlog
 
 from diskless_core.diskless.commands import FoundRuns, PartitionKey
 from diskless_core.fetch import fetcher
 from diskless_core.fetch.query import FetchQuery
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.objects import Operation
 from tests.support.guarantees import guarantee
@@ -250,16 +252,93 @@ def test_too_few_bytes_are_returned_when_the_time_is_over_however_often_somethin
     run(main)
 
 
-@guarantee("Reads", "An object store that fails for a moment is answered with an error that clients retry.")
-def test_a_store_that_fails_for_a_moment_is_answered_retriably_and_works_again() -> None:
+@guarantee(
+    "Reads",
+    "An object store that fails is asked again within a Fetch's max.wait, and then answered with an error that clients "
+    "retry.",
+)
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_store_that_fails_for_a_moment_is_asked_again_with_growing_pauses(failures: int) -> None:
     async def main() -> None:
         async with ProducePath(cache_bytes=0) as path:
             await fill(path, 0)
-            path.objects.fail_next(Operation.GET)
-            [answer] = await path.fetch((0, 0))
-            assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
+            path.objects.fail_next(Operation.GET, failures)
+            began_s = path.clock.monotonic()
+            [answer] = await path.fetch((0, 0), max_wait_ms=500)
+            assert (answer.error, records_of(answer)) == (ErrorCode.NONE, [(0, b"value of 0")])
+            assert path.objects.calls[Operation.GET] == failures + 1
+            assert path.clock.monotonic() - began_s == pytest.approx(0.02 * (2**failures - 1), rel=0.5)
+
+    run(main)
+
+
+def test_a_store_that_goes_on_failing_is_answered_retriably_when_the_time_is_over_and_reported_once() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await fill(path, 0)
+            for max_wait_ms in (0, 500):
+                asked, began_s = path.objects.calls[Operation.GET], path.clock.monotonic()
+                with path.objects.failing(Operation.GET), structlog.testing.capture_logs() as logged:
+                    [answer] = await path.fetch((0, 0), max_wait_ms=max_wait_ms)
+                assert (answer.error, answer.records) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+                assert path.clock.monotonic() - began_s == pytest.approx(max_wait_ms / 1000, abs=0.01)
+                assert [line["event"] for line in logged].count("a partition could not be read") == 1
+                asked = path.objects.calls[Operation.GET] - asked
+                assert asked == 1 if not max_wait_ms else 4 <= asked <= 8
             [answer] = await path.fetch((0, 0))
             assert records_of(answer) == [(0, b"value of 0")]
+
+    run(main)
+
+
+def test_a_store_that_fails_for_one_partition_does_not_hold_up_the_records_of_another() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            [failing, _] = await fill(path, 0, 1)
+            path.reader.deleted(failing)  # it is not in the cache any more
+            began_s = path.clock.monotonic()
+            with path.objects.failing(Operation.GET):
+                first, second = await path.fetch((0, 0), (1, 0), max_wait_ms=500)
+            assert first.error is ErrorCode.KAFKA_STORAGE_ERROR
+            assert records_of(second) == [(0, b"value of 1")]
+            assert path.clock.monotonic() == began_s
+
+    run(main)
+
+
+def test_commits_do_not_have_a_failing_store_asked_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            [first] = await fill(path, 0)
+            get, asked = path.objects.get, list[str]()
+
+            async def noted(key: str, start: int, end: int) -> Any:
+                asked.append(key)
+                return await get(key, start, end)
+
+            monkeypatch.setattr(path.objects, "get", noted)
+            with path.objects.failing(Operation.GET):
+                fetching = asyncio.create_task(path.fetch((0, 0), max_wait_ms=500))
+                while not fetching.done():
+                    await path.produce((0, batch_of(b"more")))
+                    await asyncio.sleep(0.005)
+            assert (await fetching)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+            assert 4 <= asked.count(first) <= 8
+
+    run(main)
+
+
+def test_an_object_that_a_store_will_never_give_is_answered_at_once() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await fill(path, 0)
+            path.objects.fail_next(
+                Operation.GET, error=lambda: WalObjectStoreError("403 AccessDenied", retriable=False)
+            )
+            began_s = path.clock.monotonic()
+            [answer] = await path.fetch((0, 0), max_wait_ms=500)
+            assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
+            assert path.clock.monotonic() == began_s
 
     run(main)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -89,6 +90,59 @@ def test_a_truncated_object_and_one_of_other_content_are_corrupt() -> None:
                 [outcome] = await path.reader.read([found])
                 assert isinstance(outcome.failure, CorruptBatchError), content
                 assert (len(outcome.data), outcome.next_offset) == (0, 0)
+
+    run(main)
+
+
+def cut_off(data: bytes) -> bytes:
+    return data[:-10]
+
+
+def nothing(data: bytes) -> bytes:
+    return data[:0]
+
+
+def flipped(data: bytes) -> bytes:
+    return bytes([*data[:-1], data[-1] ^ 1])
+
+
+@guarantee("Reads", "A read of an object that is short or damaged is done once more before a client hears of it.")
+@pytest.mark.parametrize("damage", [cut_off, nothing, flipped])
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_a_read_that_is_short_or_damaged_once_is_done_again_and_the_damage_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes], cache_bytes: int
+) -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=cache_bytes) as path:
+            await path.produce((0, batch_of(b"value")))
+            found = await run_of(path, 0)
+            path.reader.deleted(found.object_key)  # what the uploader left in the cache
+            get, damages = path.objects.get, [damage]
+
+            async def damaging(key: str, start: int, end: int) -> bytes:
+                data = bytes(await get(key, start, end))
+                return damages.pop()(data) if damages else data
+
+            monkeypatch.setattr(path.objects, "get", damaging)
+            assert await path.read(0) == [(0, b"value")]
+            assert path.objects.calls[Operation.GET] == 2
+            assert await path.read(0) == [(0, b"value")]
+            assert path.objects.calls[Operation.GET] == (3 if not cache_bytes else 2)
+
+    run(main)
+
+
+def test_an_object_that_is_damaged_is_read_twice_and_then_told() -> None:
+    async def main() -> None:
+        async with ProducePath(cache_bytes=0) as path:
+            await path.produce((0, batch_of(b"value")))
+            found = await run_of(path, 0)
+            path.objects.objects[found.object_key] = flipped(
+                path.objects.objects[found.object_key][: found.byte_offset + found.byte_size]
+            )
+            [read] = await path.reader.read([found])
+            assert isinstance(read.failure, CorruptBatchError)
+            assert path.objects.calls[Operation.GET] == 2
 
     run(main)
 
