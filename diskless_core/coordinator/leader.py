@@ -16,7 +16,7 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.coordinator import entries
 from diskless_core.coordinator.claim_failures import GIVE_WAY_S, ClaimFailures, Rests
-from diskless_core.coordinator.entries import Acceptance, Claim, Position
+from diskless_core.coordinator.entries import Acceptance, Claim, Position, ReadBack
 from diskless_core.coordinator.errors import (
     CommandTakenBackError,
     CoordinatorLoadingError,
@@ -115,6 +115,7 @@ class Leader:
         self._state = state
         self._position = position
         self._acceptance = acceptance
+        self._said: ReadBack | None = None
         self._log = log
         self._nominator = nominator
         self._clock = clock
@@ -179,12 +180,16 @@ class Leader:
         name = log_name_of(self._state)
         log_id = name.log_id if name is not None else None
         read_back = self._acceptance().read_back()
-        entry = entries.encode_entry(term, sequence, records, self._clock.now_ms(), log_id, read_back)
+        is_news = read_back != self._said  # entries that are under way together say it once
+        entry = entries.encode_entry(
+            term, sequence, records, self._clock.now_ms(), log_id, read_back if is_news else None
+        )
         if len(entry) > self._log.max_entry_bytes:
             raise EntryTooLargeError(
                 f"the command's entry of {len(entry)} bytes is larger than the {self._log.max_entry_bytes} bytes that "
                 f"the log of {self.id} takes: make the request smaller"
             )
+        self._said = read_back
         self.pipeline.add(Pending(sequence=sequence, writes=writes, entry=entry, done=done, has_effects=has_effects))
         self._state.propose(sequence, writes)
         self._append_wanted.set()

@@ -88,7 +88,7 @@ def problem_of_hand_over(files: Sequence[HandOver], shard: int, rules: PeerRules
                 f"know them, set diskless.metadata.topic.num.partitions to the same on all brokers"
             )
         if file.committed_at < 0 or file.dead_at < 0:
-            return f"{file.object_key} was committed at {file.committed_at} and was last read at {file.dead_at}"
+            return f"{file.object_key} has the times {file.committed_at} and {file.dead_at}, which are before 1970"
     return None
 
 

@@ -130,6 +130,9 @@ def test_an_entry_says_how_far_its_leader_had_read() -> None:
                 said.append(entry.sequence)
             acceptance = acceptance.after(entry, batch)
         assert said == [0, 1, 2, 3], "all but the last, which was written beside the one before"
+        last = found[-1]
+        assert isinstance(last, Entry)
+        assert last.read_back is None
 
     follow(story)
 

@@ -113,8 +113,8 @@ def test_a_batch_that_cannot_be_is_found_out(wrong: dict[str, int], said: str) -
         ({"owner_ids": (2, 2)}, "each of them once"),
         ({"owner_ids": (-1, 2)}, "each of them once"),
         ({"owner_ids": (2, 7)}, "no such coordinators"),
-        ({"committed_at": -1}, "was committed at -1"),
-        ({"dead_at": -1}, "at -1"),
+        ({"committed_at": -1}, "before 1970"),
+        ({"dead_at": -1}, "before 1970"),
     ],
 )
 def test_a_hand_over_that_cannot_be_is_found_out(wrong: dict[str, Any], said: str) -> None:
