@@ -503,13 +503,9 @@ class Metrics:
             self._describe(declared.kind, name, declared.text, declared.labels)
 
     def _declare_log(self) -> None:
-        self._lost_lines = _LostLines()
-        self.registry.register(self._lost_lines)
-        self._describe("counter", f"{_LostLines.NAME}_total", _LostLines.TEXT, _LostLines.LABELS)
-
-    def watch_log(self, lost: Callable[[], Mapping[str, int]]) -> None:
-        """Export how many lines of the log were dropped, by reason, counted by each scrape."""
-        self._lost_lines.lost = lost
+        self.log_lines_lost = LostLines()
+        self.registry.register(self.log_lines_lost)
+        self._describe("counter", f"{LostLines.NAME}_total", LostLines.TEXT, LostLines.LABELS)
 
     def watch_plugins(self, book: HealthBook) -> None:
         """Export the health of all backends in a book, read afresh by each scrape."""
@@ -533,8 +529,8 @@ class Metrics:
         )
 
 
-class _LostLines:
-    """Counts what others have counted."""
+class LostLines:
+    """Lines of the log that were dropped, as the output counts them itself: it must not wait for a metric's lock."""
 
     NAME = "log_lines_lost"
     TEXT = (
@@ -544,11 +540,16 @@ class _LostLines:
     LABELS = ("reason",)
 
     def __init__(self) -> None:
-        self.lost: Callable[[], Mapping[str, int]] = dict
+        self._lost: Callable[[], Mapping[str, int]] = dict
+
+    def watch(self, lost: Callable[[], Mapping[str, int]]) -> None:
+        """Export how many lines were dropped, by reason, asked for by each scrape."""
+        self._lost = lost
 
     def collect(self) -> Iterator[CounterMetricFamily]:
+        """The counter, as the registry asks for it."""
         family = CounterMetricFamily(f"diskless_{self.NAME}", self.TEXT, labels=self.LABELS)
-        for reason, lines in self.lost().items():
+        for reason, lines in self._lost().items():
             family.add_metric([reason], lines)
         yield family
 

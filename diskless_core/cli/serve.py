@@ -137,7 +137,7 @@ async def _served(
     """Whether the broker ended because it was to stop, and not because it has no node id any more."""
     async with AsyncExitStack() as stack:
         node = Node(loaded, plugins, SystemClock())
-        node.metrics.watch_log(streams.lost)
+        node.metrics.log_lines_lost.watch(streams.lost)
         stack.push_async_callback(node.stop)
         admin = _bound_admin(node, plugins, streams)
         if admin is not None:

@@ -70,10 +70,11 @@ class Examined:
 def examine(data_dir: Path, shard: ShardId) -> Examined | None:
     """Read a shard through; None if it has no segments."""
     folder = data_dir / str(shard)
+    # Read before the files are: a running broker only ever adds to what it has synced.
+    synced_offset = read_recovery_points(data_dir).get(shard, 0)
     found = base_offsets(folder)
     if not found:
         return None
-    synced_offset = read_recovery_points(data_dir).get(shard, 0)
     for base_offset, following in pairwise(found):
         damage = _damage_of_closed(folder, base_offset, following, synced_offset)
         if damage is not None:
