@@ -79,6 +79,11 @@ REFUSED_BY_A_WALK: Mapping[str, Callable[[int], bytes]] = {
 }
 
 
+@guarantee(
+    "Offsets",
+    "A batch that does not begin with a record, or whose bytes cannot hold as many records as its header counts, is "
+    "refused with INVALID_RECORD, compressed or not. `diskless.produce.records.validation` has every record checked.",
+)
 @pytest.mark.parametrize("validation", [FIRST, UNPACKED, ALL])
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 @pytest.mark.parametrize("lie", ALWAYS_REFUSED)
