@@ -43,7 +43,10 @@ class PeerRules:
 
 def problem_of_commit(request: CommitFileRequest, rules: PeerRules) -> str | None:
     """DisklessCommitFile. Whether the coordinator is one of the owners, the shard itself looks at."""
-    return next(filter(None, (_problem_of_file(file, rules) for file in (request, *request.others))), None)
+    problem = _problem_of_file(request, rules)
+    for other in request.others:
+        problem = problem or _problem_of_file(other, rules)
+    return problem
 
 
 def _problem_of_file(file: CommitFileRequest | OtherFile, rules: PeerRules) -> str | None:

@@ -26,7 +26,7 @@ from diskless_core.diskless.tables import FILES
 from diskless_core.files.hand_overs import PAGE_FILES as HANDED_OVER_AT_ONCE
 from diskless_core.files.orphans import PAGE_FILES as ASKED_FOR_AT_ONCE
 from diskless_core.protocol import messages
-from diskless_core.protocol.commit_file import CommitFileRequest
+from diskless_core.protocol.commit_file import CommitFileRequest, OtherFile
 from diskless_core.protocol.errors import ErrorCode
 from tests.support.peer_network import Network
 from tests.support.shards import TOPIC, batch, commit_of, row_of, wal_key
@@ -38,6 +38,7 @@ SOUND = commit_of(KEY, batch(), batch(producer=(7, 0, 2**31 - 1), count=3), owne
 COMMIT = CommitFileRequest(
     object_key=KEY, object_format=1, file_size=SOUND.file_size, owner_ids=(0, 2), batches=SOUND.batches
 )
+OTHER = OtherFile(wal_key("other"), 1, SOUND.file_size, (0, 2), SOUND.batches)
 HANDED_OVER = HandOver(KEY, (0, 2, 1), 1, 2)
 
 FOREIGN_KEYS = {
@@ -54,6 +55,7 @@ each_foreign_key = pytest.mark.parametrize("key", FOREIGN_KEYS.values(), ids=FOR
 
 def test_what_brokers_send_is_sound() -> None:
     assert problem_of_commit(COMMIT, RULES) is None
+    assert problem_of_commit(replace(COMMIT, others=[OTHER]), RULES) is None
     assert problem_of_hand_over([HANDED_OVER] * HANDED_OVER_AT_ONCE, 2, RULES) is None
     assert problem_of_keys([KEY] * ASKED_FOR_AT_ONCE) is None
     assert problem_of_horizon(0) is None
@@ -64,6 +66,8 @@ def test_what_brokers_send_is_sound() -> None:
 @each_foreign_key
 def test_a_commit_names_a_wal_object_of_this_cluster(key: str) -> None:
     assert "is not the key of a WAL object" in str(problem_of_commit(replace(COMMIT, object_key=key), RULES))
+    listed = replace(COMMIT, others=[OTHER, OTHER._replace(object_key=key)])
+    assert "is not the key of a WAL object" in str(problem_of_commit(listed, RULES))
 
 
 @each_foreign_key
