@@ -72,6 +72,6 @@ class CommandTakenBackError(CoordinatorError):
 
 
 class ClockSkewError(CoordinatorError):
-    """A time that was given is not far enough in the past by the leader's clock; nothing happened."""
+    """A time is not certainly far enough in the past, by the leader's clock or a live broker's; nothing happened."""
 
     code = ErrorCode.INVALID_TIMESTAMP

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from diskless_core.clock_watch import ClockWatch
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import ClockSkewError, CoordinatorError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.peer_checks import MAX_FILES
 from diskless_core.metrics import Metrics
@@ -119,7 +119,8 @@ class OrphanScanner:
         """Look at all objects once. A dry run changes nothing, and what it calls an orphan may still be committed.
 
         Raises:
-            ClockSkewError: the threshold is too late by the clock of a shard's leader; nothing was deleted.
+            ClockSkewError: the clock of a live broker is off, or the threshold is too late by the clock of a shard's
+                leader; nothing was deleted.
             CoordinatorError, WalObjectStoreError, OrphanDetectionError: it ended early; what was deleted, is.
         """
         services = self._services
@@ -170,8 +171,14 @@ class OrphanScanner:
 
     async def _threshold_ms(self) -> int:
         services = self._services
+        passed = services.clock_watch.passed()
+        if passed.is_held:
+            raise ClockSkewError(
+                "the clock of a live broker is off, so no object is certainly old enough to be an orphan. The broker's "
+                "log says whose clock it is: set it and scan again"
+            )
         oldest = await asyncio.gather(*(shard.oldest_file_ms() for shard in services.shards.values()))
-        return threshold_ms(oldest, services.grace_period_ms, services.clock_watch.passed())
+        return threshold_ms(oldest, services.grace_period_ms, passed)
 
     async def _unknown(self, keys: Sequence[str]) -> list[str]:
         known = await asyncio.gather(*(shard.describe_files(keys) for shard in self._services.shards.values()))
