@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from diskless_core.cli.common import fail
+from diskless_core.cli.signals import stop_signals
 from diskless_core.clock import SystemClock
 
 _INTERRUPTED = 130
@@ -87,7 +88,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """The first signal ends the demo, whatever it is doing; the next ones do not disturb it while it tidies up."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = stop_signals()
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in numbers:
