@@ -13,13 +13,16 @@ import structlog
 from diskless_core.clock import Clock
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.calls import PeerCalls, require_success
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, CoordinatorLoadingError
 from diskless_core.coordinator.peers import PeerTransport
 from diskless_core.protocol.messages import DisklessDescribeShardsRequest
 from diskless_core.shards import CLUSTER_SHARD
 
 LIMIT_S = 1.0
 """How long a request may be held up: while there is no controller, a broker serves by what it knows."""
+
+REST_S = 5.0
+"""After a question that had no answer for `LIMIT_S`, no request is held up for this time."""
 
 _log = structlog.get_logger(__name__)
 
@@ -39,17 +42,22 @@ class ClusterCatchUp:
         self._asked: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         self._failures = 0
+        self._rests_until_s = 0.0
 
     async def catch_up(self) -> None:
         """Return when this node knows every change of topics that a client was told of before the call.
 
         That is not certain without an answer of the controller within `LIMIT_S`, twice that where others wait already:
-        then this node goes on with what it knows.
+        then this node goes on with what it knows, and holds up no request for `REST_S`.
+
+        Raises:
+            CoordinatorLoadingError: the controller knows more, and this node has not read it in time.
         """
-        if self._shard.leading:
+        if self._shard.leading or self._clock.monotonic() < self._rests_until_s:
             return
         if self._next is None:
             self._next = asyncio.create_task(self._round(self._asked), name="catching up with the controller")
+            self._next.add_done_callback(_retrieve)
         asked = self._next
         await asyncio.wait([asked])
         if not asked.cancelled():  # as it is when the node stops
@@ -67,21 +75,26 @@ class ClusterCatchUp:
             await asyncio.wait([before])
         # A question that is under way may have been answered already: a caller from here on needs another one.
         self._asked, self._next = self._next, None
-        began_s = self._clock.monotonic()
+        deadline_s = self._clock.monotonic() + LIMIT_S
         try:
             async with asyncio.timeout(LIMIT_S):
                 offset = await self._controllers_offset()
-            if not await until_applied(self._shard, offset, began_s + LIMIT_S, self._clock):
-                raise CoordinatorError(f"this node has applied {self._shard.next_offset} of {offset} offsets")
         except (CoordinatorError, TimeoutError) as error:
+            if self._clock.monotonic() >= deadline_s:
+                self._rests_until_s = deadline_s + REST_S
             self._failures += 1
             if self._failures == 1:
                 _log.warning(
                     "this broker does not know whether it knows all topics, and goes on with those that it knows",
                     reason=str(error) or f"the controller has not answered for {LIMIT_S} s",
                 )
-        else:
-            self._failures = 0
+            return
+        self._failures = 0
+        if not await until_applied(self._shard, offset, deadline_s, self._clock):
+            # An offset that is stored now, under the id that a name had, could go with a topic that is deleted already.
+            raise CoordinatorLoadingError(
+                f"this broker has read {self._shard.next_offset} of {offset} offsets of the cluster's changes"
+            )
 
     async def _controllers_offset(self) -> int:
         """How far the controller has read the cluster shard.
@@ -99,6 +112,12 @@ class ClusterCatchUp:
             if shard.shard_topic == CLUSTER_SHARD.topic and shard.is_leading:
                 return int(shard.next_offset)
         raise CoordinatorError(f"broker {controller} is not the controller")
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Those who waited for it may be gone."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def until_applied(shard: ClusterShard, offset: int, deadline_s: float, clock: Clock) -> bool:

@@ -52,11 +52,17 @@ class OffsetCommitter:
         An offset stands under the id of its topic. So what a name means is looked up when this node knows all topics
         that the client may know: under the id of one that was deleted since, the offset would go with that one.
         """
+        behind = ErrorCode.NONE
         if self._registry.is_loaded and may_mean_others(request.topics, version, topics):
-            await self._catch_up()
+            try:
+                await self._catch_up()
+            except CoordinatorError as error:
+                behind = error.code
         parts = [_parts(topic, version, topics) for topic in request.topics]
         known = [part for of_topic in parts for part in of_topic if part.error is ErrorCode.NONE]
-        if known:
+        if behind is not ErrorCode.NONE:
+            _mark((part for of_topic in parts for part in of_topic), behind)
+        elif known:
             try:
                 await self._store(request, version, known)
             except CoordinatorError as error:

@@ -13,7 +13,8 @@ TOPIC_IDS_SINCE = 10
 
 
 CatchUp = Callable[[], Awaitable[None]]
-"""Returns when this node knows all changes of topics that a client may know of. It raises nothing."""
+"""Returns when this node knows all changes of topics that a client may know of. It raises CoordinatorLoadingError where
+this node knows that it does not."""
 
 
 class NamedTopic(Protocol):

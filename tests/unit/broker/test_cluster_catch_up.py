@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from structlog.testing import capture_logs
 
-from diskless_core.broker.cluster_catch_up import LIMIT_S, ClusterCatchUp
+from diskless_core.broker.cluster_catch_up import LIMIT_S, REST_S, ClusterCatchUp
+from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.leadership import Leadership
 from diskless_core.coordinator.peers import AnswerLostError, PeerRequest, PeerUnavailableError
 from diskless_core.coordinator.tail import Tail
@@ -131,15 +133,42 @@ def test_many_requests_share_a_question_but_none_that_was_asked_before_they_came
 def test_without_a_controller_a_broker_goes_on_with_what_it_knows_and_tells_the_log_once() -> None:
     async def scene(newest: ClusterCatchUp, shard: Shard, controller: Controller, clock: VirtualClock) -> None:
         with capture_logs() as logs:
-            for state in ("unknown", "down", "silent", "replaced", "ahead"):
+            for state in ("unknown", "down", "replaced", "silent"):
                 shard.leadership.hint = None if state == "unknown" else CONTROLLER
                 controller.is_down, controller.is_silent = state == "down", state == "silent"
                 controller.is_leading = state != "replaced"
-                controller.next_offset = 99 if state == "ahead" else 10
                 began_s = clock.monotonic()
                 await newest.catch_up()
                 assert clock.monotonic() - began_s <= LIMIT_S + 0.01
         assert [line["log_level"] for line in logs] == ["warning"]
+
+    in_scene(scene)
+
+
+def test_a_broker_that_knows_that_it_is_behind_does_not_go_on() -> None:
+    async def scene(newest: ClusterCatchUp, shard: Shard, controller: Controller, _: VirtualClock) -> None:
+        controller.next_offset = 99
+        with pytest.raises(CoordinatorLoadingError, match="10 of 99"):
+            await newest.catch_up()
+        shard.apply(99)
+        await newest.catch_up()
+
+    in_scene(scene)
+
+
+def test_while_the_controller_does_not_answer_only_the_first_requests_wait_for_it() -> None:
+    async def scene(newest: ClusterCatchUp, _: Shard, controller: Controller, clock: VirtualClock) -> None:
+        controller.is_silent = True
+        await newest.catch_up()
+        began_s = clock.monotonic()
+        for _ in range(100):
+            await newest.catch_up()
+        assert clock.monotonic() == began_s
+        assert controller.asked == 1
+        controller.is_silent = False
+        await asyncio.sleep(REST_S)
+        await newest.catch_up()
+        assert controller.asked == 2
 
     in_scene(scene)
 
