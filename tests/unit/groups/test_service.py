@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from diskless_core.coordinator.errors import CoordinatorLoadingError
 from diskless_core.coordinator.slices import SLICE_UNITS
 from diskless_core.groups.model import CommittedOffset
 from diskless_core.groups.records import OffsetRecord
@@ -303,6 +304,16 @@ async def test_a_topic_that_is_named_by_its_id_needs_no_question_once_it_is_know
     assert await node.commit({(topic_id, 0): 7}, version=10) == [0]
     assert (await node.fetch(topic_id, version=10))[topic_id, 0][0] == 7
     assert node.topics.caught_up == before
+
+
+async def test_a_node_that_knows_that_it_is_behind_has_the_client_ask_again(node):
+    def behind():
+        raise CoordinatorLoadingError("the topics are read")
+
+    node.topics.unseen += [behind, behind]
+    assert await node.commit({("t", 0): 1, ("unknown", 0): 1}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+    assert await node.commit({("t", 0): 1}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert (await node.fetch("t"))["t", 0][0] == -1, "nothing was stored"
 
 
 async def test_a_node_that_does_not_lead_the_group_says_so_without_a_question(node):
