@@ -1,7 +1,7 @@
 """Whether a database is whole: checked before it is used, or beside its use where it was closed in order.
 
-SQLite's check reads every page, which takes 0.1 s for each million rows and grows with the store. A database that was
-closed in order and is the same file since gets it on a thread of its own.
+SQLite's check reads every page, which takes 0.1 s or more for each million rows. A large database that was closed in
+order and has not changed since is checked on a separate thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ClosedMark:
         self._path = database.with_name(f"{database.name}-closed")
 
     def take(self) -> bool:
-        """Remove the mark. Returns whether there was one and the database is as it says: nobody has written to it.
+        """Remove the mark. Returns whether there was one and the database has not changed since.
 
         Raises:
             OSError: it cannot be removed.
@@ -66,7 +66,7 @@ class ClosedMark:
         return is_as_closed
 
     def put(self) -> None:
-        """Mark the database as closed in order, unless somebody has it open still."""
+        """Mark the database as closed in order, unless another connection still has it open."""
         state = self._state()
         if state and not _log_of(self._database).exists():
             with suppress(OSError):  # without one, the database is checked before it is used
@@ -95,7 +95,7 @@ class Soundness:
         """Raise if the check has found damage by now.
 
         Raises:
-            CoordinatorStoreError: the database must not be used any more.
+            CoordinatorStoreError: the database must no longer be used.
         """
 
     def wait_until_checked(self) -> None:
@@ -115,7 +115,7 @@ class Soundness:
 
 
 class CheckBesideUse(Soundness):
-    """Checks a database that is in use, on a thread and a connection of its own. What it finds is final."""
+    """Checks a database that is in use, on a separate thread and connection. What it finds is final."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -129,7 +129,7 @@ class CheckBesideUse(Soundness):
     def require_no_damage(self) -> None:
         if self._damage is not None:
             raise CoordinatorStoreError(
-                f"{self._path} is damaged ({self._damage}) and is not used any more: restart the broker, "
+                f"{self._path} is damaged ({self._damage}) and is no longer used: restart the broker, "
                 "which fills the store again from the log"
             )
 
@@ -154,7 +154,7 @@ class CheckBesideUse(Soundness):
                 found = str(error)
         if found != SOUND and not self._is_given_up:
             self._damage, self._is_suspect = found, True
-            logger.error("%s is damaged (%s) and is not used any more: restart the broker", self._path, found)
+            logger.error("%s is damaged (%s) and is no longer used: restart the broker", self._path, found)
         self._has_ended.set()
 
 

@@ -52,8 +52,8 @@ class SqliteCoordinatorStore(CoordinatorStore):
     there are whole as well: `synchronous=NORMAL` syncs SQLite's log before it is copied into the database. OFF would be
     a third faster, but could leave a mixture of old and new pages that no check can tell from a good database.
 
-    A database is checked before it is used. A large one that was closed in order, and that nobody has changed since, is
-    checked while it is used: if it is damaged it fails from then on, and snapshots are not read before.
+    A database is checked before it is used. A large one that was closed in order, and has not changed since, is checked
+    while it is used: if it is damaged it fails from then on, and snapshots are not read before.
     """
 
     def __init__(

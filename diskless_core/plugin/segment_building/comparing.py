@@ -54,7 +54,7 @@ class NotingRemoteStorage(ForwardingRemoteStorage):
         self._written: dict[RemoteLogSegmentId, WrittenCopy] = {}
 
     async def start(self) -> None:
-        """It has been started."""
+        """The storage behind it has been started."""
 
     async def stop(self) -> None:
         """Others still use it."""
@@ -88,7 +88,7 @@ class NotingRemoteStorage(ForwardingRemoteStorage):
 
 
 class _Notes:
-    """The data of one copy as they go by. Both may be asked for again: then the copy begins anew."""
+    """The data of one copy as they go by. Asking for either again starts the copy from the beginning."""
 
     def __init__(self, data: LogSegmentData) -> None:
         self._data = data

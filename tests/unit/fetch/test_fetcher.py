@@ -295,7 +295,7 @@ def test_a_store_that_fails_for_one_partition_does_not_hold_up_the_records_of_an
     async def main() -> None:
         async with ProducePath() as path:
             [failing, _] = await fill(path, 0, 1)
-            path.reader.deleted(failing)  # it is not in the cache any more
+            path.reader.deleted(failing)  # drop it from the cache
             began_s = path.clock.monotonic()
             with path.objects.failing(Operation.GET):
                 first, second = await path.fetch((0, 0), (1, 0), max_wait_ms=500)

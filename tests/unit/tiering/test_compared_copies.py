@@ -1,4 +1,4 @@
-"""No batch is forgotten for a copy that is not what was written, whichever process made it, and whoever finishes it."""
+"""No batch is forgotten for a copy that is not what was written, whichever process made it or finishes it."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ class FinishesAll(SegmentCompaction):
                     self.raised.append(error)
 
 
-def test_a_segment_that_nobody_copied_is_not_finished() -> None:
+def test_a_segment_without_a_copy_is_not_finished() -> None:
     async def test(world: CompactionWorld, storage: DamagingStorage) -> None:
         engine = FinishesAll()
         await world.compact(world.compactor(engine=engine))

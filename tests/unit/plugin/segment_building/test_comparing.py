@@ -192,7 +192,7 @@ async def test_a_log_of_any_size_is_read_in_bounded_memory(monkeypatch: pytest.M
     assert (most, largest) == (READS_AT_ONCE, 1000)
 
 
-async def test_of_a_copy_that_is_begun_anew_the_last_try_is_noted() -> None:
+async def test_the_last_try_of_a_repeated_copy_is_noted() -> None:
     storage = MemoryRemoteStorage()
     storage.fail_next(Operation.COPY)
     retrying = Retrying(Backoff(attempts=3, first_ms=1, max_ms=1), SystemClock())
