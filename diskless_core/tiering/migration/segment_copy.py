@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from crc32c import crc32c
+
 from diskless_core.log import leader_epochs
 from diskless_core.plugin.remote_storage import (
     IndexType,
@@ -14,6 +16,7 @@ from diskless_core.plugin.remote_storage import (
     RemoteStorage,
 )
 from diskless_core.plugin.segment_building.comparing import CopyDiffersError, NotingRemoteStorage, compare
+from diskless_core.plugin.segment_compaction import WrittenCopy, WrittenFile
 from diskless_core.plugin.wal_object_store import ObjectData
 from diskless_core.protocol import record_batch
 from diskless_core.protocol.record_batch import HEADER_BYTES, MAGIC, CorruptBatchError
@@ -62,7 +65,7 @@ async def copy_segment(copy: SegmentCopy, source: RemoteStorage, target: RemoteS
 async def ensure_copied(copy: SegmentCopy, source: RemoteStorage, target: RemoteStorage) -> None:
     """Copy a segment to a storage that wants no custom metadata, unless it has all of it already. Raises as above."""
     indexes = await _read_indexes(copy, source)
-    if not await _is_complete(copy.target, indexes, target):
+    if not await _is_complete(copy, indexes, source, target):
         await _copy(copy, indexes, source, target)
 
 
@@ -105,14 +108,25 @@ async def _read_indexes(copy: SegmentCopy, source: RemoteStorage) -> dict[IndexT
 
 
 async def _is_complete(
-    metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes], storage: RemoteStorage
+    copy: SegmentCopy, indexes: Mapping[IndexType, bytes], source: RemoteStorage, target: RemoteStorage
 ) -> bool:
+    """Whether the target has all of a segment. What an earlier run has copied and not compared counts for nothing."""
     try:
-        tail = await storage.fetch(metadata, metadata.segment_size_bytes - 1, metadata.segment_size_bytes + 1)
-        found = [bytes(await storage.fetch_index(metadata, index)) for index in indexes]
+        await target.fetch(copy.target, 0, 1)
     except RemoteResourceNotFoundError:
         return False
-    return len(tail) == 1 and found == list(indexes.values())
+    size_bytes = checksum = 0
+    async for piece in _checked_log(copy, source):
+        size_bytes, checksum = size_bytes + len(piece), crc32c(piece, checksum)
+    wanted = WrittenCopy(
+        log=WrittenFile(size_bytes=size_bytes, crc32c=checksum),
+        indexes={index: WrittenFile.of(content) for index, content in indexes.items()},
+    )
+    try:
+        await compare(target, copy.target, wanted)
+    except CopyDiffersError:
+        return False
+    return True
 
 
 async def _checked_log(copy: SegmentCopy, source: RemoteStorage) -> AsyncIterator[ObjectData]:

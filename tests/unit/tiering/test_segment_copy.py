@@ -109,7 +109,7 @@ async def test_what_is_there_is_not_copied_again(source, target):
     assert target.segments[copy.target.segment_id] is before
 
 
-@pytest.mark.parametrize("part", ["log", "index"])
+@pytest.mark.parametrize("part", ["log", "bit", "index"])
 async def test_half_a_copy_is_replaced(source, target, part):
     metadata = await stored(source)
     copy = SegmentCopy(source=metadata, target=exported(metadata))
@@ -117,10 +117,30 @@ async def test_half_a_copy_is_replaced(source, target, part):
     there = target.segments[copy.target.segment_id]
     if part == "log":
         there.log = there.log[:-1]
+    elif part == "bit":
+        there.log = bytes([*there.log[:100], there.log[100] ^ 1, *there.log[101:]])
     else:
         there.indexes[IndexType.TIMESTAMP] = b""
     await ensure_copied(copy, source, target)
     assert target.segments[copy.target.segment_id] == source.segments[metadata.segment_id]
+
+
+class Damaging(MemoryRemoteStorage):
+    """Damages a bit of every log that it is given."""
+
+    async def copy(self, metadata, data):
+        custom_metadata = await super().copy(metadata, data)
+        stored = self.segments[metadata.segment_id]
+        stored.log = stored.log[:-1] + bytes([stored.log[-1] ^ 1])
+        return custom_metadata
+
+
+@pytest.mark.parametrize("custom_metadata", [None, b"here"])
+async def test_a_copy_that_differs_from_what_was_read_is_an_error(source, custom_metadata):
+    metadata = await stored(source)
+    copy = SegmentCopy(source=metadata, target=exported(metadata))
+    with pytest.raises(SegmentDamagedError, match="is not what was written to remote storage"):
+        await copy_segment(copy, source, Damaging(custom_metadata=custom_metadata))
 
 
 def damaged(data):
