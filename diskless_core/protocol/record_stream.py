@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import NamedTuple, TypeVar
 
+from diskless_core.protocol import record_walk
 from diskless_core.protocol.compression import DecompressionError, UnknownCodecError, Unpacker
 from diskless_core.protocol.record_batch import (
     HEADER_BYTES,
@@ -21,12 +22,16 @@ from diskless_core.protocol.record_batch import (
     crc_is_valid,
     read_header,
 )
+from diskless_core.protocol.record_walk import MalformedRecordsError
 
 STEP_RECORDS = 2_000
 """Records that a step walks at most: about a millisecond."""
 
-STEP_BYTES = 64 << 10
-"""A step also ends when a piece of so many bytes has been unpacked. What is smaller costs less than another step."""
+STEP_BYTES = 1 << 20
+"""A step also ends when so many bytes have been unpacked."""
+
+_AHEAD_BYTES = 64 << 10
+"""Unpacked before records are walked, so that a small batch takes one step."""
 
 _PIECE_BYTES = 1 << 20
 _MAX_VARINT_BYTES = 10
@@ -117,8 +122,12 @@ def problem_of(batch: Buffer) -> str | None:
             return f"{len(batch)} bytes are not one batch of magic {MAGIC}"
         if not crc_is_valid(batch, 0, header):
             return "its checksum is wrong"
-        _require_records(_Plain(batch, header), header)
-    except (CorruptBatchError, UnsupportedCompressionError) as error:
+        count, pieces = _count(header), _pieces(batch, header)
+        if count:
+            record_walk.walk(pieces, count)
+        elif any(pieces):
+            return "the header counts no records, and there are some"
+    except (CorruptBatchError, UnsupportedCompressionError, MalformedRecordsError) as error:
         return str(error)
     return None
 
@@ -130,7 +139,7 @@ class _Plain:
         self.data = b""
         self.at = 0
         self.has_ended = False
-        self._dropped = 0
+        self._unpacked = 0
         self._pieces = _pieces(batch, header)
 
     def load(self) -> bool:
@@ -141,46 +150,29 @@ class _Plain:
                 self.data += bytes(_BEGINNING_BYTES)
                 self.has_ended = True
             return False
+        self._unpacked += len(piece)
         dropped = min(self.at, len(self.data))
         self.data = self.data[dropped:] + piece
         self.at -= dropped
-        self._dropped += dropped
         return True
 
-    @property
-    def position(self) -> int:
-        """Bytes that have been read of all the records."""
-        return self._dropped + self.at
+    def ends_step(self) -> bool:
+        """Whether enough was unpacked for a step. If so, the next one begins."""
+        if self._unpacked < STEP_BYTES:
+            return False
+        self._unpacked = 0
+        return True
 
     @property
     def left(self) -> int:
         """Bytes in memory that have not been read. Less than 0 where records reach beyond them."""
         return len(self.data) - self.at - (_BEGINNING_BYTES if self.has_ended else 0)
 
-    def varint(self) -> int:
-        """Read a signed varint."""
-        while self.left < _MAX_VARINT_BYTES and self.load():
-            pass
-        value, self.at = _uvarint(self.data, self.at)
-        self._require_not_beyond_end()
-        return value >> 1 ^ -(value & 1)
-
-    def skip(self, count: int) -> None:
-        """Read so many bytes. Only the pieces that have them are looked at, one after another."""
-        self.at += count
-        while self.left < 0 and self.load():
-            pass
-        self._require_not_beyond_end()
-
     def require_end(self) -> None:
         while self.left == 0 and self.load():
             pass
         if self.left:
             raise CorruptBatchError("there are more bytes than the records of the header's count have")
-
-    def _require_not_beyond_end(self) -> None:
-        if self.left < 0:
-            raise CorruptBatchError("the records end within one of them")
 
 
 def _pieces(batch: Buffer, header: BatchHeader) -> Iterator[bytes]:
@@ -204,14 +196,14 @@ def _records(batch: Buffer, header: BatchHeader) -> Iterator[list[tuple[int, int
     plain = _Plain(batch, header)
     left = _count(header)
     while left:
-        while plain.left < STEP_BYTES and plain.load():
-            if len(plain.data) >= STEP_BYTES:
+        while plain.left < _AHEAD_BYTES and plain.load():
+            if plain.ends_step():
                 yield []
         found = _whole_beginnings(plain, header, min(left, STEP_RECORDS))
         left -= len(found)
         yield found
     while plain.left < 0 and plain.load():
-        if len(plain.data) >= STEP_BYTES:
+        if plain.ends_step():
             yield []
     plain.require_end()
 
@@ -255,49 +247,6 @@ def _whole_beginnings(plain: _Plain, header: BatchHeader, count: int) -> list[tu
     if not found or (plain.has_ended and at > end):
         raise CorruptBatchError("the records end within one of them")
     return found
-
-
-def _require_records(plain: _Plain, header: BatchHeader) -> None:
-    """Walk all fields of all records."""
-    for number in range(_count(header)):
-        try:
-            length = plain.varint()
-            size = _walk_fields(plain, length)
-        except CorruptBatchError as error:
-            raise CorruptBatchError(f"record {number} of {header.record_count}: {error}") from error
-        if size != length:
-            raise CorruptBatchError(
-                f"record {number} of {header.record_count}: its fields have {size} bytes, and it claims {length}"
-            )
-    plain.require_end()
-
-
-def _walk_fields(plain: _Plain, length: int) -> int:
-    """Walk the fields of a record that claims to have `length` bytes. How many they have."""
-    start = plain.position
-    plain.skip(1)  # the attributes, which have no meaning yet
-    plain.varint()
-    plain.varint()
-    for _ in ("key", "value"):
-        _skip_bytes(plain, length)
-    headers = plain.varint()
-    if not 0 <= headers <= length:
-        raise CorruptBatchError(f"it claims to have {headers} headers in {length} bytes")
-    for _ in range(headers):
-        if _skip_bytes(plain, length) < 0:
-            raise CorruptBatchError("the key of a header is null")
-        _skip_bytes(plain, length)
-    return plain.position - start
-
-
-def _skip_bytes(plain: _Plain, at_most: int) -> int:
-    """Pass over bytes that their size precedes; less than 0 is null. Their size."""
-    size = plain.varint()
-    if size > at_most:
-        raise CorruptBatchError(f"a field of {size} bytes cannot be in {at_most}")
-    if size > 0:
-        plain.skip(size)
-    return size
 
 
 def _count(header: BatchHeader) -> int:
