@@ -77,6 +77,14 @@ def shared_suite(
     return lambda: Suite
 
 
+def _is_intact(batch: bytes) -> bool:
+    try:
+        require_whole_batch(batch)
+    except CorruptBatchError:
+        return False
+    return True
+
+
 class FileLog(FakeCoordinatorLog):
     """A log of one node in one file, which is read at the start; what is pruned comes back then."""
 
@@ -145,7 +153,7 @@ class FileLog(FakeCoordinatorLog):
             begin = at + _FRAME.size + name_bytes
             batch = content[begin : begin + batch_bytes]
             shard = parse_shard_id(content[at + _FRAME.size : begin].decode())
-            if len(batch) < batch_bytes or shard is None:
+            if shard is None or not _is_intact(batch):
                 break
             self._shared.state(shard).append(batch)
             at = begin + batch_bytes
