@@ -121,8 +121,10 @@ class CoordinatorLog(ABC):
     async def start_reading(self) -> None:
         """Open the log for a tool, beside a broker that may be using it: take no lock, change nothing.
 
-        Only `bounds`, `read` and `stop` are called then. The bounds stay as they were found, and the last entries may
-        be of an append that is still under way. Damage that `start` would refuse is met by `read`, when it gets there.
+        Only `bounds`, `read` and `stop` are called then. `bounds` looks at the log anew at each call: what was
+        acknowledged to anybody before the call lies below its end, and `read` gets there without waiting for more. The
+        last entries may be of an append that is still under way. Damage that `start` would refuse is met by `read`,
+        when it gets there.
 
         Optional: a log that has no such way refuses.
 
@@ -165,8 +167,8 @@ class CoordinatorLog(ABC):
     async def bounds(self, shard: ShardId) -> LogBounds:
         """Where the shard's log starts and what is committed now. A log never written has both at 0, and no other has.
 
-        The end is never beyond what is committed. It may lag behind, and there is no gap below it that will not be
-        filled: a reader always gets there.
+        The end is never beyond what is committed. It may lag behind, unless the log was opened by `start_reading`.
+        There is no gap below it that will not be filled: a reader always gets there.
         """
 
     @abstractmethod

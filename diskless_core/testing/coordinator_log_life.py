@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from diskless_core.plugin.context import TOOL_NODE_ID
 from diskless_core.plugin.coordinator_log import (
     CoordinatorLog,
     CoordinatorLogError,
@@ -68,6 +69,30 @@ class LogLifeContract:
         The log under test may be configured to give an append up after less than 30 seconds.
         """
         return None
+
+    # -- a tool beside the broker ---------------------------------------------------------------------------------
+
+    async def test_a_tool_that_reads_sees_at_each_look_what_was_acknowledged_before(self, make_log: MakeLog) -> None:
+        async with started(make_log()) as log:
+            appended = [batch_of(b"before")]
+            await log.append(SHARD, appended)
+            tool = make_log(TOOL_NODE_ID)
+            try:
+                await tool.start_reading()
+            except CoordinatorLogError as error:
+                pytest.skip(f"this log can't be read beside the broker that uses it: {error}")
+            try:
+                for number in range(3):
+                    assert same_content(await read_all(tool, SHARD), appended)
+                    appended.append(batch_of(b"meanwhile %d" % number))
+                    (offset,) = await log.append(SHARD, appended[-1:])
+                    assert (await tool.bounds(SHARD)).end > offset
+                assert await tool.bounds(OTHER_SHARD) == LogBounds(0, 0)
+                await log.append(OTHER_SHARD, appended)
+                assert same_content(await read_all(tool, OTHER_SHARD), appended)
+            finally:
+                async with within("a stop ends"):
+                    await tool.stop()
 
     # -- prune ----------------------------------------------------------------------------------------------------
 

@@ -84,8 +84,12 @@ class BucketLog(CoordinatorLog):
         return self._stream(running, running.view(shard), offset)
 
     async def bounds(self, shard: ShardId) -> LogBounds:
-        view = self._require_running(shard).view(shard)
-        await view.look_unless_recent()
+        running = self._require_running(shard)
+        view = running.view(shard)
+        if running.may_write:
+            await view.look_unless_recent()
+        else:
+            await view.look()
         return view.bounds
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:

@@ -138,7 +138,8 @@ class LogTopics:
     def is_there(self, shard: ShardId) -> bool:
         """Whether the shard's partition is there. Nothing is created, whoever asks for whatever shard.
 
-        It is the controller that says that it is not: the broker that was asked may only not know it yet.
+        It is the controller that says that it is not: the broker that was asked may only not know it yet. A tool, which
+        creates nothing, takes the word of that broker.
 
         Raises:
             CoordinatorLogError: as `ensure`.
@@ -148,14 +149,14 @@ class LogTopics:
             if self._partitions.get(name, 0) > shard.index:
                 return True
             found = self._found(name)
+            if not self._creates and (found is None or found.partitions <= shard.index):
+                return False  # a tool may not be allowed to ask the controller as if to create it
             if found is None:
-                self._require_creating(name)
                 self._ids.require_unknown(name)
                 if self._may_be_created(name):
                     return False
                 found = self._wait_for(name, 1)
             if found.partitions <= shard.index:
-                self._require_creating(f"{name}-{shard.index}")
                 self._check(name, found)
                 if self._may_be_added(name, shard.index + 1):
                     return False

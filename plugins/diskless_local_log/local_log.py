@@ -28,7 +28,7 @@ from diskless_core.plugin.folders import FolderInUseError, FolderLock, make_fold
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import CorruptBatchError
 from diskless_local_log.config import LocalLogSettings
-from diskless_local_log.recovery import RecoveredShard, Segment, look_at_shards, recover_shards
+from diskless_local_log.recovery import RecoveredShard, Segment, look_at_shard, look_at_shards, recover_shards
 from diskless_local_log.shard_log import FilePosition, ShardLog, read_chunk
 from diskless_local_log.writer import Append, LogWriter, Outcome, Written
 
@@ -122,7 +122,14 @@ class LocalCoordinatorLog(CoordinatorLog):
         return self._stream(running, log, shard, offset)
 
     async def bounds(self, shard: ShardId) -> LogBounds:
-        _, log = self._running_shard(shard)
+        running, log = self._running_shard(shard)
+        if running.writer is None:
+            try:
+                found = await asyncio.to_thread(look_at_shard, self._data_dir, shard)
+            except OSError as error:
+                raise self._cannot_open(error) from error
+            if found is not None:
+                log.take_found(found)
         return log.bounds
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:

@@ -64,7 +64,11 @@ def recover_shards(data_dir: Path, *, fsync: bool) -> list[RecoveredShard]:
     def recover(path: Path, base_offset: int, synced_offset: int) -> RecoveredSegment:
         return _recover_last(path, base_offset, synced_offset, fsync=fsync)
 
-    found = list(_find_shards(data_dir, recover))
+    synced_offsets = read_recovery_points(data_dir)
+    looked_for = (
+        _find_shard(shard, folder, recover, synced_offsets.get(shard, 0)) for shard, folder in shard_folders(data_dir)
+    )
+    found = [recovered for recovered in looked_for if recovered is not None]
     if fsync:
         note_recovery_points(data_dir, {recovered.shard: recovered.next_offset for recovered in found})
     return found
@@ -76,20 +80,24 @@ def look_at_shards(data_dir: Path) -> list[RecoveredShard]:
     What an interrupted write left is left out. A shard whose end is damaged reaches one offset into the damage, so that
     a reader who gets there is told.
     """
-    return list(_find_shards(data_dir, _look_at_last))
+    return [found for shard, _ in shard_folders(data_dir) if (found := look_at_shard(data_dir, shard)) is not None]
+
+
+def look_at_shard(data_dir: Path, shard: ShardId) -> RecoveredShard | None:
+    """The same for one shard; None where it was never written."""
+    folder = data_dir / str(shard)
+    while folder.is_dir():
+        # Read before the files are: a running broker only ever adds to what it has synced.
+        synced_offset = read_recovery_points(data_dir).get(shard, 0)
+        try:
+            return _find_shard(shard, folder, _look_at_last, synced_offset)
+        except FileNotFoundError:
+            continue  # a broker deleted a segment between the look into the folder and the look at its file
+    return None
 
 
 OpenLast = Callable[[Path, int, int], RecoveredSegment]
 """Opens a last segment: its file, its base offset, and the offset below which the shard was synced."""
-
-
-def _find_shards(data_dir: Path, open_last: OpenLast) -> Iterator[RecoveredShard]:
-    # Read before the files are: a running broker only ever adds to what it has synced.
-    synced_offsets = read_recovery_points(data_dir)
-    for shard, folder in shard_folders(data_dir):
-        found = _find_shard(shard, folder, open_last, synced_offsets.get(shard, 0))
-        if found is not None:
-            yield found
 
 
 def shard_folders(data_dir: Path) -> Iterator[tuple[ShardId, Path]]:

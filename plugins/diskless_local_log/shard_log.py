@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from diskless_core.log.segment import SparseIndex, intact_batches, whole_batch_size
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBatch, LogBounds
-from diskless_local_log.recovery import Segment, repair_command
+from diskless_local_log.recovery import RecoveredShard, Segment, repair_command
 from diskless_local_log.writer import Written
 
 CHUNK_BYTES = 1024 * 1024
@@ -39,6 +39,16 @@ class ShardLog:
         self._note_positions(self._segments[-1].index, written)
         self._end = written.batches[-1].next_offset
         self._remember(written.batches)
+        self.wake()
+
+    def take_found(self, found: RecoveredShard) -> None:
+        """Go on with what was found in the folder, which another process writes to."""
+        known = {segment.base_offset: segment for segment in self._segments}
+        for segment in found.segments:
+            kept = known.setdefault(segment.base_offset, segment)
+            kept.size, kept.index = segment.size, segment.index or kept.index
+        self._segments = [known[segment.base_offset] for segment in found.segments]
+        self._end = found.next_offset
         self.wake()
 
     def wake(self) -> None:

@@ -22,6 +22,7 @@ from diskless_core.testing.coordinator_log_tools import (
     batch_of,
     batch_of_size,
     read_all,
+    read_batches,
     same_content,
     started,
 )
@@ -124,8 +125,10 @@ async def test_a_tool_reads_beside_the_broker_and_creates_nothing(
         await tool.start_reading()
         try:
             assert same_content(await read_all(tool, SHARD), batches)
+            assert await tool.bounds(GROUPS.shard(0)) == LogBounds(0, 0)
+            assert await tool.bounds(OTHER_SHARD) == LogBounds(0, 0)
             with pytest.raises(CoordinatorLogError, match="there is no"):
-                await tool.bounds(GROUPS.shard(0))
+                await read_batches(tool, GROUPS.shard(0), 0, 1)
             with pytest.raises(CoordinatorLogError, match="for reading only"):
                 await tool.append(SHARD, batches)
         finally:

@@ -107,6 +107,9 @@ class FileLog(FakeCoordinatorLog):
         self.sync_folder()
         await super().start()
 
+    async def start_reading(self) -> None:
+        await CoordinatorLog.start_reading(self)
+
     async def stop(self) -> None:
         await super().stop()
         fd, self._fd = self._fd, None

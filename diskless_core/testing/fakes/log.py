@@ -175,7 +175,10 @@ class SharedLog:
         state.notify()
 
     def lag_bounds(self, shard: ShardId, end: int | None) -> None:
-        """Say that the log ends there, until an append of this shard is acknowledged. None: say how it is."""
+        """Say that the log ends there, until an append of this shard is acknowledged. None: say how it is.
+
+        Nodes that opened the log for reading are told how it is.
+        """
         self.state(shard).reported_end = end
 
     def pause_reads(self, node_id: int, *, beyond_now: bool = False) -> None:
@@ -264,7 +267,7 @@ class FakeCoordinatorLog(CoordinatorLog):
         self.nominates_all_shards = shared.nominates_all_shards
         self._shared = shared
         self._node_id = node_id
-        self._running = False
+        self._running = self._only_reads = False
 
     @property
     def max_entry_bytes(self) -> int:  # type: ignore[override]
@@ -274,12 +277,17 @@ class FakeCoordinatorLog(CoordinatorLog):
         self._running = True
         self._shared.node_started(self._node_id)
 
+    async def start_reading(self) -> None:
+        self._running = self._only_reads = True
+
     async def stop(self) -> None:
-        self._running = False
+        self._running = self._only_reads = False
         self._shared.node_stopped(self._node_id)
 
     async def append(self, shard: ShardId, batches: Sequence[bytes]) -> Sequence[int]:
         self._require_running()
+        if self._only_reads:
+            raise CoordinatorLogError(f"the log of {shard} was opened for reading only")
         _require_whole_batches(batches)
         fault = self._shared.take_fault(shard, self._node_id)
         state = self._shared.state(shard)
@@ -317,7 +325,8 @@ class FakeCoordinatorLog(CoordinatorLog):
     async def bounds(self, shard: ShardId) -> LogBounds:
         self._require_running()
         state = self._shared.state(shard)
-        end = state.high_watermark if state.reported_end is None else state.reported_end
+        lags_at = None if self._only_reads else state.reported_end
+        end = state.high_watermark if lags_at is None else lags_at
         return LogBounds(min(state.start, end), end)
 
     def leadership(self, shard: ShardId, *, candidate: bool = True) -> AsyncIterator[LeadershipHint]:

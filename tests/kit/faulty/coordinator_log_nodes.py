@@ -71,6 +71,18 @@ class EndOfLongAgo(FakeCoordinatorLog):
         return type(bounds)(bounds.start, ends.setdefault(shard, bounds.end))
 
 
+class EndAsAToolFoundIt(FakeCoordinatorLog):
+    """A tool is told the end as it was when it opened the log."""
+
+    async def start_reading(self):
+        await super().start_reading()
+        self.ends = {shard: state.high_watermark for shard, state in self._shared._shards.items()}
+
+    async def bounds(self, shard):
+        bounds = await super().bounds(shard)
+        return type(bounds)(bounds.start, self.ends.get(shard, 0) if self._only_reads else bounds.end)
+
+
 class PrunedIsSkippedByOthers(FakeCoordinatorLog):
     """What one node prunes the others skip."""
 
@@ -323,6 +335,7 @@ FAULTS = (
     fault("a-node-hears-only-of-itself", HearsOnlyOfItself, "hears of another nodes append"),
     fault("a-node-names-an-end-that-is-not-committed", EndOfWhatIsUnderWay, "the end that a node is told can always"),
     fault("a-node-names-the-end-of-long-ago", EndOfLongAgo, "ones own append is below the end"),
+    fault("a-tool-is-told-the-end-of-long-ago", EndAsAToolFoundIt, "sees at each look what was acknowledged before"),
     fault("what-one-node-prunes-another-skips", PrunedIsSkippedByOthers, "what one node prunes no other node skips"),
     fault("hints-never-come", HintsNeverCome, "a hint of who leads comes at once"),
     fault("hints-never-change", HintsNeverChange, "a candidate that withdraws gives way to another one"),
