@@ -5,6 +5,7 @@ Two places are compared by what lies there: the same bucket can be configured in
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from diskless_core.clock import Clock
@@ -105,14 +106,10 @@ async def mark_segments(target: Place, mark: str) -> None:
         await target.segments.put(segments_mark(target.config, mark), _MARK)
 
 
-async def remove_other_marks(target: Place, mark: str) -> None:
-    """Remove those of earlier backups, and those that were copied with the source's segments. Errors as before."""
-    if target.segments is None:
-        return
-    async for page in target.segments.list(segments_mark(target.config, "")):
-        others = [found.key for found in page if found.key != segments_mark(target.config, mark)]
-        if others:
-            await target.segments.delete(others)
+async def remove_marks(target: Place, marks: Collection[str]) -> None:
+    """Remove those of backups that nobody restores. Errors as before."""
+    if target.segments is not None and marks:
+        await target.segments.delete([segments_mark(target.config, mark) for mark in marks])
 
 
 async def require_marked(place: Place, mark: str | None) -> None:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,14 +17,9 @@ from diskless_core import logs
 from diskless_core.broker.errors import StartError
 from diskless_core.cli import common
 from diskless_core.cli.backends import Backends, run
-from diskless_core.cli.backup import (
-    Backup,
-    BackupRun,
-    description_of,
-    require_unused,
-)
-from diskless_core.cli.backup import restore as restore_backup
+from diskless_core.cli.backup import Backup, BackupRun, OffsetRange, require_unused
 from diskless_core.cli.backup_places import BackupError, Place
+from diskless_core.cli.backup_restore import restore as restore_backup
 from diskless_core.cli.text import iso_time
 from diskless_core.coordinator.errors import CoordinatorError
 from diskless_core.coordinator.new_log import MigrationRefusedError
@@ -104,10 +100,9 @@ async def _backup(config: Path | None, override: Sequence[str], target: Path) ->
             old.log() as log,
             _place(new, writes=True) as destination,
         ):
-            await require_no_cluster(new)
             kept = Snapshots.of(new.config, destination.objects, new.clock)
             points = ShardPoints(log, store, Snapshots.of(old.config, source.objects, old.clock), kept, old.clock)
-            return await BackupRun(source, destination, points, kept, old.clock).run()
+            return await BackupRun(source, destination, points, kept, old.clock, partial(require_no_cluster, new)).run()
 
 
 async def require_no_cluster(target: Backends) -> None:
@@ -124,10 +119,8 @@ async def require_no_cluster(target: Backends) -> None:
 async def _restore(config: Path | None, override: Sequence[str]) -> Backup:
     backends = Backends.configured(config, override)
     async with _place(backends, writes=True) as place, backends.log(writes=True) as log:
-        made = await description_of(backends.config, place.objects)
         snapshots = Snapshots.of(backends.config, place.objects, backends.clock)
-        await restore_backup(made, place, log, snapshots, backends.clock)
-        return made
+        return await restore_backup(place, log, snapshots, backends.clock)
 
 
 @asynccontextmanager
@@ -153,10 +146,10 @@ def _lines(made: Backup) -> list[str]:
         f"backup of cluster {made.cluster_id}: {len(made.shards)} coordinators, {size}",
         f"It has everything that was acknowledged before {began}, and nothing that was after {ended}.",
     ]
-    lines += [
-        f"It lacks {one.topic}-{one.partition}, offsets {one.first} to {one.last}: deleted while they were copied."
-        for one in made.lacking
-    ]
+    lines += [f"The topic {name} came while the backup was made, and may lack records." for name in made.came]
+    lines += [f"The topic {name} was deleted while the backup was made, and is not in it." for name in made.gone]
+    lines += [f"It lacks {_range(one)}: their objects were gone when they were to be copied." for one in made.lacking]
+    lines += [f"It lacks {_range(one)}: the cluster deleted these records meanwhile." for one in made.deleted]
     if made.vanished_segments:
         lines.append(f"It lacks {made.vanished_segments} objects of remote storage: deleted while they were copied.")
     if made.segments_mark is None:
@@ -164,3 +157,7 @@ def _lines(made: Backup) -> list[str]:
             "Segments of tiered storage are not in it: remote_storage.fsspec.url is not set in both configurations."
         )
     return lines
+
+
+def _range(one: OffsetRange) -> str:
+    return f"{one.topic}-{one.partition}, offsets {one.first} to {one.last}"

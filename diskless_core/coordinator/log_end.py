@@ -20,7 +20,6 @@ from diskless_core.plugin.coordinator_log import (
     LogBounds,
     LogOffsetPrunedError,
 )
-from diskless_core.plugin.retrying import Backoff
 from diskless_core.plugin.shard import ShardId
 from diskless_core.protocol.record_batch import max_timestamp_of
 
@@ -29,10 +28,6 @@ LIMIT_S = 60.0
 
 SILENCE_S = 30.0
 """How long a log may keep a reader waiting for what it has."""
-
-
-LOOKS = Backoff(first_ms=50, max_ms=1_000)
-"""From one look at the end of a log, which has to have more, to the next."""
 
 
 class LogEnd:
@@ -63,20 +58,18 @@ class LogEnd:
         [offset] = await self._log.append(self._shard, [entries.encode_probe(self._clock.now_ms())])
         return offset
 
-    async def certain_end(self, known: int) -> int:
+    async def certain_end(self) -> int:
         """An offset below which everything is that was committed before the call, and that the log has reached.
 
         The end of a shared log may lag behind. So an entry that every replica ignores is appended and read back:
-        whatever was committed before stands before it. A node that does not lead may do so. Who only reads waits
-        until the log's end is at least `known`, for as long as an append may take.
+        whatever was committed before stands before it. A node that does not lead may do so. The end of a log that was
+        opened for reading does not lag.
 
         Raises:
             CoordinatorLogError: it cannot be said now.
         """
-        if not self._log.is_shared:
+        if not self._log.is_shared or not self._may_write:
             return (await self._log.bounds(self._shard)).end
-        if not self._may_write:
-            return await self._end_from(known)
         try:
             async with asyncio.timeout(LIMIT_S):
                 offset = await self.marked_end()
@@ -89,15 +82,6 @@ class LogEnd:
                 f"an entry that shows where the log of {self._shard} ends was not read back"
             ) from None
         return offset
-
-    async def _end_from(self, known: int) -> int:
-        """The log's end, looked at again and again while it is below `known`."""
-        until_s = self._clock.monotonic() + LIMIT_S
-        looks = 0
-        while (end := (await self._log.bounds(self._shard)).end) < known and self._clock.monotonic() < until_s:
-            looks += 1
-            await asyncio.sleep(LOOKS.pause_s(looks, self._clock))
-        return end
 
     async def has_what_was_read(self, bounds: LogBounds, known: int, acceptance: Acceptance) -> bool:
         """Whether the log has, below the offset `known`, what led to `acceptance`. It is committed up to there.

@@ -49,7 +49,7 @@ _logger = structlog.get_logger(__name__)
 class LogWitness(Protocol):
     """What a replica that opens asks its log, see `log_end`."""
 
-    async def certain_end(self, known: int) -> int: ...
+    async def certain_end(self) -> int: ...
 
     async def has_what_was_read(self, bounds: LogBounds, known: int, acceptance: Acceptance) -> bool: ...
 
@@ -151,7 +151,7 @@ class Replica(Generic[RecordT]):
         To ask a log whose end lags appends to it. So one that was cut grows with each start, and in the end only
         what it has there tells.
         """
-        end = bounds.end if known <= bounds.end or bounds.end == 0 else await log.certain_end(known)
+        end = bounds.end if known <= bounds.end or bounds.end == 0 else await log.certain_end()
         if known > end:
             problem = f"ends at offset {end}"
         elif not await log.has_what_was_read(bounds, known, accepted):

@@ -40,8 +40,8 @@ class ObjectCopies:
         self._retrying = Retrying(_RETRIES, clock)
         self._present: dict[str, ObjectInfo | None] = {}
 
-    async def copy_listed(self, prefix: str) -> None:
-        """Copy what the source has below a prefix.
+    async def copy_listed(self, prefix: str, *, but: str | None = None) -> None:
+        """Copy what the source has below a prefix, but not what is below another one.
 
         Raises:
             WalObjectStoreError: one of the stores failed for longer.
@@ -50,7 +50,8 @@ class ObjectCopies:
             for found in page:
                 self._present.setdefault(found.key, found)
         async for page in self._source.list(prefix):
-            wanted = [found for found in page if not self._has(found)]
+            listed = page if but is None else [found for found in page if not found.key.startswith(but)]
+            wanted = [found for found in listed if not self._has(found)]
             self.vanished |= await self._copy_all((found.key, found.size_bytes) for found in wanted)
 
     async def copy(self, keys: Iterable[str]) -> set[str]:

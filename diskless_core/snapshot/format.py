@@ -167,7 +167,7 @@ def encode_parts(view: StoreView, tables: Sequence[TableSpec]) -> Iterator[bytes
     """All rows of a view, a part at a time; memory holds one part."""
     part = bytearray()
     for spec in tables:
-        for rows in _pages(view, spec):
+        for rows in pages(view, spec):
             value = msgpack.packb(rows, use_bin_type=True)
             record = RecordData(key=spec.name.encode(), value=value)
             part += record_batch.build([record], timestamp_ms=0, compression=_ZSTD)
@@ -212,7 +212,8 @@ def positions(tables: Mapping[str, Sequence[str]], table: str, columns: Sequence
     return tuple(map(names.index, columns))
 
 
-def _pages(view: StoreView, spec: TableSpec) -> Iterator[list[Row]]:
+def pages(view: StoreView, spec: TableSpec) -> Iterator[list[Row]]:
+    """All rows of a table in the order of their keys, some at a time."""
     width = len(spec.key)
     after: tuple[Any, ...] = ()
     while True:

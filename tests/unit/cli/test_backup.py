@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from diskless_core.cli.backends import Backends
-from diskless_core.cli.backup import Backup, BackupRun, description_of, restore
+from diskless_core.cli.backup import Backup, BackupRun, require_unused
+from diskless_core.cli.backup_attempts import Attempt, BackupAttempts
 from diskless_core.cli.backup_places import BackupError, Place
+from diskless_core.cli.backup_restore import restore
 from diskless_core.cli.cluster_backup import require_no_cluster
 from diskless_core.cluster.shard import ClusterShard
 from diskless_core.cluster.state_machine import ClusterMachine
@@ -92,17 +94,27 @@ class World:
 
     async def backup(self) -> Backup:
         async with self.points() as (points, kept):
-            return await BackupRun(self.source, self.target, points, kept, self.clock).run()
+            return await BackupRun(self.source, self.target, points, kept, self.clock, self.require_unused).run()
 
-    async def put_other_snapshot(self) -> None:
-        """One of the cluster shard on another log, in the target."""
-        async with self.points() as (points, _), points.caught_up(CLUSTER_SHARD, ClusterMachine()) as shard:
-            await points.put(shard)
+    async def require_unused(self) -> None:
+        log = self.new_log.node(TOOL)
+        await log.start_reading()
+        try:
+            await require_unused(log)
+        finally:
+            await log.stop()
+
+    async def put_other_snapshot(self, attempt: Attempt | None = None) -> None:
+        """One of the cluster shard on another log, in the target, such as an attempt puts."""
+        log_id = attempt.log_id(CLUSTER_SHARD) if attempt is not None else self.clock.new_uuid()
+        async with self.points() as (points, _):
+            await points.read_up(CLUSTER_SHARD, ClusterMachine())
+            await points.put(CLUSTER_SHARD, ClusterMachine(), log_id)
 
     @asynccontextmanager
     async def points(self) -> AsyncIterator[tuple[ShardPoints, Snapshots]]:
         log = self.log.node(TOOL)
-        await log.start()
+        await log.start_reading()
         kept = Snapshots.of(self.target.config, self.target.objects, self.clock)
         snapshots = Snapshots.of(self.source.config, self.source.objects, self.clock)
         try:
@@ -114,8 +126,7 @@ class World:
         log = self.new_log.node(TOOL)
         await log.start()
         try:
-            made = await description_of(place.config, place.objects)
-            await restore(made, place, log, Snapshots.of(place.config, place.objects, self.clock), self.clock)
+            await restore(place, log, Snapshots.of(place.config, place.objects, self.clock), self.clock)
         finally:
             await log.stop()
 
@@ -131,6 +142,12 @@ class World:
 def content(store: WalObjectStore | None) -> dict[str, bytes]:
     assert isinstance(store, MemoryWalObjectStore)
     return dict(store.objects)
+
+
+def snapshots_in(place: Place) -> set[str]:
+    """The keys of all that belongs to snapshots."""
+    prefix = f"{CONFIG.diskless_wal_object_prefix}-snapshots/_"
+    return {key for key in content(place.objects) if key.startswith(prefix)}
 
 
 def same_bucket(world: World, store: WalObjectStore | None) -> MemoryWalObjectStore:
@@ -347,10 +364,13 @@ def test_what_an_unfinished_backup_left_is_removed_before_a_cluster_begins() -> 
     async def work(world: World) -> None:
         await world.begin()
         await world.backup()
-        before = content(world.target.objects)
+        before = snapshots_in(world.target)
+        killed = Attempt(world.clock.now_ms(), world.clock.new_uuid())
+        await BackupAttempts(CONFIG, world.target.objects).begin(killed)
+        await world.put_other_snapshot(killed)
         await world.put_other_snapshot()
         await world.restore(world.target)
-        assert content(world.target.objects) == before
+        assert snapshots_in(world.target) == before
 
     story(work)
 

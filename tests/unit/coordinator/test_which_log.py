@@ -83,4 +83,4 @@ async def test_a_log_that_is_pruned_while_a_shard_starts_is_looked_at_again(time
 async def test_a_mark_at_the_end_of_a_log_that_is_pruned_before_it_is_read_back_was_there() -> None:
     log = cast("CoordinatorLog", PrunedLog(times=1))
     clock = VirtualClock(asyncio.get_running_loop())
-    assert await LogEnd(ShardId("__s", 0), log, clock, ClockWatch(clock)).certain_end(1) == 0
+    assert await LogEnd(ShardId("__s", 0), log, clock, ClockWatch(clock)).certain_end() == 0
