@@ -57,7 +57,9 @@ from diskless_core.groups.tables import GROUP_OFFSETS
 from diskless_core.plugin.coordinator_log import CoordinatorLog
 from diskless_core.plugin.coordinator_store import Key
 from diskless_core.plugin.shard import ShardId
+from diskless_core.plugin.wal_object_store import WalObjectStoreError
 from diskless_core.shards import CLUSTER_SHARD, DISKLESS, GROUPS, ShardKind, kind_of, short_name
+from diskless_core.snapshot.format import SnapshotError
 
 ROUNDS = 10
 """How often the Diskless coordinators are read at most, before the backup says what it lacks."""
@@ -192,9 +194,19 @@ class BackupRun:
         await owner.require(cluster_id, has_topics=False)
         attempt = Attempt(began_ms, self._clock.new_uuid())
         await self._attempts.begin(attempt)
+        try:
+            made = await self._made(attempt, cluster_id, groups_shards)
+        except (WalObjectStoreError, SnapshotError):
+            await self._require_nobody_interfered(attempt)
+            raise
+        await self._finish(attempt, made)
+        return made
+
+    async def _made(self, attempt: Attempt, cluster_id: str, groups_shards: Sequence[ShardId]) -> Backup:
+        """Copy everything but the description."""
         objects = ObjectCopies(self._source.objects, self._target.objects, self._clock)
         segments, mark = self._segment_copies(), str(attempt)
-        await objects.copy_listed(f"{prefix}/")
+        await objects.copy_listed(f"{self._config.diskless_wal_object_prefix}/")
         if segments is not None:
             await self._copy_segments(segments)
         for shard in groups_shards:
@@ -209,10 +221,10 @@ class BackupRun:
         if segments is not None:
             await mark_segments(self._target, mark)
         lacking, deleted = await self._lacking(taken, diskless.missing)
-        made = Backup(
+        return Backup(
             attempt=str(attempt),
             cluster_id=cluster_id,
-            began_ms=began_ms,
+            began_ms=attempt.began_ms,
             ended_ms=self._clock.now_ms(),
             shards=[_described(shard, point) for shard, point in taken.items()],
             copied_objects=objects.copied + (segments.copied if segments is not None else 0),
@@ -225,8 +237,6 @@ class BackupRun:
             came=list(topics.came),
             gone=list(topics.gone),
         )
-        await self._finish(attempt, made)
-        return made
 
     # --- the source --------------------------------------------------------------------------------------------------
 
@@ -418,11 +428,22 @@ class BackupRun:
         found = await self._attempts.find()
         if not found.counts(attempt):
             await self._remove({attempt})
-            raise BackupError(
-                "another backup into the same place, which began later, was finished meanwhile. That one is whole, and "
-                "is the one to restore; this one is not there. Let backups into one place run one after the other"
-            )
+            raise BackupError(_SUPERSEDED)
         await self._remove(found.before(attempt))
+
+    async def _require_nobody_interfered(self, attempt: Attempt) -> None:
+        """Look whether another command has removed what this attempt had put, which may be why a store failed.
+
+        Raises:
+            BackupError: it has.
+        """
+        found = await self._attempts.find()
+        if attempt not in found.begun or attempt in found.superseded:
+            raise BackupError(_SUPERSEDED) from None
+        try:
+            await self._require_unused()
+        except MigrationRefusedError:
+            raise BackupError(_RESTORED_MEANWHILE) from None
 
     async def _remove(self, attempts: Collection[Attempt]) -> None:
         """Remove attempts, unless a restore may have chosen one of them."""
@@ -440,6 +461,11 @@ class BackupRun:
 _RESTORED_MEANWHILE = (
     "a cluster was restored in the place of the backup while the backup was made. Nothing that it needs was removed. "
     "It has what was acknowledged before the earlier backup that it began with. Choose another place for this backup"
+)
+
+_SUPERSEDED = (
+    "another backup into the same place, which began later, was finished meanwhile. That one is whole and is restored; "
+    "this one was given up. Let backups into one place run one after the other"
 )
 
 

@@ -76,7 +76,7 @@ def _parsed(text: str) -> Backup:
     try:
         said: dict[str, Any] = json.loads(text)
         shards = [BackedUpShard(**one) for one in said.pop("shards")]
-        ranges = {name: [OffsetRange(**one) for one in said.pop(name)] for name in ("lacking", "deleted")}
-        return Backup(shards=shards, **ranges, **said)
+        lacking, deleted = ([OffsetRange(**one) for one in said.pop(name)] for name in ("lacking", "deleted"))
+        return Backup(shards=shards, lacking=lacking, deleted=deleted, **said)
     except (ValueError, TypeError, KeyError) as error:
         raise BackupError(f"the backup is not described as this version of Diskless does: {error}") from error
