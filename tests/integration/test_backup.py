@@ -158,8 +158,9 @@ def told(made: subprocess.CompletedProcess[str]) -> Any:
     """What a backup says of itself: it lacks nothing but records that were deleted while it was made."""
     assert made.stdout, made.stderr
     said = json.loads(made.stdout)
-    assert {lacking["topic"] for lacking in said["lacking"]} <= {CHURNED}
-    assert made.returncode == bool(said["lacking"])
+    assert said["lacking"] == []
+    assert {deleted["topic"] for deleted in said["deleted"]} <= {CHURNED}
+    assert made.returncode == 0, made.stderr
     return said
 
 
