@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from diskless_core.cli import cluster_backup
 from diskless_core.cli.backends import Backends
+from diskless_core.cli.backup import Backup, OffsetRange
 from diskless_core.cli.backup_attempts import Attempt, BackupAttempts
 from diskless_core.cli.backup_places import BackupError
 from diskless_core.cli.cluster_backup import require_no_cluster
+from diskless_core.cli.main import main
+from diskless_core.cluster import operations
+from diskless_core.cluster.operations import NewTopic
 from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.new_log import MigrationRefusedError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
@@ -216,3 +223,78 @@ async def test_a_local_log_that_is_not_there_yet_is_one_that_nobody_uses(tmp_pat
         await log.append(CLUSTER_SHARD, [batch_of(b"entry")])
     with pytest.raises(MigrationRefusedError, match="choose another place"):
         await require_no_cluster(target)
+
+
+def test_the_mark_of_the_backup_that_the_cluster_was_restored_from_is_not_copied() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        assert world.source.segments is not None
+        await world.source.segments.put(f"{CONFIG.diskless_wal_object_prefix}-backup/segments-of-long-ago", b"mark")
+        made = await world.backup()
+        mark = f"{CONFIG.diskless_wal_object_prefix}-backup/segments-{made.segments_mark}"
+        assert set(content(world.target.segments)) == {mark, SEGMENT}
+
+    story(work)
+
+
+def test_a_topic_on_a_coordinator_that_a_configuration_does_not_have_is_not_left_behind() -> None:
+    async def work(world: World) -> None:
+        await world.begin()
+        async with world.led() as led:
+            topic = NewTopic(topic_id=b"n" * 16, name="new", partition_count=9, shard_count=3, configs={})
+            await led.cluster.submit_in_slices(lambda command: operations.create_topic(command, topic))
+            with pytest.raises(BackupError, match=r"has 3 Diskless coordinators.* Set it to 3 or more"):
+                await world.backup()
+
+    story(work)
+
+
+def test_other_objects_beside_a_backup_are_no_attempts() -> None:
+    async def work(world: World) -> None:
+        prefix = f"{CONFIG.diskless_wal_object_prefix}-backup/"
+        attempt = Attempt(1_700_000_000_000, uuid.UUID(int=5))
+        for name in (f"attempt-{attempt}", f"attempt-+{attempt}", "attempt-", "description", f"place-{attempt}"):
+            await world.target.objects.put(f"{prefix}{name}", b"")
+        found = await BackupAttempts(CONFIG, world.target.objects).find()
+        assert found.known == found.begun == {attempt}
+        assert found.latest is None
+
+    story(work)
+
+
+WHOLE = Backup(
+    attempt="a",
+    cluster_id="c",
+    began_ms=0,
+    ended_ms=1,
+    shards=(),
+    copied_objects=0,
+    copied_bytes=0,
+    segments_mark="m",
+    knows_segments=False,
+)
+SOME = [OffsetRange(topic="t", partition=3, first=5, last=7)]
+
+
+@pytest.mark.parametrize(
+    ("made", "said", "code"),
+    [
+        (WHOLE, "nothing that was after", 0),
+        (replace(WHOLE, lacking=SOME), "It lacks t-3, offsets 5 to 7: their objects were gone", 1),
+        (replace(WHOLE, deleted=SOME), "It lacks t-3, offsets 5 to 7: the cluster deleted these records", 0),
+        (replace(WHOLE, came=["new"]), "The topic new came while", 0),
+        (replace(WHOLE, gone=["old"]), "The topic old was deleted while", 0),
+        (replace(WHOLE, vanished_segments=2), "It lacks 2 objects of remote storage", 1),
+    ],
+)
+def test_the_command_fails_if_the_backup_lacks_what_the_cluster_has(
+    made: Backup, said: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def backup(*_: object) -> Backup:
+        return made
+
+    monkeypatch.setattr(cluster_backup, "_backup", backup)
+    file = tmp_path / "restored.properties"
+    file.touch()
+    result = CliRunner().invoke(main, ["cluster", "backup", "--to", str(file)])
+    assert (said in result.stdout, result.exit_code) == (True, code), result.output

@@ -29,6 +29,7 @@ from diskless_core.testing.coordinator_log_tools import (
     same_content,
     started,
 )
+from diskless_local_log import recovery
 from diskless_local_log.config import LocalLogSettings
 from diskless_local_log.local_log import LocalCoordinatorLog
 
@@ -139,6 +140,27 @@ async def test_what_the_broker_prunes_meanwhile_is_told(make_log: MakeLog) -> No
             with pytest.raises(LogOffsetPrunedError, match="was pruned meanwhile"):
                 await read_batches(reader, SHARD, 0, 9)
             assert (await reader.bounds(SHARD)).start > 0
+
+
+async def test_a_segment_that_the_broker_prunes_during_a_look_makes_it_look_again(
+    make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(make_log()) as log:
+        for batch in numbered_batches(9):
+            await log.append(SHARD, [batch])
+        async with opened(make_log()) as reader:
+            closed_segment, found = recovery._closed_segment, list[int]()
+
+            def prune_first(folder: Path, base_offset: int) -> recovery.Segment:
+                if not found:
+                    (folder / file_name(base_offset)).unlink()
+                found.append(base_offset)
+                return closed_segment(folder, base_offset)
+
+            monkeypatch.setattr(recovery, "_closed_segment", prune_first)
+            bounds = await reader.bounds(SHARD)
+            assert bounds.start > found[0] == 0
+            assert bounds.end == 9
 
 
 async def test_a_log_that_never_was_is_not_made(make_log: MakeLog, data_dir: Path) -> None:
