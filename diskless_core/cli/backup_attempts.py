@@ -19,7 +19,8 @@ counts. Everything that removes something of an attempt follows from four rules:
 4. Once the cluster's log has its name, that name says which attempt the cluster began with, whatever else is there.
    Only then does a restore remove the others.
 
-(`superseded-` goes last, so an attempt that was removed in part does not count either.)
+(`superseded-` goes last, so an attempt that was removed in part does not count either. That of an attempt without a
+description stays: its command may go on and put more points, which the next backup or restore removes.)
 """
 
 from __future__ import annotations
@@ -153,9 +154,12 @@ class BackupAttempts:
 
     async def forget(self, attempts: Collection[Attempt]) -> None:
         """Remove what says something of attempts whose points are gone. None of them counts at any time meanwhile."""
-        if attempts:
-            await self._objects.delete([self._key(kind, one) for one in attempts for kind in (_DESCRIBED, _BEGUN)])
-            await self._objects.delete([self._key(_SUPERSEDED, one) for one in attempts])
+        if not attempts:
+            return
+        put_all = (await self.find()).described & set(attempts)
+        await self._objects.delete([self._key(kind, one) for one in attempts for kind in (_DESCRIBED, _BEGUN)])
+        if put_all:
+            await self._objects.delete([self._key(_SUPERSEDED, one) for one in put_all])
 
     async def _shards_with_snapshots(self) -> list[ShardId]:
         folders = {

@@ -41,14 +41,12 @@ async def restore(place: Place, log: CoordinatorLog, snapshots: Snapshots, clock
         claimed_for, attempt = attempt, await _choose(attempts, log, place)
         is_certain = attempt == claimed_for
     # The cluster's shard is first. Its name is the choice: of two restores at once only the one that claimed last gives
-    # it one, and whatever was interrupted goes on with it. Before that nothing is removed.
-    await new_log.name(CLUSTER_SHARD, names[CLUSTER_SHARD], terms[CLUSTER_SHARD])
+    # it one, and whatever was interrupted goes on with it. Before that nothing is removed. From then on the points of
+    # other attempts are of no use to anybody, however late they are removed; other snapshots may be the new cluster's.
+    await new_log.name(CLUSTER_SHARD, names.pop(CLUSTER_SHARD), terms[CLUSTER_SHARD])
     await attempts.remove_points((await attempts.find()).known - {attempt}, snapshots)
     for shard, name in names.items():
-        if terms[shard] is not None:  # else the shard may have begun, and have snapshots of its own
-            await snapshots.remove_of(shard, lambda manifest, own=name.log_id: manifest.log_id != own)  # type: ignore[misc]
-        if shard != CLUSTER_SHARD:
-            await new_log.name(shard, name, terms[shard])
+        await new_log.name(shard, name, terms[shard])
     return made
 
 

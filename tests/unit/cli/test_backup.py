@@ -208,7 +208,6 @@ def test_what_an_unfinished_backup_left_is_removed_before_a_cluster_begins() -> 
         killed = Attempt(world.clock.now_ms(), world.clock.new_uuid())
         await BackupAttempts(CONFIG, world.target.objects).begin(killed)
         await world.put_other_snapshot(killed)
-        await world.put_other_snapshot()
         await world.restore(world.target)
         assert snapshots_in(world.target) == before
 

@@ -100,7 +100,7 @@ def slow_story(work: Callable[[SlowWorld], Coroutine[Any, Any, None]], seed: int
     story(lambda _: main())
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(107, 132))
 def test_whatever_backups_and_restores_do_at_once_the_restored_cluster_has_what_it_needs(seed: int) -> None:
     async def work(world: SlowWorld) -> None:
         await world.begin()
@@ -253,8 +253,8 @@ def test_a_backup_removes_those_before_it_and_what_was_killed_and_no_other_snaps
         await asyncio.sleep(1)
         made = await world.backup()
         found = await world.attempts().find()
-        assert [str(one) for one in found.known] == [made.attempt]
-        [own] = found.known
+        assert [str(one) for one in found.begun] == [str(one) for one in found.described] == [made.attempt]
+        [own] = found.begun
         left = list[uuid.UUID | None]()
 
         def note(manifest: Manifest) -> bool:
@@ -294,6 +294,34 @@ def test_a_restore_that_was_interrupted_goes_on_with_the_backup_that_the_cluster
             wanted = Attempt.parsed(first.attempt)
             assert wanted is not None
             assert led.cluster.log_id == wanted.log_id(CLUSTER_SHARD)
+
+    slow_story(work)
+
+
+def test_a_restore_that_goes_on_when_the_cluster_has_long_moved_on_removes_none_of_its_snapshots() -> None:
+    async def work(world: SlowWorld) -> None:
+        await world.begin()
+        await world.backup()
+        stands, goes_on = asyncio.Event(), asyncio.Event()
+        remove = BackupAttempts.remove_points
+
+        async def slow(self: BackupAttempts, *given: Any) -> None:
+            stands.set()
+            await goes_on.wait()
+            await remove(self, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BackupAttempts, "remove_points", slow)
+            late = asyncio.create_task(world.restore())
+            await stands.wait()
+        await world.restore()
+        await world.serve()
+        await world.put_other_snapshot()  # such as with which the cluster is about to begin on a further log
+        before = snapshots_in(world.target)
+        goes_on.set()
+        with suppress(MigrationRefusedError):
+            await late
+        assert snapshots_in(world.target) == before
 
     slow_story(work)
 
