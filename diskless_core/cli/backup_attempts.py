@@ -35,6 +35,7 @@ from diskless_core.config.broker import BrokerConfig
 from diskless_core.coordinator.snapshots import Snapshots, snapshot_prefix
 from diskless_core.plugin.shard import ShardId, parse_shard_id
 from diskless_core.plugin.wal_object_store import ObjectNotFoundError, WalObjectStore
+from diskless_core.snapshot import reading
 
 _BEGUN, _DESCRIBED, _SUPERSEDED = "attempt-", "description-", "superseded-"
 _LIMIT_BYTES = 64 << 20
@@ -101,7 +102,7 @@ class BackupAttempts:
 
     def __init__(self, config: BrokerConfig, objects: WalObjectStore) -> None:
         self._prefix = f"{backups_prefix(config)}/"
-        self._snapshots_prefix = f"{snapshot_prefix(config)}/"
+        self._snapshots = snapshot_prefix(config)
         self._objects = objects
 
     async def find(self) -> FoundAttempts:
@@ -148,9 +149,9 @@ class BackupAttempts:
         """
         if not attempts:
             return
-        for shard in await self._shards_with_snapshots():
-            log_ids = {attempt.log_id(shard) for attempt in attempts}
-            await snapshots.remove_of(shard, lambda manifest, log_ids=log_ids: manifest.log_id in log_ids)  # type: ignore[misc]
+        for shard, log_id in await self._logs_with_snapshots():
+            if any(attempt.log_id(shard) == log_id for attempt in attempts):
+                await snapshots.remove_log(shard, log_id)
 
     async def forget(self, attempts: Collection[Attempt]) -> None:
         """Remove what says something of attempts whose points are gone. None of them counts at any time meanwhile."""
@@ -161,13 +162,16 @@ class BackupAttempts:
         if put_all:
             await self._objects.delete([self._key(_SUPERSEDED, one) for one in put_all])
 
-    async def _shards_with_snapshots(self) -> list[ShardId]:
-        folders = {
-            found.key.removeprefix(self._snapshots_prefix).partition("/")[0]
-            async for page in self._objects.list(self._snapshots_prefix)
-            for found in page
-        }
-        return [shard for shard in map(parse_shard_id, sorted(folders)) if shard is not None]
+    async def _logs_with_snapshots(self) -> list[tuple[ShardId, uuid.UUID]]:
+        """The logs of which there are snapshots, with their shards."""
+        found: set[tuple[ShardId, uuid.UUID]] = set()
+        async for page in self._objects.list(f"{self._snapshots}/"):
+            for one in page:
+                shard = parse_shard_id(one.key.removeprefix(f"{self._snapshots}/").partition("/")[0])
+                of_log = reading.folder_name_of(self._snapshots, shard, one.key) if shard is not None else None
+                if shard is not None and of_log is not None:
+                    found.add((shard, of_log.log_id))
+        return sorted(found)
 
     def _key(self, kind: str, attempt: Attempt) -> str:
         return f"{self._prefix}{kind}{attempt}"

@@ -11,7 +11,7 @@ the snapshot that it keeps and below its offset, and the other removals name the
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
 from types import MappingProxyType
@@ -276,18 +276,6 @@ class Snapshots:
             if of_log is not None and of_log.moved_from == former and of_log.log_id not in kept:
                 dead.append(key)
         await self._remove(dead)
-
-    async def remove_of(self, shard: ShardId, is_superfluous: Callable[[Manifest], bool]) -> None:
-        """Remove the shard's whole snapshots that are told by their manifests, manifests first.
-
-        Raises:
-            WalObjectStoreError: some are left.
-        """
-        async with aclosing(reading.newest_first(self._objects, self._prefix, shard)) as manifests:
-            found = [manifest async for manifest in manifests if is_superfluous(manifest)]
-        stems = tuple(part.key.rpartition("/")[0] for manifest in found for part in manifest.parts[:1])
-        keys = await reading.keys_of(self._objects, self._prefix, shard)
-        await self._remove([key for key in keys if key.startswith(stems)])
 
     async def _remove(self, keys: list[str]) -> None:
         """Manifests first, so that what a removal leaves when it is cut off is no snapshot."""

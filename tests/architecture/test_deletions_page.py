@@ -29,7 +29,6 @@ DELETING = frozenset(
         "prune",
         "remove_attempts",
         "remove_log",
-        "remove_of",
         "remove_older",
         "rm",
         "rm_file",

@@ -76,13 +76,13 @@ def test_a_cluster_elsewhere_begins_with_what_was_committed_and_the_log_is_left_
     async def scenario() -> None:
         world = World()
         await world.begin(pruned=pruned)
-        await world.take()
+        earlier = await world.take()
         await world.commit(2)
         before = await world.reader.bounds(SHARD_ID)
         point = await world.take()
         assert await world.reader.bounds(SHARD_ID) == before
         await world.commit(1)
-        await world.target.remove_of(SHARD_ID, lambda manifest: manifest.log_id != point.name.log_id)
+        await world.target.remove_log(SHARD_ID, earlier.name.log_id)
 
         elsewhere = SharedLog()
         tool = elsewhere.node(TOOL)
