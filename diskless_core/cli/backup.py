@@ -8,7 +8,7 @@ it was looked at, after all that comes before it in this order.
 The objects are copied twice: first all that there are, so that little is left to be copied after the points were
 decided. An object that a point needs and that was deleted meanwhile has been dead for `diskless.file.delete.delay.ms`:
 then the Diskless coordinators are read further, up to where the object is dead. So each round has less to copy, and
-less time to miss anything. Points are put into the target when nothing is missing any more.
+less time to miss anything. Points are put into the target once nothing is missing.
 
 See `backup_attempts` for what others may do in the target meanwhile.
 """
@@ -197,7 +197,7 @@ class BackupRun:
         try:
             made = await self._made(attempt, cluster_id, groups_shards)
         except (WalObjectStoreError, SnapshotError):
-            await self._require_nobody_interfered(attempt)
+            await self._require_no_interference(attempt)
             raise
         await self._finish(attempt, made)
         return made
@@ -310,7 +310,7 @@ class BackupRun:
         return found
 
     async def _trim(self, shard: ShardId) -> None:
-        """Remove what is garbage, as brokers do beside replay. Objects that died of it need not be there any more."""
+        """Remove what is garbage, as brokers do beside replay. Objects that died of it may be gone."""
         async with self._points.stored(shard, _machine(shard)) as store:
             while (await store.read(partial(trim_page, now_ms=self._clock.now_ms()))).more:
                 pass
@@ -371,7 +371,7 @@ class BackupRun:
         return await self._points.put(shard, _machine(shard), attempt.log_id(shard), **changed)
 
     async def _offsets_of_gone_topics(self, shard: ShardId, topics: Collection[bytes]) -> set[Key]:
-        """Offsets of topics that were deleted since the groups were read, by which nobody would be told of that."""
+        """Offsets of topics that were deleted since the groups were read. No deletion would remove them later."""
         gone = set[Key]()
         async for rows in self._points.rows(shard, _machine(shard), GROUP_OFFSETS):
             for key, offset in map(GROUP_OFFSETS.entity, rows):
@@ -419,7 +419,7 @@ class BackupRun:
         try:
             await self._require_unused()
         except MigrationRefusedError:
-            # nobody can have chosen this attempt, for it has no description and gets none
+            # no restore can have chosen this attempt: it has no description, and gets none
             await self._attempts.remove_points({attempt}, self._snapshots)
             await remove_marks(self._target, {str(attempt)})
             await self._attempts.forget({attempt})
@@ -431,7 +431,7 @@ class BackupRun:
             raise BackupError(_SUPERSEDED)
         await self._remove(found.before(attempt))
 
-    async def _require_nobody_interfered(self, attempt: Attempt) -> None:
+    async def _require_no_interference(self, attempt: Attempt) -> None:
         """Look whether another command has removed what this attempt had put, which may be why a store failed.
 
         Raises:

@@ -1,7 +1,7 @@
 """The attempts to make a backup in one place, and which of them counts.
 
 Several commands can work in a place at once, each can stand still for hours and go on, and the object store has no
-locks. So each attempt writes under names of its own, and three objects say what became of it:
+locks. So everything that an attempt writes carries its name, and three objects say what became of it:
 
 - `attempt-<name>` is put when it begins,
 - `description-<name>` is put last, when everything that it describes is there,
@@ -134,7 +134,7 @@ class BackupAttempts:
         try:
             return bytes(await self._objects.get(key, 0, _LIMIT_BYTES)).decode("utf-8", "replace")
         except ObjectNotFoundError:
-            raise BackupError(f"{key} is not there any more: run the command again") from None
+            raise BackupError(f"{key} was removed meanwhile: run the command again") from None
 
     async def supersede(self, attempts: Collection[Attempt]) -> None:
         """From now on none of these counts."""
@@ -142,7 +142,7 @@ class BackupAttempts:
             await self._objects.put(self._key(_SUPERSEDED, attempt), b"")
 
     async def remove_points(self, attempts: Collection[Attempt], snapshots: Snapshots) -> None:
-        """Remove the points of attempts that nobody restores, and those that an attempt which ended left behind.
+        """Remove the points of attempts that no restore has chosen or will choose.
 
         Args:
             snapshots: those of the place.

@@ -4,7 +4,7 @@ Its point is the last one. So whatever it has handed out and another point has (
 knows of. The other way round there are two differences, and a controller mends both where the backup is restored:
 
 - A topic, or some partitions of it, came after the point of its Diskless coordinator. The cluster shard says that they
-  are settled, so nobody would create them: here they are unsettled again.
+  are settled, so no controller would create them: here they are unsettled again.
 - A topic went after the point of its Diskless coordinator. A controller deletes partitions of topics that are gone.
 """
 

@@ -107,7 +107,7 @@ async def mark_segments(target: Place, mark: str) -> None:
 
 
 async def remove_marks(target: Place, marks: Collection[str]) -> None:
-    """Remove those of backups that nobody restores. Errors as before."""
+    """Remove those of backups that are given up. Errors as before."""
     if target.segments is not None and marks:
         await target.segments.delete([segments_mark(target.config, mark) for mark in marks])
 

@@ -205,7 +205,7 @@ def test_what_a_group_has_read_is_in_the_backup_though_the_log_is_looked_at_ever
             async def write_and_read(shard: ShardId, number: int) -> None:
                 nonlocal written
                 for one in (GROUPS.shard(0), DISKLESS.shard(1), CLUSTER_SHARD):
-                    world.log.lag_bounds(one, world.log.state(one).high_watermark)  # for whoever does not look anew
+                    world.log.lag_bounds(one, world.log.state(one).high_watermark)  # unless it is looked at anew
                 await write(led, f"{OBJECT}-{written}")
                 written += 1
                 await commit_offset(led, TOPIC_ID, "t", written)
@@ -224,7 +224,7 @@ def test_what_a_group_has_read_is_in_the_backup_though_the_log_is_looked_at_ever
 
 
 async def commit_what_is_gone(led: Led, count: int) -> None:
-    """Records whose objects are not there any more, one object each."""
+    """Records whose objects are gone, one object each."""
     for number in range(count):
         await write(led, f"{OBJECT}-{number}")
 

@@ -258,7 +258,7 @@ def test_a_backup_removes_those_before_it_and_what_was_killed_and_no_other_snaps
         names = [reading.folder_name_of(SNAPSHOTS, CLUSTER_SHARD, key) for key in snapshots_in(world.target)]
         left = {name.log_id for name in names if name is not None}
         assert own.log_id(CLUSTER_SHARD) in left
-        assert len(left) == 2, "its own one, and the one of which nobody knows what it is for"
+        assert len(left) == 2, "its own one, and the one that belongs to no attempt"
 
     slow_story(work)
 
