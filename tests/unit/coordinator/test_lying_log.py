@@ -129,7 +129,8 @@ def test_an_entry_says_how_far_its_leader_had_read() -> None:
             if isinstance(entry, Entry) and entry.read_back == acceptance.read_back():
                 said.append(entry.sequence)
             acceptance = acceptance.after(entry, batch)
-        assert said == [0, 1, 2, 3], "all but the last, which was written beside the one before"
+        sequences = [entry.sequence for entry in found if isinstance(entry, Entry)]
+        assert said == sequences[:-1], "all but the last, which was written beside the one before"
         last = found[-1]
         assert isinstance(last, Entry)
         assert last.read_back is None
