@@ -40,7 +40,11 @@ FIND_COORDINATOR_VERSION = 4
 
 
 class CoordinatorClients:
-    """Clients of all Diskless coordinators, by index in `coordinators`."""
+    """Clients of all Diskless coordinators, by index in `coordinators`.
+
+    Attributes:
+        calls: these carry what answers soon or concerns several coordinators.
+    """
 
     def __init__(
         self,
@@ -53,10 +57,18 @@ class CoordinatorClients:
         self.node_id = node_id
         self.peers = peers
         self.calls = PeerCalls(transport)
-        self.commits = CommitBundles(self.calls)
+        self._calls_of: dict[int, PeerCalls] = {}
+        self.commits = CommitBundles(self.calls, self.calls_of)
         self.clients = {index: CoordinatorClient(index, replica, self) for index, replica in replicas.items()}
         self.coordinators: Mapping[int, DisklessCoordinator] = self.clients
         self._new_transport = new_transport or (lambda: transport)
+
+    def calls_of(self, index: int) -> PeerCalls:
+        """Calls to one coordinator. They have connections of their own: one that stalls holds up no other's answers."""
+        calls = self._calls_of.get(index)
+        if calls is None:
+            calls = self._calls_of[index] = PeerCalls(self._new_transport())
+        return calls
 
     def new_calls(self, limit_ms: int) -> PeerCalls:
         """Calls by connections of their own: nobody waits behind them. An answer has to come within `limit_ms`."""
@@ -196,7 +208,7 @@ class CoordinatorClient:
         """Ask one node. It has to answer soon once the log says that another one leads: it may be out of reach."""
         if node_id == self._clients.node_id:
             return await question(self._local())
-        remote = RemoteCoordinator(self._index, node_id, self._clients.calls, self._clients.commits)
+        remote = RemoteCoordinator(self._index, node_id, self._clients.calls_of(self._index), self._clients.commits)
         return await while_led(question(remote), partial(self._replica.until_led_elsewhere, node_id))
 
     def _leader(self) -> int | None:

@@ -1,12 +1,16 @@
 """One DisklessCommitFile for each node, however many of an object's coordinators it leads; one for a list of objects.
 
 (KIP-1164, "Reducing multi-DC commit operations": logical commit requests bundled into fewer physical ones.)
+
+Answers come in the order of a connection's requests. So only bundles share a connection, which the node answers
+without the parts that are late. A commit for one coordinator goes by that coordinator's own connection, and so does
+each commit of a coordinator that was late, until it answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +25,7 @@ from diskless_core.protocol.commit_file import (
     pack_request,
     unpack_response,
 )
+from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.framing import FrameError
 from diskless_core.protocol.messages import DisklessCommitFileRequest
 
@@ -38,8 +43,10 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
+    """A coordinator's part. Its answer is None where the node answered the bundle without it."""
+
     request: CommitFile
-    answer: asyncio.Future[list[BatchResult]]
+    answer: asyncio.Future[list[BatchResult] | None]
 
 
 @dataclass(slots=True)
@@ -49,19 +56,31 @@ class _Bundle:
 
 
 class CommitBundles:
-    """All commits of a node with coordinators on other nodes."""
+    """All commits of a node with coordinators on other nodes.
 
-    def __init__(self, calls: PeerCalls) -> None:
+    Args:
+        calls: these carry the bundles.
+        calls_of: calls to one coordinator, by its index, by connections of their own.
+    """
+
+    def __init__(self, calls: PeerCalls, calls_of: Callable[[int], PeerCalls]) -> None:
         self._calls = calls
+        self._calls_of = calls_of
+        self._late: set[int] = set()
         self._open: dict[_Key, _Bundle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def commit(self, node_id: int, shard: int, request: CommitFile) -> list[BatchResult]:
         """DisklessCommitFile of one coordinator; what is asked for at once, of one object and node, goes together.
 
+        A part that the node leaves out of its answer is sent again at once, alone. The coordinator may have it already,
+        and then gives the first answer. Until a coordinator that was left out answers, its parts are in no bundle.
+
         Raises:
             CoordinatorError: no answer; the same request can be sent again.
         """
+        if shard in self._late:
+            return await self._alone(node_id, shard, request)
         key = _Key(
             node_id,
             request.object_key,
@@ -75,9 +94,19 @@ class CommitBundles:
         if bundle is None or shard in bundle.parts:
             bundle = self._open[key] = _Bundle(key)
             loop.call_soon(self._seal, bundle)
-        answer: asyncio.Future[list[BatchResult]] = loop.create_future()
+        answer: asyncio.Future[list[BatchResult] | None] = loop.create_future()
         bundle.parts[shard] = _Part(request, answer)
-        return await answer
+        results = await answer
+        if results is not None:
+            return results
+        self._late.add(shard)
+        return await self._alone(node_id, shard, request)
+
+    async def _alone(self, node_id: int, shard: int, request: CommitFile) -> list[BatchResult]:
+        results = await self._exchange(self._calls_of(shard), node_id, [shard], [request.batches], request)
+        answer = _of_a_shard(results)
+        self._late.discard(shard)
+        return answer
 
     async def commit_list(self, node_id: int, shard: int, requests: Sequence[CommitFile]) -> list[list[BatchResult]]:
         """DisklessCommitFile of one coordinator for several objects: all or none are committed, in this order.
@@ -89,11 +118,9 @@ class CommitBundles:
             CoordinatorError: no answer; the same list can be sent again.
         """
         first, others = requests[0], requests[1:]
-        results = await self._exchange(node_id, [shard], [first.batches], first, others)
+        results = await self._exchange(self._calls_of(shard), node_id, [shard], [first.batches], first, others)
         if len(results) == len(first.batches):
-            return [_of_a_shard(results)] + [
-                _of_a_shard(await self._exchange(node_id, [shard], [request.batches], request)) for request in others
-            ]
+            return [_of_a_shard(results)] + [await self._alone(node_id, shard, request) for request in others]
         answers, start = [], 0
         for request in requests:
             answers.append(_of_a_shard(results[start : start + len(request.batches)]))
@@ -114,10 +141,12 @@ class CommitBundles:
         task.add_done_callback(self._tasks.discard)
 
     async def _send(self, bundle: _Bundle) -> None:
-        parts = list(bundle.parts.values())
+        shards, parts = list(bundle.parts), list(bundle.parts.values())
+        is_shared = len(parts) > 1
+        calls = self._calls if is_shared else self._calls_of(shards[0])
         try:
             results = await self._exchange(
-                bundle.key.node_id, list(bundle.parts), [part.request.batches for part in parts], parts[0].request
+                calls, bundle.key.node_id, shards, [part.request.batches for part in parts], parts[0].request
             )
         except BaseException as error:
             failure = error if isinstance(error, Exception) else OutcomeUnknownError("the node stops")
@@ -130,11 +159,12 @@ class CommitBundles:
         first = 0
         for part in parts:
             after = first + len(part.request.batches)
-            _settle(part, results[first:after])
+            _settle(part, results[first:after], may_be_left_out=is_shared)
             first = after
 
     async def _exchange(
         self,
+        calls: PeerCalls,
         node_id: int,
         shards: Sequence[int],
         batches: Sequence[Sequence[CommitBatch]],
@@ -155,7 +185,7 @@ class CommitBundles:
                 file_size=file.file_size,
                 owner_ids=file.owner_ids,
                 batches=of_file,
-                timeout_ms=self._calls.timeout_ms,
+                timeout_ms=calls.timeout_ms,
                 shards=[ShardPart(shard, len(of_shard)) for shard, of_shard in zip(shards, batches, strict=True)],
                 uploader_id=file.uploader_id,
                 others=[
@@ -164,7 +194,7 @@ class CommitBundles:
                 ],
             )
         )
-        answer = await self._calls.exchange(node_id, PeerRequest(DisklessCommitFileRequest.API_KEY, 0, body))
+        answer = await calls.exchange(node_id, PeerRequest(DisklessCommitFileRequest.API_KEY, 0, body))
         try:
             results = unpack_response(answer).results
         except FrameError as error:
@@ -175,8 +205,11 @@ class CommitBundles:
         return results
 
 
-def _settle(part: _Part, results: Sequence[BatchResult]) -> None:
+def _settle(part: _Part, results: Sequence[BatchResult], *, may_be_left_out: bool) -> None:
     if part.answer.done():
+        return
+    if may_be_left_out and results and results[0].error is ErrorCode.REQUEST_TIMED_OUT:
+        part.answer.set_result(None)
         return
     try:
         part.answer.set_result(_of_a_shard(results))

@@ -20,7 +20,7 @@ from diskless_core.diskless.attempts import Attempt, RefusedAttempts, ShardAttem
 from diskless_core.diskless.commands import BatchResult, DeletedRecords, HandOver
 from diskless_core.diskless.peer_checks import PeerRules
 from diskless_core.diskless.purgatory import Purgatory
-from diskless_core.diskless.service_commits import commit_file
+from diskless_core.diskless.service_commits import FileCommits
 from diskless_core.diskless.service_reads import CoordinatorReads, key_of
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.protocol.codec import ApiMessage
@@ -119,6 +119,7 @@ class CoordinatorService:
         self._feeds = feeds
         self._refused_with = refused_with
         self._attempts = RefusedAttempts(refused_with) if refused_with is not None else ShardAttempts(shards)
+        self._commits = FileCommits(self._attempts)
         self._reads = CoordinatorReads(self._attempts, purgatory, clock)
         self.refusing = (
             CoordinatorService(
@@ -200,7 +201,7 @@ class CoordinatorService:
         if not self._sound("DisklessCommitFile", problem):
             refused = BatchResult(ErrorCode.INVALID_REQUEST, message=problem)
             return CommitFileResponse(results=[refused] * request.batch_count)
-        return await commit_file(self._attempts, request)
+        return await self._commits.answer(request)
 
     async def list_offsets(self, request: DisklessListOffsetsRequest) -> DisklessListOffsetsResponse:
         return await self._reads.list_offsets(request)

@@ -59,12 +59,34 @@ class NetworkNode:
         self.service = CoordinatorService(
             self.node_id, self.shards, self.peers, purgatory, self.feeds, self._clock, object_prefix="wal"
         )
-        self.directory = CoordinatorClients(self.node_id, self.shards, self._network, self.peers)
+        network = self._network
+        self.directory = CoordinatorClients(
+            self.node_id, self.shards, InOrder(network), self.peers, lambda: InOrder(network)
+        )
 
     async def stop(self) -> None:
         await self.directory.stop()
         for replica in self.replicas:
             await replica.stop()
+
+
+class InOrder:
+    """A `PeerTransport` with one connection to each node: answers come in the order of the requests, as over TCP."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._last: dict[int, asyncio.Task[bytes]] = {}
+
+    async def send(self, node_id: int, request: PeerRequest, timeout_s: float) -> bytes:
+        asked = asyncio.create_task(self._network.send(node_id, request, timeout_s))
+        turn = self._last[node_id] = asyncio.create_task(_after(self._last.get(node_id), asked))
+        return await asyncio.shield(turn)
+
+
+async def _after(before: asyncio.Task[bytes] | None, asked: asyncio.Task[bytes]) -> bytes:
+    if before is not None:
+        await asyncio.wait([before])
+    return await asked
 
 
 class Network:

@@ -22,8 +22,9 @@ from diskless_core.diskless.commands import BatchResult, CommitFile, FoundRuns, 
 from diskless_core.diskless.operations import HORIZON_AGE_MS
 from diskless_core.diskless.remote import RemoteCoordinator
 from diskless_core.diskless.service import DISKLESS_REQUESTS
+from diskless_core.diskless.service_commits import LEAST_WAIT_S, MOST_WAIT_S, wait_s
 from diskless_core.files.trimmer import Trimmer
-from diskless_core.protocol.commit_file import CommitFileRequest
+from diskless_core.protocol.commit_file import CommitFileRequest, ShardPart
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import (
     DisklessCommitFileRequest,
@@ -32,6 +33,7 @@ from diskless_core.protocol.messages import (
 )
 from diskless_core.shards import DISKLESS
 from diskless_core.wal.format import object_key
+from tests.support.guarantees import guarantee
 from tests.support.peer_network import Network
 from tests.support.shards import TOPIC, batch, commit_of, wal_key
 from tests.support.virtual_time import VirtualClock, run
@@ -439,6 +441,159 @@ def test_who_gives_up_his_part_takes_nothing_from_the_others() -> None:
         assert [one.error for one in await second] == [ErrorCode.NONE]
 
     on_network(test, {0: 1, 1: 1})
+
+
+# --- a coordinator that stalls ----------------------------------------------------------------------------------------
+
+TWO_COORDINATORS = {0: 1, 1: 1}
+
+
+async def created(network: Network, *shards: int) -> None:
+    """Each shard has the partition of its own number."""
+    for shard in shards:
+        await as_seen_by(network, 2, shard).create_partitions(TOPIC_ID, "t", [shard])
+    network.sent.clear()
+
+
+def begin_parts(network: Network, key: str, shards: list[int]) -> list[asyncio.Task[list[BatchResult]]]:
+    """Begin to commit one object with several coordinators at once, as node 2 does."""
+    whole = replace(commit_of(wal_key(key), *map(batch, shards)), owner_ids=tuple(shards))
+    return [
+        asyncio.create_task(commit(as_seen_by(network, 2, shard), replace(whole, batches=[one])))
+        for shard, one in zip(shards, whole.batches, strict=True)
+    ]
+
+
+async def answers_within(limit_s: float, *asked: asyncio.Task[list[BatchResult]]) -> list[tuple[ErrorCode, int]]:
+    async with asyncio.timeout(limit_s):
+        return [(one.error, one.base_offset) for task in asked for one in await task]
+
+
+@guarantee(
+    "Offsets",
+    "A coordinator that stalls holds up commits of other coordinators for a second at most, though one broker leads "
+    "all of them and gets their commits in one request.",
+)
+def test_a_coordinator_that_stalls_does_not_hold_up_another_one_that_the_same_node_leads() -> None:
+    async def test(network: Network) -> None:
+        await created(network, 0, 1)
+        network.shared.hold_high_watermark(DISKLESS.shard(1))
+        healthy, stalled = begin_parts(network, "object-0", [0, 1])
+        assert await answers_within(LEAST_WAIT_S + 0.1, healthy) == [(ErrorCode.NONE, 0)]
+        stalled_ones = [stalled]
+        for number in range(1, 5):
+            healthy, stalled = begin_parts(network, f"object-{number}", [0, 1])
+            assert await answers_within(0.1, healthy) == [(ErrorCode.NONE, number)]
+            stalled_ones.append(stalled)
+        await asyncio.sleep(3)
+        assert not any(task.done() for task in stalled_ones)
+        network.shared.release_high_watermark(DISKLESS.shard(1))
+        assert await answers_within(1, *stalled_ones) == [(ErrorCode.NONE, number) for number in range(5)]
+        partition = PartitionKey(TOPIC, 1)
+        assert (await as_seen_by(network, 2, 1).list_offsets(partition, -1)).offset == 5, "each object once"
+
+    on_network(test, TWO_COORDINATORS)
+
+
+def test_what_is_asked_of_a_stalled_coordinator_alone_holds_up_nothing_of_another_one() -> None:
+    async def test(network: Network) -> None:
+        await created(network, 0, 1)
+        network.shared.hold_high_watermark(DISKLESS.shard(1))
+        stalled = as_seen_by(network, 2, 1)
+        of_list = [commit_of(wal_key(f"list-{number}"), batch(1), owner_ids=(1,)) for number in range(2)]
+        under_way = [
+            *begin_parts(network, "alone", [1]),
+            asyncio.create_task(stalled.commit_files(of_list)),
+            asyncio.create_task(stalled.list_offsets(PartitionKey(TOPIC, 1), -1)),
+        ]
+        await asyncio.sleep(0)
+        assert await answers_within(0.1, *begin_parts(network, "object", [0])) == [(ErrorCode.NONE, 0)]
+        async with asyncio.timeout(0.1):
+            assert (await as_seen_by(network, 2).list_offsets(KEY, -1)).offset == 1
+        network.shared.release_high_watermark(DISKLESS.shard(1))
+        await asyncio.gather(*under_way)
+
+    on_network(test, TWO_COORDINATORS)
+
+
+def test_a_bundle_of_stalled_coordinators_holds_up_the_next_one_for_a_second_at_most() -> None:
+    async def test(network: Network) -> None:
+        await created(network, 0, 1, 2)
+        for shard in (1, 2):
+            network.shared.hold_high_watermark(DISKLESS.shard(shard))
+        stalled = begin_parts(network, "first", [1, 2])
+        healthy, also_stalled = begin_parts(network, "second", [0, 2])
+        assert await answers_within(MOST_WAIT_S + 0.1, healthy) == [(ErrorCode.NONE, 0)]
+        for shard in (1, 2):
+            network.shared.release_high_watermark(DISKLESS.shard(shard))
+        assert await answers_within(1, *stalled, also_stalled) == [(ErrorCode.NONE, n) for n in (0, 0, 1)]
+
+    on_network(test, {0: 1, 1: 1, 2: 1})
+
+
+def test_a_coordinator_that_was_late_and_answers_again_is_in_bundles_again() -> None:
+    async def test(network: Network) -> None:
+        await created(network, 0, 1)
+        network.shared.hold_high_watermark(DISKLESS.shard(1))
+        late = begin_parts(network, "first", [0, 1])
+        await asyncio.sleep(3)
+        assert network.sent == [(1, COMMIT)] * 2, "the part is asked for once more, and waits then"
+        network.shared.release_high_watermark(DISKLESS.shard(1))
+        assert await answers_within(1, *late) == [(ErrorCode.NONE, 0)] * 2
+        network.sent.clear()
+        assert await answers_within(1, *begin_parts(network, "second", [0, 1])) == [(ErrorCode.NONE, 1)] * 2
+        assert network.sent == [(1, COMMIT)]
+
+    on_network(test, TWO_COORDINATORS)
+
+
+def test_coordinators_of_a_slow_log_are_waited_for_and_each_object_is_committed_once() -> None:
+    async def test(network: Network) -> None:
+        await created(network, 0, 1)
+        network.shared.append_delay_s = lambda: 3.0
+        assert await answers_within(4, *begin_parts(network, "object", [0, 1])) == [(ErrorCode.NONE, 0)] * 2
+        network.shared.append_delay_s = None
+        assert await answers_within(4, *begin_parts(network, "next", [0, 1])) == [(ErrorCode.NONE, 1)] * 2
+
+    on_network(test, TWO_COORDINATORS)
+
+
+def test_nothing_is_kept_of_a_part_that_is_late_however_often_it_comes() -> None:
+    async def test(network: Network) -> None:
+        await created(network, 0, 1)
+        network.shared.hold_high_watermark(DISKLESS.shard(1))
+        entries = len(network.shared.content(DISKLESS.shard(1)))
+        parts = [replace(commit_of(wal_key("f"), batch(shard)), owner_ids=(0, 1)) for shard in (0, 1)]
+        request = CommitFileRequest(
+            object_key=parts[0].object_key,
+            object_format=parts[0].object_format,
+            file_size=parts[0].file_size,
+            owner_ids=[0, 1],
+            batches=[one for part in parts for one in part.batches],
+            shards=[ShardPart(0, 1), ShardPart(1, 1)],
+            uploader_id=parts[0].uploader_id,
+        )
+        service, tasks = network.nodes[1].service, len(asyncio.all_tasks())
+        for _ in range(50):
+            results = (await service.handle(COMMIT, request)).results
+            assert [one.error for one in results] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+        await asyncio.sleep(0.1)
+        assert len(asyncio.all_tasks()) <= tasks
+        network.shared.release_high_watermark(DISKLESS.shard(1))
+        results = (await service.handle(COMMIT, request)).results
+        assert [(one.error, one.base_offset) for one in results] == [(ErrorCode.NONE, 0)] * 2
+        assert len(network.shared.content(DISKLESS.shard(1))) == entries + 1
+
+    on_network(test, TWO_COORDINATORS)
+
+
+@pytest.mark.parametrize(
+    ("done_s", "waits_s"), [(None, MOST_WAIT_S), (0.01, LEAST_WAIT_S), (0.3, 0.6), (0.7, MOST_WAIT_S)]
+)
+def test_a_bundle_waits_for_its_late_parts_twice_as_long_as_the_others_took(
+    done_s: float | None, waits_s: float
+) -> None:
+    assert wait_s(done_s) == waits_s
 
 
 def test_stopping_leaves_the_outcome_of_what_is_under_way_open() -> None:

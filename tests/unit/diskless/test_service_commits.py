@@ -6,7 +6,7 @@ import asyncio
 import uuid
 
 from diskless_core.diskless.attempts import ShardAttempts
-from diskless_core.diskless.service_commits import commit_file
+from diskless_core.diskless.service_commits import FileCommits
 from diskless_core.protocol.commit_file import CommitFileRequest
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.testing.fakes.log import SharedLog
@@ -29,7 +29,7 @@ def test_a_refused_batch_comes_with_a_reason_and_an_accepted_one_without() -> No
             owner_ids=whole.owner_ids,
             batches=whole.batches,
         )
-        first, unknown, second, gap, fenced = (await commit_file(ShardAttempts({0: shard}), request)).results
+        first, unknown, second, gap, fenced = (await FileCommits(ShardAttempts({0: shard})).answer(request)).results
         assert (first.message, second.message) == (None, None)
         assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert "partition 9" in str(unknown.message)
