@@ -134,9 +134,11 @@ def idle(state: Reader, passed: Passed, heard: Collection[int]) -> Sequence[Idle
     return found
 
 
-def retire(command: ClusterCommand, due: Idle, passed: Passed) -> bool:
-    """Unregister a broker for good, unless it has changed since it was found; whether it was."""
-    if due not in idle(command.tx, passed, ()):
-        return False
-    command.emit(BrokerUnregistered(node_id=due.node_id, epoch=NEVER_REGISTERED if due.epoch is None else due.epoch))
-    return True
+def retire(command: ClusterCommand, due: Sequence[Idle], passed: Passed) -> Sequence[Idle]:
+    """Unregister brokers for good, but for those that have changed since they were found; those that this did it to."""
+    still_due = set(idle(command.tx, passed, ()))
+    retired = [one for one in due if one in still_due]
+    for one in retired:
+        epoch = NEVER_REGISTERED if one.epoch is None else one.epoch
+        command.emit(BrokerUnregistered(node_id=one.node_id, epoch=epoch))
+    return retired

@@ -6,7 +6,7 @@ What a leader knows of heartbeats is told to these functions; they only know reg
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskless_core.cluster.membership import node_ids
@@ -100,6 +100,11 @@ def change(
         )
     )
     return True
+
+
+def fence(command: ClusterCommand, brokers: Sequence[Registration]) -> Sequence[int]:
+    """Fence brokers; the node ids of those that this changed. One that has registered again stays what it is."""
+    return [known.spec.node_id for known in brokers if change(command, known.spec.node_id, known.epoch, is_fenced=True)]
 
 
 def unregister(command: ClusterCommand, node_id: int) -> Refusal | None:

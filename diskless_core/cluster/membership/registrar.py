@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -21,6 +21,7 @@ from diskless_core.cluster.membership.clocks import ControllersClock, controller
 from diskless_core.cluster.membership.fenced import why_fenced
 from diskless_core.cluster.membership.heartbeats import Beat, Decision, Surroundings, decide
 from diskless_core.cluster.membership.model import BrokerSpec, LiveBroker, Registration
+from diskless_core.cluster.membership.node_ids import Idle
 from diskless_core.cluster.membership.operations import Duplicate, Objection, no_objection
 from diskless_core.cluster.membership.reachability import Reachability
 from diskless_core.cluster.membership.sessions import UNKNOWN_HEALTH, Health, Predecessor, Sessions, SessionTimes
@@ -30,13 +31,19 @@ from diskless_core.cluster.shard import ClusterShard
 from diskless_core.coordinator.errors import CoordinatorError, NotControllerError
 from diskless_core.coordinator.tables import Writes
 from diskless_core.protocol.errors import ErrorCode
+from diskless_core.side_by_side import side_by_side
 
 LOOK_SHARE = 0.75
 """Of a heartbeat's time, after which sessions are looked at at the latest, as `Sessions.ended` has to be."""
 
+BROKERS_IN_ONE_ENTRY = 256
+"""How many brokers one entry of the log fences or retires: some KiB, and some milliseconds on each replica."""
+
 _WANTS_TO_STOP = "it wants to stop"
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class Link(Protocol):
@@ -297,17 +304,18 @@ class Registrar:
                     await asyncio.sleep(self._times.heartbeat_s / 4)
 
     async def _fence_silent(self, sessions: Sessions) -> None:
-        """Fence whose session is over, and sleep until the next one may be."""
+        """Fence whose session is over, and sleep until the next one may be.
+
+        A zone may vanish, and an append may take long: all brokers that are due are fenced by one append.
+        """
         now_s = self._clock.monotonic()
         live = {node_id: one for node_id, one in operations.registrations(self._shard.state).items() if one.is_live}
         silent = sessions.ended(now_s) - {self._node_id}
-        await self._retire_idle(sessions, now_s)
         ill = sessions.ill(now_s, live)
-        for node_id, known in live.items():
-            if node_id in silent:
-                await self._change(known, sessions.silence(node_id, now_s), is_fenced=True)
-            elif node_id in ill:
-                await self._change(known, sessions.health(node_id).complaint, is_fenced=True)
+        reasons = {node_id: sessions.silence(node_id, now_s) for node_id in live.keys() & silent}
+        reasons |= {node_id: sessions.health(node_id).complaint for node_id in live.keys() & (ill - silent)}
+        await self._fence([live[node_id] for node_id in sorted(reasons)], reasons)
+        await self._retire_idle(sessions, now_s)
         self._wake.clear()
         next_end_s = sessions.next_end_s(live.keys() - silent - {self._node_id})
         pause_s = self._times.heartbeat_s * LOOK_SHARE
@@ -319,6 +327,13 @@ class Registrar:
         except TimeoutError:
             pass
 
+    async def _fence(self, brokers: Sequence[Registration], reasons: Mapping[int, str]) -> None:
+        async def fence(some: Sequence[Registration]) -> None:
+            for node_id in await self._shard.submit(partial(operations.fence, brokers=some)):
+                _log.warning("a broker is fenced", broker=node_id, reason=reasons[node_id])
+
+        await side_by_side(fence, _by_entry(brokers))
+
     async def _retire_idle(self, sessions: Sessions, now_s: float) -> None:
         """Unregister the brokers whose ids the cluster gave them, and that have been away for long."""
         passed = self._shard.clock_watch.passed()
@@ -327,10 +342,13 @@ class Registrar:
             for node_id in operations.registrations(self._shard.state)
             if node_id == self._node_id or sessions.is_live(node_id, now_s, is_granted=True)
         }
-        for due in node_ids.idle(self._shard.state, passed, heard):
-            if await self._shard.submit(partial(node_ids.retire, due=due, passed=passed)):
-                self._forget(sessions, due.node_id)
-                _log.warning("a broker was away for so long that its node id is retired", broker=due.node_id)
+
+        async def retire(due: Sequence[Idle]) -> None:
+            for one in await self._shard.submit(partial(node_ids.retire, due=due, passed=passed)):
+                self._forget(sessions, one.node_id)
+                _log.warning("a broker was away for so long that its node id is retired", broker=one.node_id)
+
+        await side_by_side(retire, _by_entry(node_ids.idle(self._shard.state, passed, heard)))
 
     def _forget(self, sessions: Sessions, node_id: int) -> None:
         sessions.forget(node_id)
@@ -416,3 +434,7 @@ class Registrar:
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def _by_entry(brokers: Sequence[T]) -> Sequence[Sequence[T]]:
+    return [brokers[first : first + BROKERS_IN_ONE_ENTRY] for first in range(0, len(brokers), BROKERS_IN_ONE_ENTRY)]

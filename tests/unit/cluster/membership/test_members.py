@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from diskless_core.cluster.membership import registrar
 from diskless_core.cluster.membership.fenced import STARTING
 from diskless_core.cluster.membership.member import MembershipRefusedError
 from diskless_core.cluster.membership.sessions import RESET_S
@@ -54,6 +55,35 @@ def test_a_broker_that_falls_silent_is_fenced_after_its_session_and_unfenced_whe
         two.is_paused = False
         await until(lambda: one.live == [1, 2])
         assert two.membership.brokers.get(2).epoch == one.membership.brokers.get(2).epoch == 2
+
+    in_world(scene)
+
+
+def test_all_brokers_of_a_zone_that_vanishes_are_fenced_by_one_entry_however_long_an_append_takes() -> None:
+    async def scene(world: MemberWorld) -> None:
+        one, *others = await world.join(*range(1, 13))
+        await until(lambda: len(one.live) == 12)
+        world.shared.append_delay_s = lambda: 0.3
+        entries = len(world.shared.content(CLUSTER_SHARD))
+        for other in others[:6]:
+            other.is_paused = True
+        await until(lambda: len(one.live) < 12)
+        assert one.live == [1, *range(8, 13)]
+        assert len(world.shared.content(CLUSTER_SHARD)) == entries + 1
+
+    in_world(scene)
+
+
+def test_very_many_brokers_are_fenced_by_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(world: MemberWorld) -> None:
+        monkeypatch.setattr(registrar, "BROKERS_IN_ONE_ENTRY", 2)
+        one, *others = await world.join(*range(1, 7))
+        await until(lambda: len(one.live) == 6)
+        entries = len(world.shared.content(CLUSTER_SHARD))
+        for other in others:
+            other.is_paused = True
+        await until(lambda: one.live == [1])
+        assert len(world.shared.content(CLUSTER_SHARD)) == entries + 3
 
     in_world(scene)
 

@@ -70,8 +70,10 @@ class Registry(ClusterState):
         return node_ids.idle(self.state, Passed(now_ms=self.now_ms), heard)
 
     def retire_idle(self):
-        for due in self.idle():
-            assert self.run(lambda command, due=due: node_ids.retire(command, due, Passed(now_ms=self.now_ms)))
+        assert self.retire(self.idle())
+
+    def retire(self, due):
+        return self.run(lambda command: node_ids.retire(command, due, Passed(now_ms=self.now_ms)))
 
 
 @pytest.fixture
@@ -173,12 +175,13 @@ def test_a_configured_id_is_never_retired_and_may_come_back_after_it_was_unregis
 
 
 def test_a_broker_that_has_changed_since_it_was_found_idle_is_not_retired(registry):
-    registration = registry.register(registry.allocate(1), number=1)
+    registration, _ = (registry.register(registry.allocate(number), number=number) for number in (1, 2))
     registry.now_ms += IDLE_MS
-    [due] = registry.idle()
+    due = registry.idle()
     registry.fence(registration, is_fenced=False)
-    assert not registry.run(lambda command: node_ids.retire(command, due, Passed(now_ms=registry.now_ms)))
+    assert [one.node_id for one in registry.retire(due)] == [2]
     assert registry.state.committed(BROKERS, (1,)).is_live
+    assert registry.state.committed(BROKERS, (2,)) is None
 
 
 def test_unregistering_a_broker_retires_the_id_that_the_cluster_gave_it(registry):

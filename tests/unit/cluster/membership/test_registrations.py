@@ -116,6 +116,17 @@ def test_a_change_of_an_old_registration_changes_nothing(registry):
     assert registry.get().is_fenced
 
 
+def test_of_brokers_that_are_fenced_together_those_that_have_registered_again_stay_what_they_are(registry):
+    found = [registry.register(spec(node_id)) for node_id in (1, 2, 3)]
+    registry.change(1, is_fenced=False)
+    registry.change(2, node_id=2, is_fenced=False)
+    registry.register(spec(2, incarnation=2))
+    registry.change(4, node_id=2, is_fenced=False)
+
+    assert registry.run(lambda command: operations.fence(command, found)) == [1], "the third is fenced already"
+    assert [registry.get(node_id).is_fenced for node_id in (1, 2, 3)] == [True, False, True]
+
+
 def test_a_request_with_an_old_epoch_is_refused(registry):
     registry.register(spec())
     registry.register(spec(incarnation=2))

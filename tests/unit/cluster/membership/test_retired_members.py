@@ -16,6 +16,7 @@ from diskless_core.cluster.membership.tables import NODE_IDS
 from diskless_core.cluster.operations import Refusal
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.messages import DisklessAllocateNodeIdRequest, UnregisterBrokerRequest
+from diskless_core.shards import CLUSTER_SHARD
 from tests.support.membership import CLUSTER_ID, HEARTBEAT_S, MemberProcess, MemberWorld, begun, in_world, until
 
 ALLOCATION = uuid.UUID(int=1234)
@@ -200,5 +201,19 @@ def test_refusals_of_made_up_brokers_are_remembered_within_a_bound(monkeypatch: 
             spec = BrokerSpec(node_id=node_id, incarnation_id=uuid.uuid4(), listeners=(), rack=None, features={})
             assert isinstance(await registrar.register(spec, allocation_id=ALLOCATION), Refusal)
         assert len(registrar._refused) == 20
+
+    in_world(scene)
+
+
+def test_brokers_that_have_been_away_for_a_day_are_retired_by_one_entry() -> None:
+    async def scene(world: MemberWorld) -> None:
+        [one] = await world.join(1)
+        for number in range(5):
+            await allocate(one, allocation=uuid.UUID(int=number + 1))
+        assert one.shard.state.row_count(NODE_IDS) == 5
+        entries = len(world.shared.content(CLUSTER_SHARD))
+        a_day_later(world)
+        await until(lambda: not one.shard.state.row_count(NODE_IDS))
+        assert len(world.shared.content(CLUSTER_SHARD)) == entries + 1
 
     in_world(scene)
