@@ -146,6 +146,15 @@ class Metrics:
         self.arrivals_given_up = self._counter(
             "arrivals_given_up", "Connections closed because their request came too slowly while memory was short."
         )
+        self.answer_bytes = self._gauge(
+            "answer_bytes", "Memory taken by answers to consumers that are being made, or are not read yet."
+        )
+        self.lent_bytes = self._gauge(
+            "lent_bytes", "Memory of the buffers that unread answers use, in the cache or no longer in it."
+        )
+        self.answers_given_up = self._counter(
+            "answers_given_up", "Connections closed because their clients read no answers while memory was short."
+        )
         self.received_bytes = self._counter("received_bytes", "Bytes of requests received.")
         self.sent_bytes = self._counter("sent_bytes", "Bytes of responses sent.")
         self.client_bytes = self._counter(

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 import structlog
 
+from diskless_core.broker.answer_memory import AnswerMemory
 from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.frames import Frame
 from diskless_core.broker.rack_traffic import ClientBytes
@@ -25,6 +26,9 @@ from diskless_core.quotas.entities import ANONYMOUS
 RECEIVE_BYTES = 64 << 10
 MAX_CONCURRENT_REQUESTS = 4096
 """Of one connection; above it the connection is not read."""
+
+LENT_FROM_BYTES = 64 << 10
+"""A smaller answer is copied: the client may read it late, and it keeps no cached objects in memory meanwhile."""
 
 CLOSE_S = 10.0
 """How long a client that is to go may read nothing of what was answered, before it is let go without."""
@@ -84,6 +88,7 @@ class Server:
         dispatcher: Dispatcher,
         pool: PagePool,
         receive_memory: ReceiveMemory,
+        answer_memory: AnswerMemory,
         *,
         max_frame_bytes: int,
         limit: ConnectionLimit,
@@ -95,6 +100,7 @@ class Server:
         self.dispatcher = dispatcher
         self.pool = pool
         self.receive_memory = receive_memory
+        self.answer_memory = answer_memory
         self.max_frame_bytes = max_frame_bytes
         self.limit = limit
         self.room = room
@@ -143,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         self._alone: _Slot | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused_for: set[str] = set()
+        self._is_lost = False
         self._mute: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
         self._lost_listeners: list[Callable[[], None]] = []
@@ -166,7 +173,9 @@ class Connection(asyncio.BufferedProtocol):
         if self in self._server.connections:
             self._server.connections.remove(self)
             self._server.metrics.connections.dec()
+        self._is_lost = True
         self._forget_unbegun()
+        self._server.answer_memory.end(self)
         for task in self._tasks:
             task.cancel()
         for timer in (self._mute, self._end):
@@ -208,6 +217,9 @@ class Connection(asyncio.BufferedProtocol):
         self._pause("writing")
 
     def resume_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits()
+        self._server.answer_memory.read(self)
         self._resume("writing")
         self._go_on_after("answers")
 
@@ -347,19 +359,60 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         pieces: list[Any] = []
+        has_made = False
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
             if slot is self._alone:
-                self._alone = None
+                self._alone, has_made = None, True
             if slot.answer is not None:
                 pieces += slot.answer
         if pieces and self._transport is not None and not self.is_closing:
-            self._server.metrics.sent_bytes.inc(sum(map(len, pieces)))
-            self._transport.writelines(pieces)
+            size = sum(map(len, pieces))
+            self._server.metrics.sent_bytes.inc(size)
+            self._write(self._transport, pieces, size)
+        if has_made:
+            self._server.answer_memory.make(self, 0)
         if len(self._slots) < MAX_CONCURRENT_REQUESTS:
             self._resume("requests")
         if self._alone is None:
             self._go_on_after("answers")
+
+    def _write(self, transport: asyncio.Transport, pieces: list[Any], size: int) -> None:
+        if size < LENT_FROM_BYTES:
+            transport.write(b"".join(pieces))
+            return
+        memory = self._server.answer_memory
+        pieces = memory.lend(pieces)
+        # The transport keeps all buffers of an answer until the last byte has gone, so it has to tell of that one.
+        transport.set_write_buffer_limits(0)
+        transport.writelines(pieces)
+        if "writing" in self._paused_for:
+            memory.unread(self, pieces)
+        else:
+            transport.set_write_buffer_limits()
+
+    # --- memory of answers ---------------------------------------------------------------------------------------
+
+    async def wait(self) -> None:
+        """See `AnswerRoom`; so are the two that follow."""
+        await self._server.answer_memory.wait()
+
+    def allowed(self, wanted_bytes: int) -> int:
+        return self._server.answer_memory.allowed(wanted_bytes)
+
+    def take(self, size_bytes: int) -> None:
+        if not self._is_lost:  # else nothing would give it back
+            self._server.answer_memory.make(self, size_bytes)
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much of what was answered the client has not read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def let_go(self) -> None:
+        """End the connection at once, with the answers that the client has not read."""
+        if self._transport is not None:
+            self._transport.abort()
 
     # --- flow and end --------------------------------------------------------------------------------------------
 
@@ -454,8 +507,7 @@ class Connection(asyncio.BufferedProtocol):
     def give_up(self) -> None:
         """End the connection whose large request takes too long while others wait for the memory."""
         _log.warning("a connection was closed", client=self.peer, reason="its request came too slowly for the memory")
-        if self._transport is not None:
-            self._transport.abort()
+        self.let_go()
 
     def wait_for_start(self) -> None:
         """Read nothing more until `has_started`: a request waits for the broker's start, and what follows, for it."""

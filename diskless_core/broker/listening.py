@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from diskless_core.broker import open_files
+from diskless_core.broker.answer_memory import AnswerMemory
 from diskless_core.broker.connection import Connection, Dispatcher, Room, Server
 from diskless_core.broker.connection_limit import ConnectionLimit
 from diskless_core.broker.endpoint import Endpoint
@@ -43,6 +44,7 @@ class Listening:
         self._clock = clock
         self._metrics = metrics
         self._pool = PagePool(_MAX_IDLE_FRAME_BYTES)
+        self._answer_memory = AnswerMemory(config.diskless_fetch_inflight_max_bytes, metrics)
         self._servers: dict[str, Server] = {}
         self._sockets: dict[str, asyncio.Server] = {}
         self._sweeper: asyncio.Task[None] | None = None
@@ -81,6 +83,7 @@ class Listening:
             dispatcher,
             self._pool,
             ReceiveMemory(self._config.diskless_append_inflight_max_bytes, self._metrics),
+            self._answer_memory,
             max_frame_bytes=self._config.socket_request_max_bytes,
             limit=limit,
             room=room,

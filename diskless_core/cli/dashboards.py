@@ -197,10 +197,16 @@ _PROCESS = (
     ),
     Panel(
         title="What the memory is for",
-        description="Objects in the cache, requests that arrive, and what is not acknowledged yet.",
+        description="The cache, arriving requests, unread answers and what they use, and unacknowledged data.",
         queries=tuple(
             (f"sum by (instance) ({name}{{{_SELECTED}}})", "{{instance}} " + name.removeprefix("diskless_"))
-            for name in ("diskless_cache_bytes", "diskless_arriving_bytes", "diskless_produce_inflight_bytes")
+            for name in (
+                "diskless_cache_bytes",
+                "diskless_arriving_bytes",
+                "diskless_answer_bytes",
+                "diskless_lent_bytes",
+                "diskless_produce_inflight_bytes",
+            )
         ),
         unit="bytes",
     ),
@@ -231,6 +237,8 @@ DASHBOARDS: Sequence[Dashboard] = (
             "frames",
             "connections",
             "arriv",
+            "answer",
+            "lent",
             "produce",
             "fetch",
             "commit",

@@ -204,6 +204,14 @@ class BrokerConfig(TieringConfig, LogConfig, NodeConfig):
         description="Size of the records in one answer to a consumer, in bytes, however much it asks for. A single "
         "batch may be larger.",
     )
+    diskless_fetch_inflight_max_bytes: Long = Field(
+        default=256 * MIB,
+        ge=MIB,
+        description="Memory for answers to consumers that are being made, or that consumers have not read, in bytes. "
+        "Objects that left the cache while such answers use them may take as much again. An answer takes a "
+        "quarter of what is free at most, and one batch at least. Above half of it, a connection that has read nothing "
+        "for 10 seconds is closed; at the limit, one that has read nothing for 2 seconds, and further answers wait.",
+    )
     diskless_fetch_cache_max_bytes: Long = Field(
         default=128 * MIB, ge=0, description="Memory for WAL objects that consumers read again, in bytes."
     )

@@ -23,11 +23,11 @@ class Choice(NamedTuple):
     from_segments: dict[int, int]
 
 
-def choose(found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int]) -> Choice:
-    """Each partition's runs, or part of a segment, up to its own limit, until the request's is reached."""
+def choose(found: Sequence[FoundRuns], query: FetchQuery, order: Sequence[int], max_bytes: int) -> Choice:
+    """Each partition's runs, or part of a segment, up to its own limit, until `max_bytes` are reached."""
     runs: list[Sequence[Run]] = [()] * len(found)
     from_segments: dict[int, int] = {}
-    left, has_any = query.max_bytes, False
+    left, has_any = max_bytes, False
     for index in order:
         if left <= 0 and has_any:
             break

@@ -28,6 +28,7 @@ from diskless_core.fetch.query import (
     has_failed_reads,
     is_enough,
     is_unavailable,
+    put_back,
 )
 from diskless_core.fetch.read_ahead import ReadAhead
 from diskless_core.fetch.segments import RETRY, FromSegment, NoSegments, SegmentPart, SegmentSource
@@ -143,7 +144,9 @@ class Fetcher:
             return await self._wait_for_some(query, order, answers, watch, deadline)
         looked_s: float | None = None
         failures = 0
+        is_put_back = False
         while not is_enough(answers, query.min_bytes):
+            is_put_back = put_back(answers, query.room) or is_put_back
             self._watch_elsewhere(query, answers)
             until_s = min(deadline, begun_s + UNAVAILABLE_S) if is_unavailable(answers) else deadline
             if has_failed_reads(answers):
@@ -152,15 +155,15 @@ class Fetcher:
                 if left_s <= 0:
                     break
                 await asyncio.sleep(min(pause_s, left_s))  # what is committed meanwhile does not shorten it
-                answers = await self._once(query, order)
+                answers, is_put_back = await self._once(query, order), False
                 continue
             if not await watch.wait(until_s - self._clock.monotonic()):
                 break
             if looked_s is not None and self._asks_elsewhere(query):
                 await asyncio.sleep(max(0.0, min(looked_s + LEAST_S, until_s) - self._clock.monotonic()))
             looked_s = self._clock.monotonic()
-            answers = await self._once(query, order)
-        return answers
+            answers, is_put_back = await self._once(query, order), False
+        return await self._once(query, order) if is_put_back else answers
 
     async def _wait_for_some(
         self,
@@ -176,7 +179,7 @@ class Fetcher:
         """
         indexes = {wanted.key: index for index, wanted in enumerate(query.partitions)}
         sizes = [answer.size_bytes for answer in answers]
-        total, is_old = sum(sizes), False
+        total, is_old = sum(sizes), put_back(answers, query.room)
         while total < query.min_bytes and await watch.wait(deadline - self._clock.monotonic()):
             changed = [indexes[key] for key in watch.woken()]
             if not changed:  # something has changed while this request looked: nobody says what
@@ -184,7 +187,7 @@ class Fetcher:
                 if is_enough(answers, query.min_bytes) or is_unavailable(answers):
                     return answers
                 sizes = [answer.size_bytes for answer in answers]
-                total = sum(sizes)
+                total, is_old = sum(sizes), put_back(answers, query.room)
                 continue
             part = replace(query, partitions=[query.partitions[index] for index in changed])
             found, is_old = await self._once(part, range(len(changed))), True
@@ -219,8 +222,16 @@ class Fetcher:
     ) -> list[FetchedPartition]:
         """Share the budget out among the partitions that are not known to be `broken`, and note those that are."""
         order = [index for index in order if index not in broken]
-        choice = choose(found, query, order)
+        room, max_bytes = query.room, query.max_bytes
+        if room is not None:
+            room.take(0)  # what waits for memory must hold none, or requests would wait for each other
+            await room.wait()
+            max_bytes = room.allowed(max_bytes)
+        choice = choose(found, query, order, max_bytes)
         runs = [run for index in order for run in choice.runs[index]]
+        if room is not None:
+            # Nothing is awaited since `allowed`: several requests at once would all be given the same memory.
+            room.take(sum(run.byte_size for run in runs) + sum(choice.from_segments.values()))
         contents: Iterator[tuple[Run, ReadRun]] = iter(())
         from_segments: Mapping[int, FromSegment] = {}
         if choice.from_segments:
@@ -228,7 +239,7 @@ class Fetcher:
         elif runs:
             contents = zip(runs, await self._reader.read(runs), strict=True)
         answers = [FetchedPartition.without_records(answer) for answer in found]
-        left = query.max_bytes
+        left = max_bytes
         granted = False
         for index in order:
             wanted, answer = query.partitions[index], answers[index]
@@ -258,6 +269,11 @@ class Fetcher:
         for index, given_up in broken.items():
             answer = answers[index]
             answer.error, answer.cannot_wait, answer.starved, answer.passing_failure = given_up
+        if room is not None:
+            size_bytes = sum(answer.size_bytes for answer in answers)
+            room.take(size_bytes)
+            if size_bytes and max_bytes < query.min_bytes:
+                answers[order[0]].cannot_wait = True  # memory is short: waiting would not make it more
         return answers
 
     async def _of_both_tiers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from diskless_core.diskless.commands import NO_OFFSET, FoundRuns, PartitionKey
 from diskless_core.protocol.errors import ErrorCode
@@ -20,14 +21,35 @@ class FetchPartition:
     max_bytes: int
 
 
+class AnswerRoom(Protocol):
+    """Memory for the answer to a request. The caller gives it back when the answer is on its way, or given up."""
+
+    async def wait(self) -> None:
+        """Return when there is memory for one more batch."""
+        ...
+
+    def allowed(self, wanted_bytes: int) -> int:
+        """How many bytes the answer may have that wants so many: at least 1."""
+        ...
+
+    def take(self, size_bytes: int) -> None:
+        """The answer takes so many bytes from now on, instead of those before."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchQuery:
-    """What a Fetch request wants; sizes in bytes, `max_wait_ms` from when it was received."""
+    """What a Fetch request wants; sizes in bytes, `max_wait_ms` from when it was received.
+
+    Attributes:
+        room: None where nothing bounds the answer but `max_bytes`.
+    """
 
     partitions: Sequence[FetchPartition]
     max_bytes: int
     min_bytes: int
     max_wait_ms: int
+    room: AnswerRoom | None = None
 
     @property
     def keys(self) -> list[PartitionKey]:
@@ -57,6 +79,17 @@ class FetchedPartition:
     @classmethod
     def without_records(cls, found: FoundRuns) -> FetchedPartition:
         return cls(error=found.error, high_watermark=found.high_watermark, log_start_offset=found.log_start_offset)
+
+
+def put_back(answers: Sequence[FetchedPartition], room: AnswerRoom | None) -> bool:
+    """Let go of the records, for they would take memory while the request waits. Whether there were any."""
+    had_records = False
+    if room is not None:
+        for answer in answers:
+            had_records = had_records or bool(answer.records)
+            answer.records = []
+        room.take(0)
+    return had_records
 
 
 def is_enough(answers: Sequence[FetchedPartition], min_bytes: int) -> bool:

@@ -12,7 +12,7 @@ from diskless_core.diskless.commands import BatchResult, PartitionKey, Timestamp
 from diskless_core.diskless.purgatory import Purgatory
 from diskless_core.diskless.shard import DisklessShard
 from diskless_core.fetch.part import Fetch, FetchNeighbours, FetchSettings, SegmentReads
-from diskless_core.fetch.query import FetchedPartition, FetchPartition, FetchQuery
+from diskless_core.fetch.query import AnswerRoom, FetchedPartition, FetchPartition, FetchQuery
 from diskless_core.metrics import Metrics
 from diskless_core.plugin.offset_assignment import OffsetAssignment
 from diskless_core.produce.accumulator import Submission
@@ -163,7 +163,12 @@ class ProducePath:
         return answer
 
     async def fetch(
-        self, *wanted: tuple[int, int], max_bytes: int = 1 << 20, starved: list[PartitionKey] | None = None, **more: int
+        self,
+        *wanted: tuple[int, int],
+        max_bytes: int = 1 << 20,
+        starved: list[PartitionKey] | None = None,
+        room: AnswerRoom | None = None,
+        **more: int,
     ) -> list[FetchedPartition]:
         """Fetch (partition, offset) pairs."""
         query = FetchQuery(
@@ -171,6 +176,7 @@ class ProducePath:
             max_bytes=max_bytes,
             min_bytes=more.get("min_bytes", 1),
             max_wait_ms=more.get("max_wait_ms", 0),
+            room=room,
         )
         return await self.fetcher.fetch(query, starved if starved is not None else [])
 

@@ -65,6 +65,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         max_bytes=min(request.max_bytes, context.services.config.fetch_max_bytes),
         min_bytes=request.min_bytes,
         max_wait_ms=0 if refused else request.max_wait_ms,
+        room=context.connection,
     )
     fetched = iter(await context.services.fetcher.fetch(query, context.connection.starved))
     answers = []

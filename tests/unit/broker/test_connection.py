@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from diskless_core.broker import connection
+from diskless_core.broker import answer_memory, connection
+from diskless_core.broker.answer_memory import AnswerMemory
 from diskless_core.broker.connection import Answer, Connection, Server
 from diskless_core.broker.frames import Frame
 from diskless_core.broker.listening import Listening
@@ -54,7 +55,7 @@ class Broker:
         answers_at_once: whether requests are answered as they are begun, with `answer_bytes` each.
     """
 
-    def __init__(self, one_at_a_time: Callable[[int], bool] = of_clients) -> None:
+    def __init__(self, one_at_a_time: Callable[[int], bool] = of_clients, *, answer_limit: int = 256 * MIB) -> None:
         self.metrics = Metrics()
         self.backlog = Backlog(LIMIT, self.metrics, lambda: 0)
         self.begun: list[int] = []
@@ -66,6 +67,7 @@ class Broker:
             self,
             PagePool(0),
             ReceiveMemory(LIMIT, self.metrics),
+            AnswerMemory(answer_limit, self.metrics),
             max_frame_bytes=100 * MIB,
             limit=limit,
             room=self.backlog,
@@ -245,6 +247,77 @@ def test_a_large_answer_is_made_only_when_the_client_has_taken_the_one_before() 
             assert broker.begun == [FETCH] * 50 + [OTHER]
 
     asyncio.run(main())
+
+
+@on_both_loops
+def test_what_a_client_has_not_read_counts_until_it_has_read_it_or_is_gone(run: Run) -> None:
+    async def main() -> None:
+        broker = Broker()
+        loop, memory = asyncio.get_running_loop(), broker.server.answer_memory
+        async with serving(broker.server) as connect:
+            reading, leaving, small = connect(), connect(), connect()
+            for client in (reading, leaving):
+                await loop.sock_sendall(client, request(FETCH))
+                await until(lambda: bool(broker.answers))
+                broker.answer(20 * MIB)
+            await until(lambda: memory.lent_bytes == 40 * MIB)
+            assert 20 * MIB < memory.size_bytes < 40 * MIB
+            await loop.sock_sendall(small, request(FETCH))
+            await until(lambda: bool(broker.answers))
+            broker.answer(1000)
+            assert len(await loop.sock_recv(small, MIB)) == 1000
+            assert memory.lent_bytes == 40 * MIB
+            leaving.close()
+            await until(lambda: memory.lent_bytes == 20 * MIB)
+            received = 0
+            while received < 20 * MIB:
+                received += len(await loop.sock_recv(reading, MIB))
+            await until(lambda: memory.lent_bytes == 0)
+            assert memory.size_bytes == 0
+
+    run(main())
+
+
+def test_an_answer_that_is_being_made_counts_until_its_connection_is_gone() -> None:
+    async def main() -> None:
+        broker = Broker()
+        memory = broker.server.answer_memory
+        async with serving(broker.server) as connect:
+            client = connect()
+            await asyncio.get_running_loop().sock_sendall(client, request(FETCH))
+            await until(lambda: bool(broker.answers))
+            [served] = broker.server.connections
+            served.take(7 * MIB)
+            served.take(5 * MIB)
+            assert memory.size_bytes == 5 * MIB
+            client.close()
+            await until(lambda: memory.size_bytes == 0)
+            served.take(5 * MIB)
+            assert memory.size_bytes == 0
+
+    asyncio.run(main())
+
+
+@on_both_loops
+def test_clients_that_do_not_read_make_way_for_one_that_does(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_memory, "CHECK_S", 0.01)
+    monkeypatch.setattr(answer_memory, "WAITED_FOR_S", 0.05)
+
+    async def main() -> None:
+        broker = Broker(answer_limit=20 * MIB)
+        loop, memory = asyncio.get_running_loop(), broker.server.answer_memory
+        async with serving(broker.server) as connect:
+            for _ in range(3):
+                await loop.sock_sendall(connect(), request(FETCH))
+                await until(lambda: bool(broker.answers))
+                broker.answer(20 * MIB)
+            await until(lambda: memory.is_full)
+            async with asyncio.timeout(PATIENCE_S):
+                await memory.wait()
+            assert memory.size_bytes < 20 * MIB
+            assert len(broker.server.connections) < 3
+
+    run(main())
 
 
 def test_a_client_that_reads_nothing_is_let_go_when_its_connection_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
