@@ -57,7 +57,7 @@ class LogReader:
         self._taken = threading.Semaphore(1)
         self._stopping = threading.Event()
         self._opened: Future[None] = Future()
-        self._wanted: SimpleQueue[tuple[Place, int, Future[None]]] = SimpleQueue()
+        self._wanted: SimpleQueue[tuple[Place, int | None, Future[None]]] = SimpleQueue()
         self._asking = threading.Lock()
         self._followed: set[Place] = set()
         self._thread = threading.Thread(target=self._run, name="coordinator-log-reader", daemon=True)
@@ -89,6 +89,12 @@ class LogReader:
             else:
                 self._wanted.put((place, offset, followed))
         return followed
+
+    def unfollow(self, place: Place) -> None:
+        """Read no more of a partition, which may be followed again. What was read already may still be delivered."""
+        with self._asking:
+            if not self._stopping.is_set():
+                self._wanted.put((place, None, Future()))
 
     def _begin(self, followed: Future[None], begin: Callable[[], None]) -> None:
         if not followed.cancelled() and followed.exception() is None:
@@ -126,8 +132,10 @@ class LogReader:
                     with kafka_client.errors():
                         if place in self._followed:
                             consumer.incremental_unassign([TopicPartition(*place)])
-                        self._followed.add(place)
-                        consumer.incremental_assign([TopicPartition(*place, offset)])
+                            self._followed.remove(place)
+                        if offset is not None:
+                            consumer.incremental_assign([TopicPartition(*place, offset)])
+                            self._followed.add(place)
                 except KafkaClientError as error:
                     followed.set_exception(error)
                 else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 
 import structlog
 
@@ -24,6 +25,9 @@ from diskless_kafka.log_producer import PartTooLargeError, ShardProducer, is_ent
 from diskless_kafka.log_reader import Place, ReadMessage
 from diskless_kafka.log_tail import Tail
 from diskless_kafka.log_topics import topic_name
+
+RELEASE_S = 10.0
+"""How long a shard that nothing reads or appends to is still followed: readers that failed come back."""
 
 _log = structlog.get_logger(__name__)
 
@@ -48,15 +52,18 @@ class LogShard:
         self._known_end = 0
         self._opening: asyncio.Task[Tail] | None = None
         self._verifying: asyncio.Task[None] | None = None
+        self._users = 0
+        self._releasing: asyncio.TimerHandle | None = None
 
     async def append(self, batches: Sequence[bytes]) -> list[int]:
         """Append whole batches that are not larger than the settings allow; errors as `CoordinatorLog.append`."""
         if not self._backend.writes:
             raise CoordinatorLogError(f"the log of {self.id} was opened for reading only")
         try:
-            async with asyncio.timeout(self._append_timeout_s):
-                await self._open_tail()
-                return await self._append(batches)
+            with self._in_use():
+                async with asyncio.timeout(self._append_timeout_s):
+                    await self._open_tail()
+                    return await self._append(batches)
         except TimeoutError:
             error = CoordinatorLogError(
                 f"an append to {self} was not read back within {self._append_timeout_s:g} s: it may or may not have "
@@ -119,8 +126,9 @@ class LogShard:
     async def stream(self, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
         """As `CoordinatorLog.read`."""
         try:
-            async for entries in self._stream(offset):
-                yield entries
+            with self._in_use():
+                async for entries in self._stream(offset):
+                    yield entries
         except CoordinatorLogError:
             if not self._backend.stopped.is_set():
                 raise
@@ -187,10 +195,41 @@ class LogShard:
             self._tail.wake()
         if self._verifying is not None:
             self._verifying.cancel()
+        self._keep_open()
         self._producer.fail(error)
 
     def __str__(self) -> str:
         return "-".join(map(str, self.place))
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        self._users += 1
+        self._keep_open()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users and not self._backend.stopped.is_set():
+                self._release_later()
+
+    def _keep_open(self) -> None:
+        if self._releasing is not None:
+            self._releasing.cancel()
+            self._releasing = None
+
+    def _release_later(self) -> None:
+        self._releasing = asyncio.get_running_loop().call_later(RELEASE_S, self._release)
+
+    def _release(self) -> None:
+        """Nothing has used the shard for a while: consume it no more, and free what is in memory of it."""
+        if self._opening is not None and not self._opening.done():
+            self._release_later()  # the reader would follow it after it was told not to
+            return
+        self._releasing = None
+        tail, self._tail = self._tail, None
+        if tail is not None:
+            self._known_end = max(self._known_end, tail.end)
+            self._backend.reader.unfollow(self.place)
 
     async def _open_tail(self) -> Tail:
         if self._tail is not None:

@@ -143,6 +143,17 @@ class ModelledReader:
         asyncio.get_running_loop().call_later(self._kafka.delay_s(), assign)
         return followed
 
+    def unfollow(self, place: Place) -> None:
+        """As the real one's."""
+
+        following = self._following.get(place)
+
+        def unassign() -> None:
+            if following is not None and self._following.get(place) is following:
+                self._following.pop(place).cancel()
+
+        asyncio.get_running_loop().call_later(self._kafka.delay_s(), unassign)
+
     async def stop(self) -> None:
         for task in self._following.values():
             task.cancel()
