@@ -145,25 +145,26 @@ class BucketLog(CoordinatorLog):
     async def _stream(running: _Running, view: ShardView, offset: int) -> AsyncIterator[Sequence[LogBatch]]:
         position: Position | None = None
         try:
-            while not running.is_stopped:
-                if view.tail is None:
-                    await view.look()
-                    continue
-                view.require_not_pruned(offset)
-                if offset >= view.tail.offset:
-                    await view.wait_and_look()
-                    continue
-                if position is None:
-                    header = await view.find(offset)
-                    position = Position(header.number, header.base_offset, header.predecessor)
-                    continue
-                for entry in await view.fetch(position):
-                    position = position_after(entry.header)
-                    batches = [batch for batch in entry.batches if batch.next_offset > offset]
-                    if batches and not running.is_stopped:
-                        view.require_not_pruned(offset)
-                        offset = batches[-1].next_offset
-                        yield batches
+            with view.read():
+                while not running.is_stopped:
+                    if view.tail is None:
+                        await view.look()
+                        continue
+                    view.require_not_pruned(offset)
+                    if offset >= view.tail.offset:
+                        await view.wait_and_look()
+                        continue
+                    if position is None:
+                        header = await view.find(offset)
+                        position = Position(header.number, header.base_offset, header.predecessor)
+                        continue
+                    for entry in await view.fetch(position):
+                        position = position_after(entry.header)
+                        batches = [batch for batch in entry.batches if batch.next_offset > offset]
+                        if batches and not running.is_stopped:
+                            view.require_not_pruned(offset)
+                            offset = batches[-1].next_offset
+                            yield batches
         except CoordinatorLogError:
             if not running.is_stopped:  # else the store has gone from under a read
                 raise
@@ -227,7 +228,7 @@ class _Running:
     async def stop(self) -> None:
         self.is_stopped = True
         for view in self._views.values():
-            view.notify()
+            view.stop()
         await asyncio.gather(*(writer.stop() for writer in self._writers.values()))
         await asyncio.gather(*(keeper.stop() for keeper in self._keepers.values()))
         await self._store.stop()

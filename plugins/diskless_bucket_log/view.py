@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from diskless_bucket_log.decisions import (
     FIRST_POSITION,
@@ -25,6 +26,9 @@ from diskless_bucket_log.objects import EntryHeader, EntryObject, LogStart
 from diskless_bucket_log.requests import ShardObjects, sequence_of
 from diskless_core.clock import Clock
 from diskless_core.plugin.coordinator_log import CoordinatorLogError, LogBounds, LogOffsetPrunedError
+
+RELEASE_S = 10.0
+"""How long what was read is kept for the next reader, when there is none: readers that failed come back."""
 
 _SHORTEST_POLL_S = 0.02
 _MAX_READS_AT_ONCE = 8
@@ -57,6 +61,9 @@ class ShardView:
         self._headers: list[EntryHeader] = []
         self._recent: deque[EntryObject] = deque()
         self._recent_bytes = 0
+        self._readers = 0
+        self._keeps = True
+        self._releasing: asyncio.TimerHandle | None = None
 
     @property
     def bounds(self) -> LogBounds:
@@ -201,6 +208,42 @@ class ShardView:
                 return self.tail
         raise CoordinatorLogError(f"the log of {self.objects.shard} is pruned faster than it can be read: try again")
 
+    # --- keeping -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Keep the newest objects in memory for a reader. A while after the last reader has left, they are freed.
+
+        Headers stay: by these a broker that stood still while it pruned sees that the log was begun anew meanwhile.
+        """
+        self._readers += 1
+        self._keeps = True
+        if self._releasing is not None:
+            self._releasing.cancel()
+            self._releasing = None
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self._releasing = asyncio.get_running_loop().call_later(RELEASE_S, self._release)
+
+    def stop(self) -> None:
+        """Wake all that wait, and free what is kept."""
+        if self._releasing is not None:
+            self._releasing.cancel()
+        self._release()
+        self.notify()
+
+    def _release(self) -> None:
+        self._releasing = None
+        self._keeps = False
+        self._free_objects()
+
+    def _free_objects(self) -> None:
+        self._recent.clear()
+        self._recent_bytes = 0
+
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def find(self, offset: int) -> EntryHeader:
@@ -269,6 +312,8 @@ class ShardView:
         if len(self._headers) >= _MAX_HEADERS:
             del self._headers[: _MAX_HEADERS // 2]  # many at a time
         self._headers.append(entry.header)
+        if not self._keeps:
+            return
         if self._recent and self._recent[-1].header.number + 1 != entry.header.number:
             self._recent.clear()
             self._recent_bytes = 0
@@ -280,8 +325,7 @@ class ShardView:
     def _forget(self) -> None:
         self.tail = None
         self._headers.clear()
-        self._recent.clear()
-        self._recent_bytes = 0
+        self._free_objects()
 
     async def _missing(self, number: int) -> CoordinatorLogError:
         start = await self.objects.require_start()

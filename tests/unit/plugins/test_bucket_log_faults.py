@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -405,3 +405,36 @@ def test_a_broker_that_stood_still_while_it_pruned_takes_nothing_from_a_log_that
                 assert same_content(await read_all(new, SHARD), [B, C, D, A, B])
 
     virtual_time.run(main)
+
+
+def test_what_a_broker_has_read_of_a_log_is_freed_when_it_reads_no_more_and_a_new_reader_misses_nothing() -> None:
+    async def main() -> None:
+        world = World()
+        async with world.log() as leader, world.log(2) as other:
+            assert isinstance(other, BucketLog)
+            await leader.append(SHARD, [A])
+            async with aclosing(other.read(SHARD, 0)) as first, aclosing(other.read(SHARD, 0)) as second:
+                await anext(first)
+                await anext(second)
+                await first.aclose()
+                await asyncio.sleep(2 * view.RELEASE_S)
+                assert kept_objects(other) == 1, "another reader still reads"
+            assert kept_objects(other) == 1, "a reader that failed may come back"
+            await asyncio.sleep(2 * view.RELEASE_S)
+            assert kept_objects(other) == 0
+            await leader.append(SHARD, [B])
+            assert (await other.bounds(SHARD)).end == 2
+            assert kept_objects(other) == 0, "nothing reads what the bounds do not need"
+            assert same_content(await read_batches(other, SHARD, 0, 2), [A, B])
+            await leader.append(SHARD, [C])
+            assert same_content(await read_batches(other, SHARD, 0, 3), [A, B, C])
+            assert kept_objects(other) > 0
+
+    virtual_time.run(main)
+
+
+def kept_objects(log: BucketLog) -> int:
+    assert log._running is not None
+    kept = log._running.view(SHARD)
+    assert bool(kept._recent) == bool(kept._recent_bytes)
+    return len(kept._recent)
