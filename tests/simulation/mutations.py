@@ -500,7 +500,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation(no_turns, lambda scenario: scenario.linger_ms == 0 and scenario.bucket_slow_rate),
     Mutation(forgets_answers, lambda scenario: scenario.log_error_rate or scenario.loss_rate),
     Mutation(no_idempotence, lambda scenario: scenario.loss_rate or scenario.bucket_slow_rate),
-    Mutation(gaps_are_final, lambda scenario: scenario.loss_rate, showed_in=379),
+    Mutation(gaps_are_final, lambda scenario: scenario.loss_rate, showed_in=485),
     Mutation(forgets_producers_too_soon, lambda scenario: scenario.producers_expire),
     Mutation(forgets_by_the_wall_clock, lambda scenario: scenario.clock_behind_ms, showed_in=67),
     Mutation(never_forgets_producers, lambda scenario: scenario.producers_expire),
