@@ -7,6 +7,7 @@ the commits of all others. A bundle is therefore answered without the parts that
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -21,16 +22,20 @@ LEAST_WAIT_S = 0.15
 """How long all parts of a bundle have, at least."""
 
 MOST_WAIT_S = 1.0
-"""How long a bundle waits for any of its parts. It holds up the connection's later answers no longer than this."""
+"""How long a bundle waits while none of its parts is done, unless commits take longer than half of it lately."""
+
+_RECENT_COMMITS = 32
 
 
-def wait_s(done_s: float | None) -> float:
+def wait_s(done_s: float | None, longest_s: float) -> float:
     """How long after its arrival a bundle is answered with what is done by then.
 
     Args:
         done_s: how long the latest part that is done took; None while no part is done.
+        longest_s: the longest of recent commits. On a slow log all parts take long, and none of them is late.
     """
-    return MOST_WAIT_S if done_s is None else min(max(LEAST_WAIT_S, 2 * done_s), MOST_WAIT_S)
+    limit_s = max(MOST_WAIT_S, 2 * longest_s)
+    return limit_s if done_s is None else min(max(LEAST_WAIT_S, 2 * done_s), limit_s)
 
 
 class FileCommits:
@@ -43,6 +48,7 @@ class FileCommits:
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self._given_up: set[asyncio.Task[Any]] = set()
+        self._took_s: deque[float] = deque(maxlen=_RECENT_COMMITS)
 
     async def answer(self, request: CommitFileRequest) -> CommitFileResponse:
         """Commit each shard's part on its own, all at once; results in the order of the request's batches.
@@ -62,7 +68,7 @@ class FileCommits:
             after = first + part.batch_count
             files = [_file(request, request.uploader_id, request.batches[first:after])]
             files += [_file(other, request.uploader_id, other.batches) for other in request.others]
-            commits.append(_commit_part(self._attempts, part.shard_index, files, request.timeout_ms))
+            commits.append(self._commit_part(part.shard_index, files, request.timeout_ms))
             first = after
         if len(commits) == 1:
             return CommitFileResponse(results=await commits[0])
@@ -85,9 +91,10 @@ class FileCommits:
         begun_s, done_s = loop.time(), None
         tasks = [asyncio.create_task(commit) for commit in commits]
         under_way = set(tasks)
+        longest_s = max(self._took_s, default=0.0)
         try:
             while under_way:
-                left_s = begun_s + wait_s(done_s) - loop.time()
+                left_s = begun_s + wait_s(done_s, longest_s) - loop.time()
                 done, under_way = await asyncio.wait(
                     under_way, timeout=max(0, left_s), return_when=asyncio.FIRST_COMPLETED
                 )
@@ -97,6 +104,22 @@ class FileCommits:
         finally:
             self._give_up(under_way)
         return [None if task in under_way else task.result() for task in tasks]
+
+    async def _commit_part(self, index: int, files: Sequence[CommitFile], timeout_ms: int) -> Sequence[BatchResult]:
+        async def commit(shard: DisklessShard) -> list[BatchResult]:
+            return [
+                _told(shard, batch, result)
+                for file, results in zip(files, await shard.commit_files(files), strict=True)
+                for batch, result in zip(file.batches, results, strict=True)
+            ]
+
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        done = await self._attempts.ask(index, commit, timeout_ms)
+        if not done.answer:
+            return [_refused(done.error, done.message)] * sum(len(file.batches) for file in files)
+        self._took_s.append(loop.time() - begun_s)
+        return done.answer
 
     def _give_up(self, tasks: set[asyncio.Task[Sequence[BatchResult]]]) -> None:
         """Wait no longer. What a coordinator has put into its log takes effect all the same.
@@ -125,20 +148,6 @@ def _file(file: CommitFileRequest | OtherFile, uploader_id: int, batches: Sequen
         owner_ids=tuple(file.owner_ids),
         batches=batches,
     )
-
-
-async def _commit_part(
-    attempts: Attempts, index: int, files: Sequence[CommitFile], timeout_ms: int
-) -> Sequence[BatchResult]:
-    async def commit(shard: DisklessShard) -> list[BatchResult]:
-        return [
-            _told(shard, batch, result)
-            for file, results in zip(files, await shard.commit_files(files), strict=True)
-            for batch, result in zip(file.batches, results, strict=True)
-        ]
-
-    done = await attempts.ask(index, commit, timeout_ms)
-    return done.answer or [_refused(done.error, done.message)] * sum(len(file.batches) for file in files)
 
 
 def _refused(error: ErrorCode, message: str | None) -> BatchResult:
