@@ -223,7 +223,8 @@ def test_a_connection_that_is_lost_while_its_request_waits_leaves_nothing_behind
     asyncio.run(main())
 
 
-def test_a_large_answer_is_made_only_when_the_client_has_taken_the_one_before() -> None:
+@on_both_loops
+def test_a_large_answer_is_made_only_when_the_client_has_taken_the_one_before(run: Run) -> None:
     async def main() -> None:
         broker = Broker()
         loop = asyncio.get_running_loop()
@@ -246,7 +247,7 @@ def test_a_large_answer_is_made_only_when_the_client_has_taken_the_one_before() 
                     received += len(await loop.sock_recv(client, MIB))
             assert broker.begun == [FETCH] * 50 + [OTHER]
 
-    asyncio.run(main())
+    run(main())
 
 
 @on_both_loops
@@ -337,7 +338,8 @@ def test_a_client_that_reads_nothing_is_let_go_when_its_connection_is_to_end(mon
     asyncio.run(main())
 
 
-def test_a_client_that_reads_slowly_gets_all_before_its_connection_ends() -> None:
+@on_both_loops
+def test_a_client_that_reads_slowly_gets_all_before_its_connection_ends(run: Run) -> None:
     size = 20 * MIB
 
     async def main() -> None:
@@ -360,7 +362,7 @@ def test_a_client_that_reads_slowly_gets_all_before_its_connection_ends() -> Non
                 received += len(data)
             assert received == size
 
-    asyncio.run(main())
+    run(main())
 
 
 # --- one at a time ---------------------------------------------------------------------------------------------------
