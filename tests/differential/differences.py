@@ -416,6 +416,15 @@ ALLOWED = (
         why="an answer does not change because it comes again",
     ),
     Allowed(
+        name="expiry by a clock that jumped",
+        places=(),  # no single answer shows it
+        what="Retention by time, and other expiry, where the clock jumped or the broker was down",
+        kafka="goes by the wall clock",
+        diskless="counts only [time that has certainly passed](operations.md#clocks)",
+        why="a wrong clock must not remove what was acknowledged",
+        everywhere=True,
+    ),
+    Allowed(
         name="the last time of a producer",
         places=(("DescribeProducers", "topics.*.active_producers.*.last_timestamp", ANY, ANY),),
         what="`last_timestamp` in DescribeProducers",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.differential.differences import ALLOWED, PAGE, rendered_page
-from tests.differential.scenarios import SCENARIOS
+from tests.differential.scenarios import SCENARIOS, records
 
 
 def test_the_page_shows_the_list():
@@ -11,11 +11,11 @@ def test_the_page_shows_the_list():
 
 
 def test_every_difference_has_a_scenario_that_shows_it_or_is_allowed_everywhere():
-    expected = {name for played in SCENARIOS for name in played.differs}
+    expected = {name for played in (*SCENARIOS, *records.UNCHECKED) for name in played.differs}
 
     assert expected == {allowed.name for allowed in ALLOWED if not allowed.everywhere}
 
 
 def test_the_names_of_differences_and_scenarios_are_unique():
-    for names in ([allowed.name for allowed in ALLOWED], [played.title for played in SCENARIOS]):
+    for names in ([allowed.name for allowed in ALLOWED], [played.title for played in (*SCENARIOS, *records.UNCHECKED)]):
         assert len(set(names)) == len(names)
