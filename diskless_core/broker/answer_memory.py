@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -102,16 +103,19 @@ class AnswerMemory:
         """How many bytes an answer may have that wants so many: at least 1, which stands for one batch."""
         return max(1, min(wanted_bytes, (self._limit_bytes - self.size_bytes) // SHARE))
 
-    async def wait(self) -> None:
-        """Return when there is memory for one more batch."""
-        while self.is_full:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[waiter] = None
-            self._look_later()
-            try:
-                await waiter
-            finally:
-                self._waiting.pop(waiter, None)
+    async def wait(self, limit_s: float) -> bool:
+        """Wait until there is memory for one more batch, so many seconds at most. Returns whether there is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self.is_full:
+                    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._waiting[waiter] = None
+                    self._look_later()
+                    try:
+                        await waiter
+                    finally:
+                        self._waiting.pop(waiter, None)
+        return not self.is_full
 
     def make(self, who: Reader, size_bytes: int) -> None:
         """The answer that is being made for a connection takes so many bytes from now on."""

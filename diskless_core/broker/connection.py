@@ -393,9 +393,9 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- memory of answers ---------------------------------------------------------------------------------------
 
-    async def wait(self) -> None:
+    async def wait(self, limit_s: float) -> bool:
         """See `AnswerRoom`; so are the two that follow."""
-        await self._server.answer_memory.wait()
+        return await self._server.answer_memory.wait(limit_s)
 
     def allowed(self, wanted_bytes: int) -> int:
         return self._server.answer_memory.allowed(wanted_bytes)

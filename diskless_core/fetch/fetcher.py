@@ -44,6 +44,9 @@ from diskless_core.wal.runs import Run
 UNAVAILABLE_S = 0.1
 """How long a response with OFFSET_NOT_AVAILABLE and without records is held: consumers ask again without a pause."""
 
+LEAST_ROOM_WAIT_S = 1.0
+"""How long a Fetch waits for memory at least, however short a time it gives: then it is answered without records."""
+
 CHECK_S = 2.0
 """How long a Fetch waits for the leader to say that an offset is out of range."""
 
@@ -140,7 +143,8 @@ class Fetcher:
         Where the object store could not be read, it is asked again after pauses that grow.
         """
         deadline = begun_s + query.max_wait_ms / 1000
-        if len(query.partitions) > ALL_AT_ONCE and not is_unavailable(answers) and not self._asks_elsewhere(query):
+        is_plain = not is_unavailable(answers) and not has_failed_reads(answers) and not self._asks_elsewhere(query)
+        if len(query.partitions) > ALL_AT_ONCE and is_plain:
             return await self._wait_for_some(query, order, answers, watch, deadline)
         looked_s: float | None = None
         failures = 0
@@ -194,7 +198,9 @@ class Fetcher:
             for index, answer in zip(changed, found, strict=True):
                 total += answer.size_bytes - sizes[index]
                 sizes[index] = answer.size_bytes
-            if is_unavailable(found) or is_enough(found, query.min_bytes):
+            has_ended = is_unavailable(found) or has_failed_reads(found) or is_enough(found, query.min_bytes)
+            put_back(found, query.room)
+            if has_ended:
                 break
         return await self._once(query, order) if is_old else answers
 
@@ -225,7 +231,11 @@ class Fetcher:
         room, max_bytes = query.room, query.max_bytes
         if room is not None:
             room.take(0)  # what waits for memory must hold none, or requests would wait for each other
-            await room.wait()
+            if not await room.wait(max(LEAST_ROOM_WAIT_S, query.max_wait_ms / 1000)):
+                answers = [FetchedPartition.without_records(answer) for answer in found]
+                for answer in answers:
+                    answer.cannot_wait = True
+                return answers
             max_bytes = room.allowed(max_bytes)
         choice = choose(found, query, order, max_bytes)
         runs = [run for index in order for run in choice.runs[index]]

@@ -24,8 +24,8 @@ class FetchPartition:
 class AnswerRoom(Protocol):
     """Memory for the answer to a request. The caller gives it back when the answer is on its way, or given up."""
 
-    async def wait(self) -> None:
-        """Return when there is memory for one more batch."""
+    async def wait(self, limit_s: float) -> bool:
+        """Wait until there is memory for one more batch, so many seconds at most. Returns whether there is."""
         ...
 
     def allowed(self, wanted_bytes: int) -> int:

@@ -21,14 +21,16 @@ LEAST_PATIENCE_S = 1.0
 """No write is sent again sooner."""
 
 MOST_PATIENCE_S = 5.0
-"""No write waits longer for an answer before it is sent again."""
+"""A write waits no longer for an answer before it is sent again, unless writes usually take long."""
 
 TIMES_THE_USUAL = 3
 """A write is sent again after this many times the time that 19 of 20 recent writes took."""
 
+LEAST_TIMES_THE_USUAL = 1.5
+"""A write is never sent again sooner than after this many times that time."""
+
 _RECENT = 64
 _QUANTILE = 0.95
-_AT_ONCE = 2
 
 Put = Callable[[memoryview], Awaitable[None]]
 
@@ -46,18 +48,25 @@ class WritePatience:
     def limit_s(self, attempt: int) -> float:
         """When to send a write again that has been sent `attempt` times, counted from the last time."""
         usual_s = sorted(self._took_s)[int(_QUANTILE * (len(self._took_s) - 1))] if self._took_s else 0.0
+        most_s = max(MOST_PATIENCE_S, LEAST_TIMES_THE_USUAL * usual_s)
         first_s = max(LEAST_PATIENCE_S, TIMES_THE_USUAL * usual_s)
-        return float(min(MOST_PATIENCE_S, first_s * 2.0 ** (attempt - 1)))
+        return float(min(most_s, first_s * 2.0 ** (attempt - 1)))
 
 
 class SecondWrites:
-    """Writes with a second attempt where the first one has no answer. At most two attempts of a write run at once."""
+    """Writes with a second attempt where the first one has no answer.
+
+    The first attempt is never given up: where the store is slow and does not hang, it is the one that succeeds. Only
+    one write at a time has a second attempt, or all of them would share a slow line with copies of themselves. When it
+    is answered, the next write gets one.
+    """
 
     def __init__(self, clock: Clock, on_second: Callable[[], None]) -> None:
         self._clock = clock
         self._on_second = on_second
         self._patience = WritePatience()
         self._late: set[asyncio.Task[None]] = set()
+        self._tried_by: object = None
 
     async def write(self, put: Put, data: memoryview) -> memoryview:
         """Call `put` with `data`, and with a copy of it when it has no answer for long. Returns the winner's memory.
@@ -66,20 +75,27 @@ class SecondWrites:
             Exception: what the last attempt raised, when each attempt has failed.
         """
         attempts: dict[asyncio.Task[None], memoryview] = {}
-        sent = 0
+        this, sent = object(), 0
         try:
             while True:
-                memory = data if not sent else memoryview(bytearray(data))
-                attempts[asyncio.create_task(self._timed(put, memory))] = memory
-                sent += 1
-                if sent > 1:
-                    self._on_second()
-                while len(attempts) > _AT_ONCE:
-                    self._give_up(attempts, next(iter(attempts)))
-                winner = await self._first(attempts, self._patience.limit_s(sent))
+                if not sent or self._tried_by in (None, this):
+                    for second in list(attempts)[1:]:  # its connection hangs too
+                        self._give_up(attempts, second)
+                    memory = data if not sent else memoryview(bytearray(data))
+                    attempts[asyncio.create_task(self._timed(put, memory))] = memory
+                    if sent:
+                        self._tried_by = this
+                        self._on_second()
+                    sent += 1
+                    limit_s = self._patience.limit_s(sent)
+                else:
+                    limit_s = LEAST_PATIENCE_S
+                winner = await self._first(attempts, limit_s)
                 if winner is not None:
                     return winner
         finally:
+            if self._tried_by is this:
+                self._tried_by = None
             for task in list(attempts):
                 self._give_up(attempts, task)
 
@@ -91,14 +107,13 @@ class SecondWrites:
             done, _ = await asyncio.wait(attempts, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 return None
-            error: BaseException | None = None
-            for task in done:
-                memory = attempts.pop(task)
-                error = task.exception()
+            answered = {task: attempts.pop(task) for task in done}
+            errors = {task: task.exception() for task in done}  # of all of them, or asyncio would report the others
+            for task, error in errors.items():
                 if error is None:
-                    return memory
-            if not attempts and error is not None:
-                raise error
+                    return answered[task]
+            if not attempts:
+                raise next(error for error in errors.values() if error is not None)
 
     async def _timed(self, put: Put, memory: memoryview) -> None:
         begun_s = self._clock.monotonic()

@@ -70,11 +70,11 @@ def told_leaders(broker: BrokerProcess) -> set[int]:
 
 async def test_a_process_that_is_killed_is_fenced_before_its_session_ends_and_may_start_again_at_once(brokers):
     one, two = brokers[1].start(), brokers[2].start()
-    await until(lambda: fenced(one) == fenced(two) == {1: False, 2: False})  # the second one hears it from the controller before it reads it
+    await until(lambda: fenced(one) == fenced(two) == {1: False, 2: False})
     two.kill()
     await until(lambda: fenced(one) == {1: False, 2: True})
     two.start()
-    await until(lambda: fenced(one) == fenced(two) == {1: False, 2: False})  # the second one hears it from the controller before it reads it
+    await until(lambda: fenced(one) == fenced(two) == {1: False, 2: False})
 
 
 async def test_clients_are_sent_to_no_broker_that_was_killed_though_nobody_has_fenced_it(brokers):

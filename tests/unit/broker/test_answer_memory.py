@@ -44,7 +44,7 @@ class Client:
 
 
 async def fetch(memory: AnswerMemory, client: Client) -> int:
-    await memory.wait()
+    await memory.wait(1e6)
     return client.is_answered()
 
 
@@ -113,7 +113,7 @@ def test_a_fetch_that_finds_the_memory_full_is_answered_when_one_that_reads_noth
         for client in stuck:
             client.is_answered(BATCH)
         assert memory.is_full
-        given_up = asyncio.create_task(memory.wait())
+        given_up = asyncio.create_task(memory.wait(1e6))
         await asyncio.sleep(0)
         given_up.cancel()
         answers = await asyncio.gather(*(fetch(memory, Client(memory)) for _ in range(10)))

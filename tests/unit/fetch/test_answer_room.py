@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
+import pytest
+
+from diskless_core.fetch import fetcher
+from diskless_core.protocol.errors import ErrorCode
 from tests.support.produce_path import ProducePath, batch_of, records_of
 from tests.support.virtual_time import run
 
@@ -19,9 +24,12 @@ class Room:
         self.is_free = asyncio.Event()
         self.is_free.set()
 
-    async def wait(self) -> None:
+    async def wait(self, limit_s: float) -> bool:
         assert self.taken_bytes == 0, "one that waits holds memory for which others wait"
-        await self.is_free.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self.is_free.wait()
+        return self.is_free.is_set()
 
     def allowed(self, wanted_bytes: int) -> int:
         return max(1, min(wanted_bytes, self.free_bytes))
@@ -55,12 +63,46 @@ def test_a_fetch_that_finds_no_memory_is_answered_when_there_is_some() -> None:
             await fill(path)
             room = Room(0)
             room.is_free.clear()
-            fetching = asyncio.create_task(path.fetch((0, 0), room=room))
-            await asyncio.sleep(60)
+            fetching = asyncio.create_task(path.fetch((0, 0), room=room, max_wait_ms=60_000))
+            await asyncio.sleep(59)
             assert not fetching.done()
             room.is_free.set()
             [answer] = await fetching
             assert records_of(answer) == [(0, b"0")]
+
+    run(main)
+
+
+def test_a_fetch_that_finds_no_memory_within_its_time_is_answered_without_records() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            await fill(path)
+            room = Room(0)
+            room.is_free.clear()
+            before_s = path.clock.monotonic()
+            [answer] = await path.fetch((0, 0), room=room, max_wait_ms=5_000)
+            assert path.clock.monotonic() - before_s == pytest.approx(5)
+            assert (answer.error, answer.high_watermark, records_of(answer)) == (ErrorCode.NONE, BATCHES, [])
+
+    run(main)
+
+
+def test_a_waiting_fetch_of_many_partitions_holds_no_memory_for_what_came_meanwhile(monkeypatch) -> None:
+    monkeypatch.setattr(fetcher, "ALL_AT_ONCE", 1)
+
+    async def main() -> None:
+        async with ProducePath() as path:
+            await fill(path)
+            room = Room(1 << 20)
+            wanted = [(partition, 0) for partition in range(3)]
+            fetching = asyncio.create_task(path.fetch(*wanted, room=room, min_bytes=1 << 19, max_wait_ms=5_000))
+            for number in range(3):
+                await asyncio.sleep(0.5)
+                await path.produce((1, batch_of(b"%d" % number)))
+                await asyncio.sleep(0.1)
+                assert room.taken_bytes == 0
+            answers = await fetching
+            assert [len(records_of(answer)) for answer in answers] == [BATCHES, 3, 0]
 
     run(main)
 

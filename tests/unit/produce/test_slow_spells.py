@@ -202,6 +202,40 @@ def test_a_write_without_an_answer_is_sent_again_and_the_first_attempt_that_succ
     run(main)
 
 
+@pytest.mark.parametrize("put_s", [8.0, 11.0, 30.0])
+def test_a_write_that_takes_long_is_not_given_up_for_another_that_takes_as_long(put_s: float) -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            path.objects.may_put_twice = True
+            path.objects.delay_of = lambda _: put_s
+            for number in range(3):
+                begun_s = path.clock.monotonic()
+                await path.produce((0, batch_of(b"%d" % number)), timeout_s=600)
+                assert path.clock.monotonic() - begun_s < put_s + 0.1
+            before = path.objects.puts
+            await path.produce((0, batch_of(b"last")), timeout_s=600)
+            assert path.objects.puts == before + 1, "it is known by now how long writes take"
+
+    run(main)
+
+
+def test_while_all_writes_have_no_answer_one_of_them_has_a_second_attempt() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            path.objects.may_put_twice = True
+            path.objects.delay_of = lambda _: 1e6
+            for partition in range(4):
+                path.produce((partition, batch_of(b"stuck")))
+                await asyncio.sleep(INTERVAL_S + 0.01)
+            await asyncio.sleep(60)
+            writes = path.writer._uploader._second_writes
+            under_way = [task for task in asyncio.all_tasks() if "SecondWrites._timed" in repr(task)]
+            assert len(under_way) == 5
+            assert writes._late == set()
+
+    run(main)
+
+
 def test_a_store_that_takes_no_second_write_is_asked_once() -> None:
     async def main() -> None:
         async with ProducePath() as path:
