@@ -99,14 +99,17 @@ class Accumulator:
             self._entries.append((key, batch, Place(submission, index, shard)))
             self.size_bytes += len(batch.data)
 
-    def drop_expired(self, now_s: float, pause_s: float) -> Counter[int | None]:
+    def drop_expired(
+        self, now_s: float, pause_s: float, waits_elsewhere: Callable[[PartitionKey], bool]
+    ) -> Counter[int | None]:
         """Take out batches that no client waits for, and settle them as timed out. Returns their bytes by shard.
 
         A client that has given a request up sends its batches again, and the copy here would be stored beside the new
         one. Of each partition two kinds of batches go:
 
         - All of them, when all their requests ended `pause_s` ago. By then a producer that goes on has sent the oldest
-          one again, and that one would be here. So no batch of an idempotent producer passes an earlier one.
+          one again, and that one would be here. So no batch of an idempotent producer passes an earlier one. Where
+          later batches of the partition wait outside the object (`waits_elsewhere`), they could: all stay.
         - Otherwise those at the front whose requests have ended, up to the first batch of an idempotent producer. The
           coordinator recognises that one's copies, and without it the batches behind it would be out of sequence.
         """
@@ -115,7 +118,11 @@ class Accumulator:
         queues: dict[PartitionKey, list[int]] = {}
         for at, (key, _, _) in enumerate(self._entries):
             queues.setdefault(key, []).append(at)
-        dropped = {at for queue in queues.values() for at in self._expired(queue, now_s, pause_s)}
+        dropped = {
+            at
+            for key, queue in queues.items()
+            for at in self._expired(queue, now_s, inf if waits_elsewhere(key) else pause_s)
+        }
         kept = [entry for at, entry in enumerate(self._entries) if at not in dropped]
         freed: Counter[int | None] = Counter()
         for at in dropped:

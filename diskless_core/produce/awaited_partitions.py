@@ -93,6 +93,10 @@ class AwaitedPartitions:
         """Whether any of these has to wait, for its partition or behind another one."""
         return any(key in self._queues or self._is_awaited(key) for key, _ in batches)
 
+    def has(self, key: PartitionKey) -> bool:
+        """Whether batches of a partition wait here."""
+        return key in self._queues
+
     def keep(self, submission: Submission) -> Submission:
         """Keep what of it has to wait; the rest is returned, which may be empty and has to be appended all the same."""
         ready: list[int] = []

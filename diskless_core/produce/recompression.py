@@ -81,6 +81,10 @@ class Recompression:
                 return True
         return False
 
+    def has(self, key: PartitionKey) -> bool:
+        """Whether batches of a partition wait here."""
+        return key in self._queues
+
     def keep(self, submission: Submission) -> Submission:
         """Keep what of it has to wait. The rest is returned; it may be empty and has to go on all the same."""
         ready, waiting = [], []

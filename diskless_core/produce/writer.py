@@ -36,6 +36,10 @@ from diskless_core.wal import format as wal_format
 
 _MAX_IDLE_BYTES = 32 << 20
 
+LEAST_PAUSE_S = 1.0
+"""How long all requests of a partition have been over, at least, when batches of an idempotent producer are dropped: it
+has sent the oldest one again by then."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -222,12 +226,20 @@ class WalWriter:
         self._look()
         if not self._active.is_empty:  # no upload slot is free
             self._drop_expired()
+        if not self._active.is_empty:
             interval_s = self._settings.commit_interval_ms / 1000
             self._timers.append(asyncio.get_running_loop().call_later(interval_s, self._end_interval))
 
+    def _waits_elsewhere(self, key: PartitionKey) -> bool:
+        """Whether batches of a partition are to come behind those that are gathered."""
+        return any(queue.has(key) for queue in (self._recompression, self._awaited, self._stalled))
+
     def _drop_expired(self) -> None:
         """Forget batches that no client waits for; see `Accumulator.drop_expired`."""
-        freed = self._active.drop_expired(self._clock.monotonic(), self._committer.longest_append_s)
+        pause_s = max(LEAST_PAUSE_S, self._committer.longest_append_s)
+        freed = self._active.drop_expired(self._clock.monotonic(), pause_s, self._waits_elsewhere)
+        if self._active.is_empty:
+            self._stop_timers()  # the next object begins a new interval
         if freed:
             self._under_way.subtract(freed)
             # Not now: this begins requests that waited, and their batches must not pass those that a caller is adding.

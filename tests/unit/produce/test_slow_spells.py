@@ -269,6 +269,36 @@ def test_batches_of_acks_0_are_never_dropped() -> None:
     run(main)
 
 
+def test_a_batch_of_an_idempotent_producer_is_not_dropped_while_a_later_one_waits_for_its_coordinator() -> None:
+    async def main() -> None:
+        async with ProducePath() as path:
+            path.objects.delay_of = lambda number: 0.0 if number == 0 else 60.0
+            commit_files, goes_on = path.node.shard.commit_files, asyncio.Event()
+
+            async def stalled(requests):  # type: ignore[no-untyped-def]
+                await goes_on.wait()
+                return await commit_files(requests)
+
+            path.node.shard.commit_files = stalled  # type: ignore[method-assign]
+            path.produce((1, batch_of(b"a commit without an answer")))
+            await asyncio.sleep(0.1)
+            for _ in range(4):  # each of the upload slots gets an object
+                path.produce((2, batch_of(b"stuck")))
+                await asyncio.sleep(INTERVAL_S + 0.01)
+            sent = {"producer_id": 7, "producer_epoch": 0}
+            path.produce((0, batch_of(b"0", base_sequence=0, **sent)), timeout_s=5)
+            await asyncio.sleep(4)  # the coordinator counts as stalled by now
+            later = path.produce((0, batch_of(b"1", base_sequence=1, **sent)))
+            await asyncio.sleep(10)
+            path.produce((0, batch_of(b"0", base_sequence=0, **sent)))
+            goes_on.set()
+            await later
+            await path.writer.drain()
+            assert [value for _, value in await path.read(0)] == [b"0", b"1"]
+
+    run(main)
+
+
 def test_a_coordinator_on_a_slow_log_does_not_count_as_stalled_once_it_is_known_to_be_slow() -> None:
     async def main() -> None:
         async with ProducePath() as path:
