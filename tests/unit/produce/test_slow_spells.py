@@ -272,7 +272,7 @@ def test_batches_of_acks_0_are_never_dropped() -> None:
 def test_a_batch_of_an_idempotent_producer_is_not_dropped_while_a_later_one_waits_for_its_coordinator() -> None:
     async def main() -> None:
         async with ProducePath() as path:
-            path.objects.delay_of = lambda number: 0.0 if number == 0 else 60.0
+            path.objects.delay_of = lambda number: 0.0 if number == 3 else 20.0
             commit_files, goes_on = path.node.shard.commit_files, asyncio.Event()
 
             async def stalled(requests):  # type: ignore[no-untyped-def]
@@ -280,14 +280,13 @@ def test_a_batch_of_an_idempotent_producer_is_not_dropped_while_a_later_one_wait
                 return await commit_files(requests)
 
             path.node.shard.commit_files = stalled  # type: ignore[method-assign]
-            path.produce((1, batch_of(b"a commit without an answer")))
-            await asyncio.sleep(0.1)
-            for _ in range(4):  # each of the upload slots gets an object
-                path.produce((2, batch_of(b"stuck")))
+            for partition in (2, 2, 2, 1, 2):  # the fourth one gets to its commit, so that all upload slots are taken
+                path.produce((partition, batch_of(b"stuck")))
                 await asyncio.sleep(INTERVAL_S + 0.01)
             sent = {"producer_id": 7, "producer_epoch": 0}
-            path.produce((0, batch_of(b"0", base_sequence=0, **sent)), timeout_s=5)
-            await asyncio.sleep(4)  # the coordinator counts as stalled by now
+            path.produce((0, batch_of(b"0", base_sequence=0, **sent)), timeout_s=1)
+            await asyncio.sleep(1.2)
+            assert path.writer._committer.stalled
             later = path.produce((0, batch_of(b"1", base_sequence=1, **sent)))
             await asyncio.sleep(10)
             path.produce((0, batch_of(b"0", base_sequence=0, **sent)))
