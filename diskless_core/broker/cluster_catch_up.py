@@ -21,6 +21,9 @@ from diskless_core.shards import CLUSTER_SHARD
 LIMIT_S = 1.0
 """How long a request may be held up: while there is no controller, a broker serves by what it knows."""
 
+APART_S = 0.01
+"""The least time between two questions: the controller answers those of all brokers."""
+
 REST_S = 5.0
 """After a question that had no answer for `LIMIT_S`, no request is held up for this time."""
 
@@ -43,6 +46,7 @@ class ClusterCatchUp:
         self._next: asyncio.Task[None] | None = None
         self._failures = 0
         self._rests_until_s = 0.0
+        self._asked_s = -APART_S
 
     async def catch_up(self) -> None:
         """Return when this node knows every change of topics that a client was told of before the call.
@@ -73,8 +77,10 @@ class ClusterCatchUp:
     async def _round(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
+        await asyncio.sleep(max(0.0, self._asked_s + APART_S - self._clock.monotonic()))
         # A question that is under way may have been answered already: a caller from here on needs another one.
         self._asked, self._next = self._next, None
+        self._asked_s = self._clock.monotonic()
         deadline_s = self._clock.monotonic() + LIMIT_S
         try:
             async with asyncio.timeout(LIMIT_S):

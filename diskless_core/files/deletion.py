@@ -146,7 +146,7 @@ class FileDeleter:
                 break
             moment = self._moment()
             work = plan(page, moment)
-            proven = await self._proof.of(work.delete, moment.passed)
+            proven = await self._proof.of(work.delete, moment.passed, unanswered)
             unanswered.update(proven.unanswered)
             unconfirmed |= not await self._settle(work, proven.files, moment)
             stages += work.stages

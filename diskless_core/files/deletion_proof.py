@@ -10,7 +10,7 @@ raised over the object first, so that no commit comes later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,19 +62,24 @@ class DeletionProof:
         self._coordinators = coordinators
         self._reported: dict[str, None] = {}
 
-    async def of(self, files: Sequence[EndingFile], passed: Passed) -> Proven:
-        """Those of the objects, all of which this shard is the last owner of, that are certainly dead everywhere."""
+    async def of(self, files: Sequence[EndingFile], passed: Passed, silent: Collection[int] = ()) -> Proven:
+        """Those of the objects, all of which this shard is the last owner of, that are certainly dead everywhere.
+
+        Args:
+            silent: coordinators that have just not answered: they are not asked, and their objects have to wait.
+        """
         asked = {file.object_key: whom_to_ask(file, self._index, self._coordinators) for file in files}
         by_owner: dict[int, list[str]] = {}
+        waiting = {key for key, owners in asked.items() if owners is not None and not set(owners).isdisjoint(silent)}
         for object_key, owners in asked.items():
-            for owner in owners or ():
+            for owner in (owners or ()) if object_key not in waiting else ():
                 by_owner.setdefault(owner, []).append(object_key)
         doubts = dict(
             zip(by_owner, await asyncio.gather(*(self._ask(*one, passed) for one in by_owner.items())), strict=True)
         )
         for owner, doubt in doubts.items():
             self._report(owner, doubt)
-        unproven = {key for doubt in doubts.values() for key in doubt.live | doubt.open}
+        unproven = waiting.union(*(doubt.live | doubt.open for doubt in doubts.values()))
         return Proven(
             files=[one for one in files if asked[one.object_key] is not None and one.object_key not in unproven],
             unanswered=[owner for owner, doubt in doubts.items() if doubt.error is not None],

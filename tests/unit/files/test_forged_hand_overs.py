@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.file_stages import EndingFile, Stage
 from diskless_core.diskless.tables import DeadFile, ReceivedFile
 from diskless_core.files.deletion_plan import ANSWERS_KEPT_MS
-from diskless_core.files.deletion_proof import whom_to_ask
+from diskless_core.files.deletion_proof import DeletionProof, whom_to_ask
+from diskless_core.passed_time import Passed
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.wal.format import object_key
 from tests.support.file_life import DELAY_MS, FileLife
@@ -162,3 +166,28 @@ def test_who_has_to_say_that_an_object_is_dead(
 ) -> None:
     file = EndingFile(wal_key("any"), DeadFile(0, 0, owner_ids), received)
     assert whom_to_ask(file, 1, dict.fromkeys(range(4))) == asked
+
+
+def test_a_coordinator_that_has_not_answered_is_not_asked_again_and_its_objects_wait() -> None:
+    asked: list[int] = []
+
+    class Coordinator:
+        def __init__(self, index: int) -> None:
+            self.index = index
+
+        async def describe_files(self, object_keys: Sequence[str]) -> Mapping[str, bool]:
+            asked.append(self.index)
+            return dict.fromkeys(object_keys, False)
+
+    async def main() -> None:
+        coordinators = cast("Mapping[int, DisklessCoordinator]", {index: Coordinator(index) for index in range(3)})
+        received = ReceivedFile(0, was_unknown=False)
+        files = [
+            EndingFile(wal_key("of a silent one"), DeadFile(0, 0, (0, 1)), received),
+            EndingFile(wal_key("of another"), DeadFile(0, 0, (2, 1)), received),
+        ]
+        proven = await DeletionProof(1, coordinators).of(files, Passed(now_ms=0), {0})
+        assert [file.object_key for file in proven.files] == [wal_key("of another")]
+        assert asked == [2]
+
+    run(main)
