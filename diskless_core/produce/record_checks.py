@@ -27,7 +27,14 @@ _AT_ONCE_PACKED_BYTES = 16 << 10
 _UNPACKING_US = 100
 """At most what 128 KiB take, of the slowest codec."""
 
-_RECORDS_PER_US = 64 if record_walk.is_compiled() else 1
+_PIECE_US = 5
+"""At most what it takes to get to a piece: a block, member or frame of its own, with empty ones before it."""
+
+_SMALL_BYTES = 1 << 10
+"""Of a compressed body that may be unpacked part by part: it has few blocks, members or frames."""
+
+_STEPS_PER_US = 64 if record_walk.is_compiled() else 1
+"""Records and headers that a walk passes."""
 
 
 class LaterError(Exception):
@@ -68,23 +75,40 @@ class RecordChecks:
             record_walk.check_beginning(beginning, header.record_count, len(batch) - HEADER_BYTES)
             if not whole:
                 return None
-            self._take(header.record_count // _RECORDS_PER_US)
+            self._take(_most_steps(header.record_count, len(batch) - HEADER_BYTES) // _STEPS_PER_US)
             return record_walk.walk(_pieces(batch[HEADER_BYTES:]), header.record_count)
         body = batch[HEADER_BYTES:]
         if whole:
-            self._take(_UNPACKING_US + min(header.record_count, _AT_ONCE_UNPACKED_BYTES // 7) // _RECORDS_PER_US)
+            self._take(_UNPACKING_US)
             if len(body) > _AT_ONCE_PACKED_BYTES:
                 raise LaterError
             try:
                 pieces = _up_to(self._unpacker.pieces(header.compression, body), _AT_ONCE_UNPACKED_BYTES)
-                return record_walk.walk(pieces, header.record_count)
+                return record_walk.walk(self._paid(pieces), header.record_count)
             except _LongBodyError:
                 raise LaterError from None
-        self._take(_UNPACKING_US * first_block_bytes(header.compression, body) // _AT_ONCE_UNPACKED_BYTES)
-        if len(body) < header.record_count * MIN_RECORD_BYTES > _AT_ONCE_UNPACKED_BYTES:
-            raise LaterError
-        _check_packed_beginning(self._unpacker, header, body)
+        self._check_first_block(body, header)
         return None
+
+    def _check_first_block(self, body: memoryview, header: BatchHeader) -> None:
+        self._take(_UNPACKING_US * first_block_bytes(header.compression, body) // _AT_ONCE_UNPACKED_BYTES)
+        needed_bytes = header.record_count * MIN_RECORD_BYTES
+        holds = self._unpacker.quickly_holds(header.compression, body, needed_bytes)
+        if holds is None and needed_bytes > _AT_ONCE_UNPACKED_BYTES:
+            raise LaterError
+        beginning = self._unpacker.quick_beginning(header.compression, body, MAX_HEAD_BYTES)
+        if holds is not None and len(beginning) == MAX_HEAD_BYTES:
+            _check_packed(beginning, header, holds=holds)
+            return
+        if len(body) > _SMALL_BYTES:
+            raise LaterError
+        self._take(_UNPACKING_US)
+        _check_packed_beginning(self._unpacker, header, body)
+
+    def _paid(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self._take(_PIECE_US + _most_steps(0, len(piece)) // _STEPS_PER_US)
+            yield piece
 
     def _take(self, cost_us: int) -> None:
         if cost_us > self._left_us:
@@ -128,10 +152,19 @@ def check_unpacked(body: memoryview, header: BatchHeader, *, whole: bool) -> Wal
 def _check_packed_beginning(unpacker: Unpacker, header: BatchHeader, body: memoryview) -> None:
     needed_bytes = header.record_count * MIN_RECORD_BYTES
     beginning = unpacker.beginning(header.compression, body, MAX_HEAD_BYTES)
+    _check_packed(beginning, header, holds=unpacker.holds(header.compression, body, needed_bytes))
+
+
+def _check_packed(beginning: bytes, header: BatchHeader, *, holds: bool) -> None:
     size = len(beginning) if len(beginning) < MAX_HEAD_BYTES else -1
     record_walk.check_beginning(beginning, header.record_count, size)
-    if needed_bytes > MAX_BODY_BYTES or not unpacker.holds(header.compression, body, needed_bytes):
+    if header.record_count * MIN_RECORD_BYTES > MAX_BODY_BYTES or not holds:
         raise MalformedRecordsError(f"the body cannot hold the {header.record_count} records that the header counts")
+
+
+def _most_steps(record_count: int, body_bytes: int) -> int:
+    """How many records and headers a walk passes at most: a header has a byte each for its key and its value."""
+    return record_count + max(body_bytes - record_count * MIN_RECORD_BYTES, 0) // 2
 
 
 def _pieces(body: memoryview) -> Iterator[bytes]:

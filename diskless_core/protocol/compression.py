@@ -57,14 +57,26 @@ _CUT = "the compressed records are cut off"
 _GZIP_MAX_RATIO = 1032
 _LZ4_MAX_RATIO = 255
 _ZSTD_BLOCK_BYTES = 128 << 10
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_BLOCK_HEADER_BYTES = 3
+_ZSTD_REPEATED_BYTE = 1
 _ZSTD_MAX_RATIO = 43_691
 """By how much a codec can shrink at most. Of zstd's, a block of 128 KiB takes three bytes and its content."""
 
 _SNAPPY_MAX_RATIO = 22
+_SNAPPY_MAX_GROWTH = 6
+"""Bytes that a block can take for each byte of its content, beyond the varint of its size."""
+
+_SIZE_VARINT_BYTES = 5
+_MAX_EMPTY_IN_A_ROW = 4
+"""Blocks of snappy or members of gzip without content. No Kafka client writes any."""
+
 _LITERAL, _NEAR_COPY, _COPY = 0, 1, 2
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
-_LZ4_BLOCK_AND_HEADER_BYTES = (64 << 10) + 32
+_HEADERS_BYTES = 32
+"""At least what the headers of a frame of lz4 and of its first block take."""
+
 _LZ4_FLAGS_AT = 4
 _LZ4_BLOCK_SIZE_AT = 5
 _LZ4_INDEPENDENT_BLOCKS = 0x20
@@ -128,7 +140,8 @@ class Unpacker:
     """Decompresses a batch's records piece by piece, and no more of them than the caller takes. For one thread.
 
     Reads what the Java client reads: of lz4 one frame, of the other codecs all, and passes over bytes behind the last
-    one that do not begin another. Every method takes Kafka's number of a codec other than 0.
+    one that do not begin another. Many empty blocks of snappy or members of gzip in a row are damage: passing over
+    them takes time and yields nothing. Every method takes Kafka's number of a codec other than 0.
 
     Raises:
         DecompressionError: the data is damaged, as far as it was read.
@@ -149,14 +162,9 @@ class Unpacker:
 
     def beginning(self, codec: int, compressed: memoryview, wanted_bytes: int) -> bytes:
         """The first `wanted_bytes` of the records, or all of them if there are fewer."""
-        try:
-            found = self._quick_beginning(codec, compressed, wanted_bytes)
-        except (DecompressionError, UnknownCodecError):
-            raise
-        except Exception as error:
-            raise DecompressionError(f"the records can't be decompressed: {error}") from error
+        found = self.quick_beginning(codec, compressed, wanted_bytes)
         if len(found) >= wanted_bytes:
-            return found[:wanted_bytes]
+            return found
         # All there is, or there are several frames, of which the quick way reads one.
         everything = bytearray()
         for piece in self.pieces(codec, compressed):
@@ -165,27 +173,48 @@ class Unpacker:
                 break
         return bytes(everything[:wanted_bytes])
 
+    def quick_beginning(self, codec: int, compressed: memoryview, wanted_bytes: int) -> bytes:
+        """The first `wanted_bytes` of the records, or fewer of them than there are.
+
+        Unpacks no more than the first block, as `first_block_bytes` has it, whatever the size of `compressed`.
+        """
+        try:
+            return self._quick_beginning(codec, compressed, wanted_bytes)[:wanted_bytes]
+        except (DecompressionError, UnknownCodecError):
+            raise
+        except Exception as error:
+            raise DecompressionError(f"the records can't be decompressed: {error}") from error
+
     def holds(self, codec: int, compressed: memoryview, needed_bytes: int) -> bool:
         """Whether there may be so many bytes of records. Decompresses only what neither bound nor frame can tell.
 
         Records that take no more bytes than their compressed form are taken to be there: no codec expands them.
         """
-        size = len(compressed)
-        if needed_bytes <= size:
-            return True
+        known = self.quickly_holds(codec, compressed, needed_bytes)
+        if known is not None:
+            return known
         if codec == _SNAPPY:
-            return needed_bytes <= min(_claimed_by_snappy(compressed), size * _SNAPPY_MAX_RATIO)
-        ratio = {_GZIP: _GZIP_MAX_RATIO, _LZ4: _LZ4_MAX_RATIO}.get(codec, _ZSTD_MAX_RATIO)
-        if needed_bytes > size * ratio:
-            return False
-        if codec == _ZSTD and self._claimed_by_zstd(compressed) >= needed_bytes:
-            return True
+            return needed_bytes <= _claimed_by_snappy(compressed)
         found = 0
         for piece in self.pieces(codec, compressed):
             found += len(piece)
             if found >= needed_bytes:
                 return True
         return False
+
+    def quickly_holds(self, codec: int, compressed: memoryview, needed_bytes: int) -> bool | None:
+        """What `holds` returns, or None where more than the beginning of `compressed` has to be looked at."""
+        size = len(compressed)
+        if needed_bytes <= size:
+            return True
+        ratio = {_GZIP: _GZIP_MAX_RATIO, _SNAPPY: _SNAPPY_MAX_RATIO, _LZ4: _LZ4_MAX_RATIO}.get(codec, _ZSTD_MAX_RATIO)
+        if needed_bytes > size * ratio:
+            return False
+        if codec == _SNAPPY and not _is_in_blocks(compressed):
+            return needed_bytes <= _claimed_by_block(compressed)
+        if codec == _ZSTD and self._claimed_by_zstd(compressed) >= needed_bytes:
+            return True
+        return None
 
     def _pieces(self, codec: int, compressed: memoryview) -> Iterator[bytes]:
         match codec:
@@ -205,13 +234,13 @@ class Unpacker:
             case 1:
                 return zlib.decompressobj(_GZIP_FORMAT).decompress(compressed[:_PACKED_PART_BYTES], wanted_bytes)
             case 2:
-                return _beginning_by_snappy(_first_snappy_block(compressed), wanted_bytes)
+                return _beginning_by_snappy(compressed, wanted_bytes)
             case 3:
-                first_block = compressed[:_LZ4_BLOCK_AND_HEADER_BYTES]
+                first_block = compressed[: first_block_bytes(codec, compressed) + _HEADERS_BYTES]
                 found: bytes = lz4.frame.LZ4FrameDecompressor().decompress(first_block, wanted_bytes)
                 return found
             case 4:
-                return self._zstd.stream_reader(compressed).read(wanted_bytes)
+                return self._zstd.stream_reader(_first_zstd_block(compressed)).read(wanted_bytes)
         raise UnknownCodecError(f"there is no compression codec {codec}")
 
     @staticmethod
@@ -251,7 +280,7 @@ def compress(codec: Codec, records: bytes | bytearray | memoryview) -> bytes | b
 
 
 def _claimed_by_snappy(compressed: memoryview) -> int:
-    return sum(_claimed_by_block(block) for block in _snappy_blocks(compressed))
+    return sum(claimed for _, claimed in _snappy_blocks(compressed))
 
 
 def _claimed_by_block(block: memoryview) -> int:
@@ -261,29 +290,39 @@ def _claimed_by_block(block: memoryview) -> int:
         raise DecompressionError("a block of snappy does not say its size") from error
 
 
-def _snappy_blocks(compressed: memoryview) -> Iterator[memoryview]:
-    """The blocks of the Java library's format, or the one block that there is without it."""
-    if bytes(compressed[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        yield compressed
+def _is_in_blocks(compressed: memoryview) -> bool:
+    return bytes(compressed[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+
+
+def _snappy_blocks(compressed: memoryview) -> Iterator[tuple[memoryview, int]]:
+    """The blocks of the Java library's format, or the one block that there is without it, and what each claims."""
+    if not _is_in_blocks(compressed):
+        yield compressed, _claimed_by_block(compressed)
         return
     pos = _XERIAL_HEADER_BYTES
+    empty_in_a_row = 0
     while pos + _BLOCK_SIZE.size <= len(compressed):
         size = _BLOCK_SIZE.unpack_from(compressed, pos)[0]
         pos += _BLOCK_SIZE.size
         if not 0 < size <= len(compressed) - pos:
             raise DecompressionError(f"a block of {size} bytes, where {len(compressed) - pos} are left")
-        yield compressed[pos : pos + size]
+        block = compressed[pos : pos + size]
+        claimed = _claimed_by_block(block)
+        empty_in_a_row = 0 if claimed else _one_more_empty(empty_in_a_row)
+        yield block, claimed
         pos += size
 
 
-def _first_snappy_block(compressed: memoryview) -> memoryview:
-    return next(_snappy_blocks(compressed), memoryview(b"\0"))
+def _one_more_empty(in_a_row: int) -> int:
+    if in_a_row == _MAX_EMPTY_IN_A_ROW:
+        raise DecompressionError(f"the compressed records have more than {_MAX_EMPTY_IN_A_ROW} empty parts in a row")
+    return in_a_row + 1
 
 
 def _unpacked_by_gzip(compressed: memoryview) -> Iterator[bytes]:
-    pos = 0
+    pos = empty_in_a_row = 0
     while True:
-        member = zlib.decompressobj(_GZIP_FORMAT)
+        member, is_empty = zlib.decompressobj(_GZIP_FORMAT), True
         while not member.eof:
             # In small parts, since what is not used yet of a part is copied for each piece.
             part: memoryview | bytes = compressed[pos : pos + _PACKED_PART_BYTES]
@@ -292,11 +331,27 @@ def _unpacked_by_gzip(compressed: memoryview) -> Iterator[bytes]:
             pos += len(part)
             while part and not member.eof:
                 if piece := member.decompress(part, _PIECE_BYTES):
+                    is_empty = False
                     yield piece
                 part = member.unconsumed_tail
+        empty_in_a_row = _one_more_empty(empty_in_a_row) if is_empty else 0
         pos -= len(member.unused_data)
         if bytes(compressed[pos : pos + len(_GZIP_MAGIC)]) != _GZIP_MAGIC:
             return
+
+
+def _first_zstd_block(compressed: memoryview) -> memoryview:
+    """A frame up to the end of its first block. Nothing of a frame to skip: the library would go on to the next ones.
+
+    RFC 8878, section 3.1.1: a block's header has in little-endian order a bit for the last block, two for its type, and
+    its size.
+    """
+    if bytes(compressed[: len(_ZSTD_MAGIC)]) != _ZSTD_MAGIC:
+        return compressed[:0]
+    content_at = zstandard.frame_header_size(compressed) + _ZSTD_BLOCK_HEADER_BYTES
+    header = int.from_bytes(compressed[content_at - _ZSTD_BLOCK_HEADER_BYTES : content_at], "little")
+    size = 1 if header >> 1 & 3 == _ZSTD_REPEATED_BYTE else min(header >> 3, _ZSTD_BLOCK_BYTES)
+    return compressed[: content_at + size]
 
 
 def _unpacked_by_lz4(compressed: memoryview) -> Iterator[bytes]:
@@ -314,16 +369,31 @@ def _unpacked_by_lz4(compressed: memoryview) -> Iterator[bytes]:
 
 
 def _unpacked_by_snappy(compressed: memoryview) -> Iterator[bytes]:
-    for block in _snappy_blocks(compressed):
-        claimed = _claimed_by_block(block)
-        if claimed > len(block) * _SNAPPY_MAX_RATIO:
-            raise DecompressionError(f"{len(block)} bytes of snappy cannot become {claimed}")
-        found = snappy.uncompress(bytes(block))
+    for block, claimed in _snappy_blocks(compressed):
+        found = _unpacked_block(block, claimed)
         for at in range(0, len(found), _PIECE_BYTES):
             yield found[at : at + _PIECE_BYTES]
 
 
-def _beginning_by_snappy(block: memoryview, wanted_bytes: int) -> bytes:
+def _unpacked_block(block: memoryview, claimed: int) -> bytes:
+    size = len(block)
+    if claimed > size * _SNAPPY_MAX_RATIO or size > _SIZE_VARINT_BYTES + claimed * _SNAPPY_MAX_GROWTH:
+        raise DecompressionError(f"{size} bytes of snappy cannot become {claimed}")
+    found: bytes = snappy.uncompress(bytes(block))
+    return found
+
+
+def _beginning_by_snappy(compressed: memoryview, wanted_bytes: int) -> bytes:
+    found = b""
+    for block, claimed in _snappy_blocks(compressed):
+        left = wanted_bytes - len(found)
+        found += _unpacked_block(block, claimed) if claimed <= left else _beginning_of_block(block, left)
+        if len(found) >= wanted_bytes:
+            break
+    return found
+
+
+def _beginning_of_block(block: memoryview, wanted_bytes: int) -> bytes:
     """The first bytes of a block. The library decompresses whole blocks only, and a block may be the whole batch."""
     _, pos = read_uvarint(block, 0)
     found = bytearray()
@@ -351,4 +421,6 @@ def _beginning_by_snappy(block: memoryview, wanted_bytes: int) -> bytes:
             raise DecompressionError("a block of snappy refers to what is not there")
         for _ in range(length + 1):
             found.append(found[-distance])
-    return bytes(found)
+    if len(found) < wanted_bytes:
+        raise DecompressionError("a block of snappy has fewer bytes than it says")
+    return bytes(found[:wanted_bytes])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,6 +16,7 @@ import cramjam
 import kafka.codec as stock
 import lz4.frame
 import pytest
+import snappy
 import zstandard
 
 from diskless_core.config.broker import BrokerConfig
@@ -21,10 +25,12 @@ from diskless_core.diskless.commands import TimestampType
 from diskless_core.produce import record_checks
 from diskless_core.produce.record_checks import AT_ONCE_US, RecordChecks
 from diskless_core.produce.validation import InvalidBatchError, TopicRules, ValidBatch, finished, validate
-from diskless_core.protocol import record_batch, record_walk
-from diskless_core.protocol.compression import CODECS, Codec, compress
+from diskless_core.protocol import compression, record_batch, record_walk
+from diskless_core.protocol.compression import CODECS, Codec, Unpacker, compress
 from diskless_core.protocol.errors import ErrorCode
 from diskless_core.protocol.record_batch import HEADER_BYTES, RecordData, build, read_header
+from diskless_core.protocol.record_walk import MAX_HEAD_BYTES
+from diskless_core.protocol.varint import encode_uvarint
 from tests.support.batches import NOW_MS, batch_of, counting, timed_batch, with_body, with_header
 from tests.support.guarantees import guarantee
 from tests.support.produce_path import RULES as PATH_RULES
@@ -341,3 +347,154 @@ def test_lz4_of_large_blocks_holds_the_event_loop_no_longer_than_another() -> No
     batch = counting(with_body(GOOD, body, attributes=LZ4), 3)
     checks = RecordChecks(FIRST)
     assert [at_once(checks, batch) for _ in range(5)] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gzip", "snappy as a whole", "snappy in blocks", "lz4", "lz4 as librdkafka", "zstd", "zstd without its size"],
+)
+@pytest.mark.parametrize("is_random", [False, True])
+def test_the_beginning_of_what_clients_compress_is_checked_on_the_event_loop(name: str, is_random: bool) -> None:
+    chance = random.Random(1)
+    values = [chance.randbytes(30_000) if is_random else b"words " * 5_000 for _ in range(30)]
+    plain = build([RecordData(None, value) for value in values], timestamp_ms=NOW_MS)
+    codec, encode = (LZ4, lz4_as_librdkafka) if name == "lz4 as librdkafka" else ENCODERS[name]
+    assert at_once(RecordChecks(FIRST), with_body(plain, bytes(encode(plain[HEADER_BYTES:])), attributes=codec))
+
+
+def lz4_as_librdkafka(data: bytes) -> bytes:
+    packed: bytes = lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX256KB, block_linked=False)
+    return packed
+
+
+def test_records_of_very_many_headers_hold_the_event_loop_no_longer_than_other_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    headers = 500_000
+    rest = b"\0\0\0\1\1" + varint(headers) + bytes(2 * headers)
+    batch = counting(with_body(GOOD, varint(len(rest)) + rest), 1)
+    late = with_header(batch, max_timestamp=NOW_MS + 10**12)  # forces a walk, whatever the setting is
+    walks = 0
+    walk = record_walk.walk
+
+    def counted(pieces: Iterator[bytes], count: int) -> record_walk.Walked:
+        nonlocal walks
+        walks += 1
+        return walk(pieces, count)
+
+    monkeypatch.setattr(record_walk, "walk", counted)
+    checks = RecordChecks(FIRST)
+    assert not [at_once(checks, late) for _ in range(4)][-1]
+    assert walks * headers <= AT_ONCE_US * record_checks._STEPS_PER_US
+    assert judged(late, FIRST) is ErrorCode.NONE
+
+
+def varint(number: int) -> bytes:
+    return encode_uvarint(number << 1)
+
+
+def in_blocks(*blocks: bytes) -> bytes:
+    return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
+
+
+def snappy_block(data: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
+SPUN_OUT: Mapping[str, tuple[int, bytes, int]] = {
+    "blocks of snappy that hold nothing": (SNAPPY, in_blocks(*[b"\0"] * 50_000), 3),
+    "blocks of snappy that hold nothing, and say so at length": (SNAPPY, in_blocks(*[b"\x80\0"] * 50_000), 3),
+    "a small block of snappy and a large one": (
+        SNAPPY,
+        in_blocks(snappy_block(BODY[:3]), snappy_block(EMPTY_RECORD * 900_000)),
+        3,
+    ),
+    "blocks of snappy of a byte each": (SNAPPY, in_blocks(*[snappy_block(b"a")] * 15_000), 18_000),
+    "members of gzip that hold nothing": (GZIP, gzip.compress(b"") * 20_000, 3),
+    "members of gzip of a byte each": (GZIP, gzip.compress(b"a") * 5_000, 18_000),
+    "frames of zstd that hold nothing": (ZSTD, zstandard.compress(b"") * 20_000, 3),
+    "frames of zstd to skip": (ZSTD, struct.pack("<II", 0x184D2A50, 0) * 20_000, 3),
+    "frames of zstd of a byte each": (ZSTD, zstd_without_a_size(b"a") * 8_000, 18_000),
+    "blocks of lz4 that hold nothing": (
+        LZ4,
+        lz4.frame.compress(b"", block_linked=False)[:-4] + struct.pack("<IB", 1, 0) * 40_000 + bytes(4),
+        3,
+    ),
+}
+
+
+class Unpacking:
+    """Counts what is unpacked of compressed bodies: blocks of snappy, members of gzip, and bytes of either form."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.parts = self.walked_bytes = self.block_bytes = 0
+        claimed, member, pieces = compression._claimed_by_block, zlib.decompressobj, Unpacker.pieces
+        uncompress = snappy.uncompress
+
+        def counted_claim(block: memoryview) -> int:
+            self.parts += 1
+            return claimed(block)
+
+        def counted_member(wbits: int) -> Any:
+            self.parts += 1
+            return member(wbits)
+
+        def counted_pieces(unpacker: Unpacker, codec: int, packed: memoryview) -> Iterator[bytes]:
+            self.walked_bytes += len(packed)
+            return pieces(unpacker, codec, packed)
+
+        def counted_block(block: bytes) -> bytes:
+            found: bytes = uncompress(block)
+            self.block_bytes += len(found)
+            return found
+
+        monkeypatch.setattr(compression, "_claimed_by_block", counted_claim)
+        monkeypatch.setattr(zlib, "decompressobj", counted_member)
+        monkeypatch.setattr(snappy, "uncompress", counted_block)
+        monkeypatch.setattr(Unpacker, "pieces", counted_pieces)
+        first_block = compression._first_zstd_block
+
+        def counted_zstd(packed: memoryview) -> memoryview:
+            found = first_block(packed)
+            self.block_bytes += len(found)
+            return found
+
+        monkeypatch.setattr(compression, "_first_zstd_block", counted_zstd)
+
+
+@pytest.mark.parametrize("name", SPUN_OUT)
+def test_a_compressed_body_that_yields_little_for_its_size_is_not_unpacked_on_the_event_loop(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec, body, count = SPUN_OUT[name]
+    batch = counting(with_body(GOOD, body, attributes=codec), count)
+    unpacking = Unpacking(monkeypatch)
+    checks = RecordChecks(FIRST)
+    for _ in range(3):
+        with suppress(InvalidBatchError):
+            at_once(checks, batch)
+    assert unpacking.walked_bytes == 0
+    assert unpacking.parts <= 3 * 50
+    assert unpacking.block_bytes <= 3 * MAX_HEAD_BYTES
+    assert judged(batch, FIRST) is (
+        ErrorCode.NONE if name == "a small block of snappy and a large one" else ErrorCode.INVALID_RECORD
+    )
+
+
+@pytest.mark.parametrize(
+    ("codec", "part"),
+    [(SNAPPY, struct.pack(">i", 3) + snappy_block(b"a")), (GZIP, gzip.compress(b"a"))],
+    ids=["snappy", "gzip"],
+)
+def test_whole_checks_of_bodies_in_very_many_parts_hold_the_event_loop_no_longer_than_others(
+    codec: int, part: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = varint(10_000 + 7) + b"\0\0\0\1" + varint(10_000)
+    head = in_blocks(snappy_block(record)) if codec == SNAPPY else gzip.compress(record)
+    batch = counting(with_body(GOOD, head + part * ((16_000 - len(head)) // len(part)), attributes=codec), 1)
+    unpacking = Unpacking(monkeypatch)
+    checks = RecordChecks(ALL)
+    for _ in range(20):
+        with suppress(InvalidBatchError):
+            at_once(checks, batch)
+    assert 0 < unpacking.parts <= AT_ONCE_US // 5 + 20

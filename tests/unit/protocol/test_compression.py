@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
@@ -96,3 +97,38 @@ def test_a_block_of_snappy_that_claims_more_than_it_can_become_is_not_unpacked()
         list(Unpacker().pieces(2, memoryview(claim)))
     zeros = bytes(stock.snappy_encode(bytes(64 * MIB), xerial_compatible=False))
     assert sum(map(len, Unpacker().pieces(2, memoryview(zeros)))) == 64 * MIB
+
+
+EMPTY_BLOCK = (1).to_bytes(4, "big") + b"\0"
+PARTS: dict[str, tuple[int, bytes, bytes, bytes]] = {
+    "blocks of snappy": (2, stock.snappy_encode(b""), EMPTY_BLOCK, stock.snappy_encode(b"some")[16:]),
+    "members of gzip": (1, b"", gzip.compress(b""), gzip.compress(b"some")),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_few_parts_without_content_are_passed_over_and_many_in_a_row_are_damage(name: str) -> None:
+    codec, header, empty, part = PARTS[name]
+    body = header + (empty * 4 + part) * 500
+    assert decompress(codec, body) == b"some" * 500
+    assert Unpacker().beginning(codec, memoryview(body), 26) == (b"some" * 7)[:26]
+    for damaged in (header + empty * 5 + part, header + part + empty * 5, header + empty * 10_000):
+        with pytest.raises(DecompressionError, match="more than 4 empty parts in a row"):
+            decompress(codec, damaged)
+
+
+@pytest.mark.parametrize(("codec", "encode"), [(1, stock.gzip_encode), (4, stock.zstd_encode)])
+def test_members_of_gzip_and_frames_of_zstd_are_read_one_after_the_other(
+    codec: int, encode: Callable[[bytes], bytes]
+) -> None:
+    parts = [bytes([number]) * number for number in range(1, 200)]
+    body = b"".join(bytes(encode(part)) for part in parts)
+    assert decompress(codec, body) == b"".join(parts)
+    assert Unpacker().beginning(codec, memoryview(body), 26) == b"".join(parts)[:26]
+
+
+@pytest.mark.parametrize("block", [b"\x05\x04ab", b"\0" * 40, b"\x64\x04ab"])
+def test_a_block_of_snappy_that_holds_other_than_it_says_is_damage(block: bytes) -> None:
+    for body in (block, bytes(stock.snappy_encode(b"")) + len(block).to_bytes(4, "big") + block):
+        with pytest.raises(DecompressionError):
+            Unpacker().beginning(2, memoryview(body), 26)
