@@ -93,7 +93,8 @@ class Backup:
 
     Attributes:
         attempt: the name under which it was made.
-        began_ms: what was acknowledged before is in it, but for what it says that it lacks.
+        began_ms: by the clock of the machine that made it. What was acknowledged before is in it, but for what it says
+            that it lacks.
         ended_ms: nothing that was acknowledged later is in it.
         lacking: offsets that the cluster has and that cannot be read in the backup: their WAL objects were gone.
         deleted: offsets that cannot be read because the cluster deleted them while they were to be copied. A restored
@@ -192,17 +193,17 @@ class BackupRun:
         await self._diskless_shards()
         await self._require_segments_can_stay()
         await owner.require(cluster_id, has_topics=False)
-        attempt = Attempt(began_ms, self._clock.new_uuid())
+        attempt = (await self._attempts.find()).next(began_ms, self._clock.new_uuid())
         await self._attempts.begin(attempt)
         try:
-            made = await self._made(attempt, cluster_id, groups_shards)
+            made = await self._made(attempt, began_ms, cluster_id, groups_shards)
         except (WalObjectStoreError, SnapshotError):
             await self._require_no_interference(attempt)
             raise
         await self._finish(attempt, made)
         return made
 
-    async def _made(self, attempt: Attempt, cluster_id: str, groups_shards: Sequence[ShardId]) -> Backup:
+    async def _made(self, attempt: Attempt, began_ms: int, cluster_id: str, groups_shards: Sequence[ShardId]) -> Backup:
         """Copy everything but the description."""
         objects = ObjectCopies(self._source.objects, self._target.objects, self._clock)
         segments, mark = self._segment_copies(), str(attempt)
@@ -224,7 +225,7 @@ class BackupRun:
         return Backup(
             attempt=str(attempt),
             cluster_id=cluster_id,
-            began_ms=attempt.began_ms,
+            began_ms=began_ms,
             ended_ms=self._clock.now_ms(),
             shards=[_described(shard, point) for shard, point in taken.items()],
             copied_objects=objects.copied + (segments.copied if segments is not None else 0),
@@ -426,7 +427,8 @@ class BackupRun:
             raise BackupError(_RESTORED_MEANWHILE) from None
         await self._attempts.describe(attempt, json.dumps(asdict(made), indent=2))
         found = await self._attempts.find()
-        if not found.counts(attempt):
+        if found.latest != attempt:
+            # a later one was finished, whether or not it has superseded this one yet
             await self._remove({attempt})
             raise BackupError(_SUPERSEDED)
         await self._remove(found.before(attempt))

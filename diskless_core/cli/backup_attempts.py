@@ -8,14 +8,15 @@ locks. So everything that an attempt writes carries its name, and three objects 
 - `superseded-<name>` is put by a command that is about to remove it.
 
 An attempt counts if the first two are there and the third is not. A restore begins a cluster with the latest one that
-counts. Everything that removes something of an attempt follows from four rules:
+counts. Attempts can come from machines whose clocks differ, so an attempt takes its place in the order from the
+attempts that are there when it begins. Everything that removes something of an attempt follows from four rules:
 
 1. A backup supersedes only attempts that began before it, so two of them never supersede each other.
 2. A backup first puts `superseded-`, then sees that the place has no log, and only then removes. A restore first claims
    the logs and then looks which attempt counts. So either the backup sees the log and removes nothing, or the restore
    sees that the attempt is superseded.
-3. A backup that has put its description looks whether it counts. If a later one has removed what it had put, it does
-   not, and the command fails.
+3. A backup that has put its description looks whether it is the latest one that counts. If a later one was finished or
+   has removed what it had put, it is not, and the command fails.
 4. Once the cluster's log has its name, that name says which attempt the cluster began with, whatever else is there.
    Only then does a restore remove the others.
 
@@ -43,17 +44,21 @@ _LIMIT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class Attempt:
-    """An attempt to make a backup, in the order in which they began. `began_ms` is in milliseconds since the epoch."""
+    """An attempt to make a backup, in the order in which they began.
 
-    began_ms: int
+    Attributes:
+        position: later attempts have larger ones, whatever the clocks of their machines say: see `FoundAttempts.next`.
+    """
+
+    position: int
     attempt_id: uuid.UUID
 
     @classmethod
     def parsed(cls, name: str) -> Self | None:
         """The attempt of this name; None for anything else."""
-        began, _, attempt_id = name.partition("-")
+        position, _, attempt_id = name.partition("-")
         try:
-            attempt = cls(int(began), uuid.UUID(attempt_id))
+            attempt = cls(int(position), uuid.UUID(attempt_id))
         except ValueError:
             return None
         return attempt if str(attempt) == name else None
@@ -63,7 +68,7 @@ class Attempt:
         return uuid.uuid5(self.attempt_id, str(shard))
 
     def __str__(self) -> str:
-        return f"{self.began_ms:020d}-{self.attempt_id}"
+        return f"{self.position:020d}-{self.attempt_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +89,19 @@ class FoundAttempts:
         """The latest one that counts."""
         return max((self.begun & self.described) - self.superseded, default=None)
 
-    def counts(self, attempt: Attempt) -> bool:
-        """Whether it can be restored."""
-        return attempt in self.begun and attempt in self.described and attempt not in self.superseded
-
     def before(self, attempt: Attempt) -> Set[Attempt]:
         """Those that began earlier."""
         return {one for one in self.known if one < attempt}
+
+    def next(self, now_ms: int, attempt_id: uuid.UUID) -> Attempt:
+        """An attempt that begins now and is later than all known ones.
+
+        Its position is the time, unless an earlier attempt was made on a machine whose clock is ahead of this one's.
+
+        Args:
+            now_ms: milliseconds since the epoch.
+        """
+        return Attempt(max(now_ms, max((one.position + 1 for one in self.known), default=0)), attempt_id)
 
     def with_log(self, shard: ShardId, log_id: uuid.UUID) -> Attempt | None:
         """The one that gives a shard's log this id."""

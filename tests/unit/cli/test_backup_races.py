@@ -242,6 +242,61 @@ def test_a_restore_that_stood_still_before_it_claimed_begins_with_the_backup_tha
     slow_story(work)
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_the_latest_backup_is_restored_even_if_an_earlier_one_was_made_on_a_machine_whose_clock_is_ahead(
+    is_finished: bool,
+) -> None:
+    async def work(world: SlowWorld) -> None:
+        await world.begin()
+        world.clock.skew_ms = 24 * 3_600_000
+        if is_finished:
+            await world.backup()
+        else:
+            killed, _ = await stopped_before_its_description(world)
+            killed.cancel()
+            await asyncio.gather(killed, return_exceptions=True)
+        world.clock.skew_ms = 0
+        began_ms = world.clock.now_ms()
+        made = await world.backup()
+        assert made.began_ms == began_ms, "the time is the true one"
+        assert str((await world.attempts().find()).latest) == made.attempt
+        await world.restore()
+        await world.serve()
+        async with world.restored() as led:
+            assert str(led.cluster.log_id) == made.shards[0].log_id
+
+    slow_story(work)
+
+
+def test_a_backup_fails_if_a_later_one_was_finished_that_has_not_superseded_it_yet() -> None:
+    async def work(world: SlowWorld) -> None:
+        await world.begin()
+        earlier, ends = await stopped_before_its_description(world)
+        await asyncio.sleep(1)
+        supersede = BackupAttempts.supersede
+        stands, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(self: BackupAttempts, *given: Any) -> None:
+            stands.set()
+            await goes_on.wait()
+            await supersede(self, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BackupAttempts, "supersede", slow)
+            later = asyncio.create_task(world.backup())
+            await stands.wait()
+        ends.set()
+        with pytest.raises(BackupError, match="another backup into the same place"):
+            await earlier
+        goes_on.set()
+        made = await later
+        assert str((await world.attempts().find()).latest) == made.attempt
+        await world.restore()
+        await world.serve()
+
+    slow_story(work)
+
+
 def test_a_backup_removes_those_before_it_and_what_was_killed_and_no_other_snapshots() -> None:
     async def work(world: SlowWorld) -> None:
         await world.begin()
