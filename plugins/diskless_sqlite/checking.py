@@ -25,6 +25,17 @@ _INTERRUPT_S = 0.01
 SOUND = "ok"
 """What SQLite says of a database that is whole."""
 
+CHECK_TRIES = 3
+"""How often a check beside use is tried at most, where it fails for another reason than damage."""
+
+CHECK_PAUSE_S = 30.0
+"""Between two of these tries."""
+
+WAITING_AT_ONCE = 2
+"""Snapshots in a process that may wait for checks at once. The event loop's pool has only 6 threads on two CPUs."""
+
+_WAITING = threading.BoundedSemaphore(WAITING_AT_ONCE)
+
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that one thread at a time may use."""
@@ -92,7 +103,7 @@ class Soundness:
         self._is_suspect = self._is_suspect or is_corruption(error)
 
     def require_no_damage(self) -> None:
-        """Raise if the check has found damage by now.
+        """Raise if the check has found damage by now, or has failed.
 
         Raises:
             CoordinatorStoreError: the database must no longer be used.
@@ -102,7 +113,8 @@ class Soundness:
         """Return when it is known that the database is sound.
 
         Raises:
-            CoordinatorStoreError: it is not, or it is closed before that is known.
+            CoordinatorStoreError: it is not, or it is closed before that is known; or so many wait already that the
+                caller has to try again.
         """
 
     def give_up_check(self) -> None:
@@ -121,41 +133,84 @@ class CheckBesideUse(Soundness):
         super().__init__(path)
         self._connection = connect(path)
         self._has_ended = threading.Event()
-        self._is_given_up = False
-        self._damage: str | None = None
+        self._is_given_up = threading.Event()
+        self._is_sound = False
+        self._problem: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"check-{path.stem}", daemon=True)
         self._thread.start()
 
     def require_no_damage(self) -> None:
-        if self._damage is not None:
-            raise CoordinatorStoreError(
-                f"{self._path} is damaged ({self._damage}) and is no longer used: restart the broker, "
-                "which fills the store again from the log"
-            )
+        if self._problem is not None:
+            raise CoordinatorStoreError(self._problem)
 
     def wait_until_checked(self) -> None:
-        self._has_ended.wait()
+        if not self._has_ended.is_set():
+            self._wait()
         self.require_no_damage()
-        if self._is_given_up:
+        if not self._is_sound:
             raise CoordinatorStoreError(f"{self._path} was closed before it was checked for damage")
 
+    def _wait(self) -> None:
+        # A waiting snapshot holds a thread of a pool that all of the broker uses: all shards together may hold few.
+        if not _WAITING.acquire(blocking=False):
+            raise CoordinatorStoreError(f"{self._path} is still being checked for damage: try again")
+        try:
+            self._has_ended.wait()
+        finally:
+            _WAITING.release()
+
     def give_up_check(self) -> None:
-        self._is_given_up = True
+        self._is_given_up.set()
         while self._thread.is_alive():
             with suppress(sqlite3.ProgrammingError):  # it has ended, and closed its connection
                 self._connection.interrupt()
             self._thread.join(_INTERRUPT_S)  # one that is just about to begin does not notice an interruption
 
     def _run(self) -> None:
-        with closing(self._connection):
+        try:
+            with closing(self._connection):
+                found = self._found()
+            if found == SOUND:
+                self._is_sound = True
+            elif found is not None:
+                self._fail(
+                    f"{self._path} is damaged ({found}) and is no longer used: restart the broker, which fills the "
+                    "store again from the log"
+                )
+        except Exception as error:
+            self._fail(
+                f"{self._path} could not be checked for damage ({error!r}) and is no longer used: restart the broker, "
+                "which checks the store before it uses it"
+            )
+        finally:
+            self._has_ended.set()  # after what was found, so that a snapshot that waits never reads unchecked rows
+
+    def _fail(self, problem: str) -> None:
+        self._problem, self._is_suspect = problem, True
+        logger.error("%s", problem)
+
+    def _found(self) -> str | None:
+        """`SOUND`, or the first thing that is wrong; None where the check was given up.
+
+        Raises:
+            sqlite3.Error: each try failed, and none of the errors says that the database is damaged.
+        """
+        tries = 0
+        while not self._is_given_up.is_set():
             try:
                 found = checked(self._connection)
+                return None if self._is_given_up.is_set() and found != SOUND else found  # cut off, it proves nothing
             except sqlite3.Error as error:
-                found = str(error)
-        if found != SOUND and not self._is_given_up:
-            self._damage, self._is_suspect = found, True
-            logger.error("%s is damaged (%s) and is no longer used: restart the broker", self._path, found)
-        self._has_ended.set()
+                if is_corruption(error):
+                    return str(error)
+                tries += 1
+                if self._is_given_up.is_set():
+                    break
+                if tries == CHECK_TRIES:
+                    raise
+                logger.warning("%s could not be checked for damage (%s), which is tried again", self._path, error)
+                self._is_given_up.wait(CHECK_PAUSE_S)
+        return None
 
 
 def is_corruption(error: Exception) -> bool:

@@ -257,7 +257,8 @@ class SqliteShardStore(_SqliteView, ShardStore):
 class SqliteSnapshot(_SqliteView):
     """The database at one instant, held by a read transaction of its own connection until the context ends.
 
-    Its reads wait until the database has been checked: other brokers load what they are given.
+    Its reads wait until the database has been checked: other brokers load what they are given. A few snapshots in a
+    process wait; the reads of others fail, and can be tried again.
     """
 
     def begin(self) -> None:

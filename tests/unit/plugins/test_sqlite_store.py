@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import product
 from pathlib import Path
 
@@ -260,6 +260,96 @@ def test_a_store_that_is_closed_while_it_is_checked_leaves_no_thread_and_is_chec
     with closing(opened_large(database)) as store:
         wait_until(lambda: not check_threads(), "the check ends")
         assert store.applied_offset() == 2000
+
+
+def io_error() -> sqlite3.Error:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    return error
+
+
+class FailingCheck:
+    """The first checks fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception, failures: int) -> None:
+        self.tries = 0
+        check = checking.checked
+
+        def failing(connection: sqlite3.Connection) -> str:
+            self.tries += 1
+            if self.tries <= failures:
+                raise error
+            return check(connection)
+
+        monkeypatch.setattr(checking, "checked", failing)
+
+
+def test_snapshots_of_many_stores_that_are_being_checked_do_not_all_hold_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = [DISKLESS.shard(index) for index in range(4)]
+    for shard in shards:
+        with closing(SqliteCoordinatorStore(tmp_path).open(shard, (TABLE,))) as store:
+            store.write({"group": rows(20)}, 20)
+    check = HeldCheck(monkeypatch)
+    with ExitStack() as stack:
+        elsewhere = stack.enter_context(ThreadPoolExecutor(len(shards)))
+        large = SqliteCoordinatorStore(tmp_path, checked_at_once_bytes=0)
+        stores = [stack.enter_context(closing(large.open(shard, (TABLE,)))) for shard in shards]
+        views = [stack.enter_context(store.snapshot()) for store in stores]
+        stack.callback(check.may_end.set)
+        readings = [elsewhere.submit(view.applied_offset) for view in views]
+        wait_until(lambda: sum(reading.done() for reading in readings) == 2, "two do not wait")
+        refused = [reading for reading in readings if reading.done()]
+        for reading in refused:
+            with pytest.raises(CoordinatorStoreError, match="still being checked for damage: try again"):
+                reading.result()
+        check.may_end.set()
+        assert [reading.result(30) for reading in readings if reading not in refused] == [20, 20]
+        wait_until(lambda: not check_threads(), "the checks end")
+        assert [view.applied_offset() for view in views] == [20] * 4
+
+
+def test_a_store_stays_in_use_when_its_check_fails_for_another_reason_than_damage(
+    database: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(checking, "CHECK_PAUSE_S", 0.01)
+    check = FailingCheck(monkeypatch, io_error(), failures=2)
+    with closing(opened_large(database)) as store, store.snapshot() as view:
+        assert view.applied_offset() == 2000
+        assert store.applied_offset() == 2000
+    assert check.tries == 3
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+
+
+@pytest.mark.parametrize(("error", "tries"), [(io_error(), 3), (MemoryError(), 1)])
+def test_a_store_whose_check_always_fails_is_given_up_and_checked_before_it_is_used_again(
+    database: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, tries: int
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(checking, "CHECK_PAUSE_S", 0.01)
+        check = FailingCheck(patch, error, failures=1000)
+        with closing(opened_large(database)) as store, store.snapshot() as view, ThreadPoolExecutor(1) as elsewhere:
+            with pytest.raises(CoordinatorStoreError, match=r"could not be checked for damage .* restart the broker"):
+                elsewhere.submit(view.applied_offset).result(30)
+            with pytest.raises(CoordinatorStoreError, match="could not be checked for damage"):
+                store.applied_offset()
+        assert check.tries == tries
+    with closing(opened_large(database)) as store:
+        assert not check_threads(), "it was checked before"
+        assert store.applied_offset() == 2000, "nothing was lost"
+
+
+def test_a_store_is_closed_at_once_while_its_check_waits_for_another_try(
+    database: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(checking, "CHECK_PAUSE_S", 600.0)
+    FailingCheck(monkeypatch, io_error(), failures=1)
+    with ThreadPoolExecutor(1) as elsewhere:
+        store = opened_large(database)
+        wait_until(lambda: bool(caplog.records), "the check fails")
+        elsewhere.submit(store.close).result(30)
+    assert not check_threads()
 
 
 def test_a_mark_without_its_database_is_none(database: Path) -> None:
