@@ -17,6 +17,7 @@ from diskless_core.coordinator.errors import (
     NodeGoneError,
     NotCoordinatorError,
     OutcomeUnknownError,
+    RequestRefusedError,
 )
 from diskless_core.coordinator.peers import AnswerLostError, PeerError, PeerGoneError, PeerRequest, PeerTransport
 from diskless_core.protocol.codec import ApiRequest, ResponseT_co
@@ -70,11 +71,13 @@ def require_success(code: int, message: str | None = None) -> None:
     """Nothing, where the code is NONE.
 
     Raises:
+        RequestRefusedError: it is INVALID_REQUEST.
         CoordinatorError: it is any other.
     """
     known = require_answer(code, message)
     if known is not ErrorCode.NONE:
-        raise CoordinatorError(f"{known.name}: {message or 'the coordinator refused the request'}")
+        kind = RequestRefusedError if known is ErrorCode.INVALID_REQUEST else CoordinatorError
+        raise kind(f"{known.name}: {message or 'the coordinator refused the request'}")
 
 
 async def while_led(answer: Awaitable[R], until_led_elsewhere: Callable[[], Awaitable[None]]) -> R:

@@ -7,6 +7,7 @@ CoordinatorError            knows its Kafka error code
 ├── CoordinatorLoadingError the shard is still reading its log
 ├── NodeGoneError           nobody listens where the node did that was asked; ask again, maybe elsewhere
 ├── StoreBehindError        the leader's store lacks too much for more to be accepted; ask again later
+├── RequestRefusedError     another node takes the request for invalid; the same one is refused again
 ├── EntryTooLargeError      the log will never take what the command writes; sending it again is of no use
 ├── CommandTakenBackError   what the command was judged upon has failed, so nothing happened; send it again
 └── ClockSkewError          the asker's clock and the leader's differ by too much
@@ -55,6 +56,12 @@ class NodeGoneError(CoordinatorError):
 
 class StoreBehindError(CoordinatorError):
     """The leader's memory has all that it may have without its store; nothing happened."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class RequestRefusedError(CoordinatorError):
+    """Another node takes the request for invalid, perhaps since it is configured otherwise; nothing happened."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 

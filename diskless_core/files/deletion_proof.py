@@ -61,6 +61,7 @@ class DeletionProof:
         self._index = index
         self._coordinators = coordinators
         self._reported: dict[str, None] = {}
+        self._has_named_strangers = False
 
     async def of(self, files: Sequence[EndingFile], passed: Passed, silent: Collection[int] = ()) -> Proven:
         """Those of the objects, all of which this shard is the last owner of, that are certainly dead everywhere.
@@ -69,6 +70,7 @@ class DeletionProof:
             silent: coordinators that have just not answered: they are not asked, and their objects have to wait.
         """
         asked = {file.object_key: whom_to_ask(file, self._index, self._coordinators) for file in files}
+        self._report_strangers(files, asked)
         by_owner: dict[int, list[str]] = {}
         waiting = {key for key, owners in asked.items() if owners is not None and not set(owners).isdisjoint(silent)}
         for object_key, owners in asked.items():
@@ -99,6 +101,22 @@ class DeletionProof:
         except CoordinatorError as error:
             return Doubt(open=frozenset(object_keys), error=error)
         return Doubt(live=frozenset(live), open=frozenset(unknown).difference(old))
+
+    def _report_strangers(self, files: Sequence[EndingFile], asked: Mapping[str, Sequence[int] | None]) -> None:
+        """Tell the log once of owners that this broker does not know: only an operator can help."""
+        kept = [file for file in files if asked[file.object_key] is None]
+        if not kept or self._has_named_strangers:
+            return
+        self._has_named_strangers = True
+        _log.error(
+            "objects are kept because this broker does not know all of their owners: set "
+            "diskless.metadata.topic.num.partitions to the same number on all brokers, which is at least the largest "
+            "owner plus one, and restart this one",
+            shard=self._index,
+            owners=sorted({owner for file in kept for owner in file.dead.owner_ids}.difference(self._coordinators)),
+            objects=len(kept),
+            example=kept[0].object_key,
+        )
 
     def _report(self, owner: int, doubt: Doubt) -> None:
         if doubt.error is not None:

@@ -2,6 +2,9 @@
 
 A worker for each of these, so that one that cannot be reached holds up nothing that goes elsewhere. A hand-over is
 noted when it is confirmed; one whose answer was lost is repeated, which changes nothing.
+
+An owner refuses a request whole if it takes one object in it for invalid, for example because its broker knows fewer
+coordinators. Smaller and smaller requests show which object that is. It is set aside, so that the others do not wait.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import NamedTuple
 import structlog
 
 from diskless_core.clock import Clock
-from diskless_core.coordinator.errors import CoordinatorError
+from diskless_core.coordinator.errors import CoordinatorError, RequestRefusedError
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.peer_checks import MAX_FILES
@@ -47,6 +50,50 @@ class _Parcel(NamedTuple):
     is_reminder: bool
 
 
+class _Outbox:
+    """What waits for one owner, by object keys.
+
+    Attributes:
+        waiting: what is to be sent.
+        refused: what the owner took for invalid. One of these at a time is tried again, and all once one is accepted.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, _Parcel] = {}
+        self.refused: dict[str, _Parcel] = {}
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.refused)
+
+    def add(self, parcel: _Parcel) -> None:
+        """Let it wait. Does nothing if it is there already, or there is no room."""
+        if len(self.waiting) < WAITING_FILES and parcel.file.object_key not in self.refused:
+            self.waiting.setdefault(parcel.file.object_key, parcel)
+
+    def next(self, limit: int) -> list[_Parcel]:
+        """What to send now: `limit` of what waits at most, else one that was refused."""
+        return list(islice(self.waiting.values(), limit) if self.waiting else islice(self.refused.values(), 1))
+
+    def sent(self, parcels: Sequence[_Parcel]) -> None:
+        """The owner has accepted these."""
+        for parcel in parcels:
+            self.waiting.pop(parcel.file.object_key, None)
+            if self.refused.pop(parcel.file.object_key, None) is not None:
+                self.waiting |= self.refused  # the owner's broker may have been configured anew
+                self.refused.clear()
+
+    def set_aside(self, parcel: _Parcel) -> None:
+        """The owner has refused this one alone. One that finds no room is offered again by a later round."""
+        self.waiting.pop(parcel.file.object_key, None)
+        self.refused.pop(parcel.file.object_key, None)
+        if len(self.refused) < WAITING_FILES:
+            self.refused[parcel.file.object_key] = parcel
+
+    def clear(self) -> None:
+        self.waiting.clear()
+        self.refused.clear()
+
+
 class HandOvers:
     """What is on its way from one shard to others, in this term of its leader."""
 
@@ -54,15 +101,15 @@ class HandOvers:
         self._shard = shard
         self._coordinators = coordinators
         self._clock = clock
-        self._waiting: dict[int, dict[str, _Parcel]] = {}
+        self._outboxes: dict[int, _Outbox] = {}
         self._reminded: set[str] = set()
         self._offered_again: set[str] = set()
         self._workers: dict[int, asyncio.Task[None]] = {}
 
     def begin_term(self) -> None:
         """Forget what an earlier term left: this node may have missed what became of it."""
-        for waiting in self._waiting.values():
-            waiting.clear()
+        for outbox in self._outboxes.values():
+            outbox.clear()
         self._reminded.clear()
         self._offered_again.clear()
 
@@ -87,12 +134,11 @@ class HandOvers:
             self._send(first_owner, _Parcel(file, is_reminder=True))
 
     def _send(self, owner: int, parcel: _Parcel) -> None:
-        waiting = self._waiting.setdefault(owner, {})
-        if len(waiting) < WAITING_FILES:
-            waiting.setdefault(parcel.file.object_key, parcel)
+        outbox = self._outboxes.setdefault(owner, _Outbox())
+        outbox.add(parcel)
         worker = self._workers.get(owner)
         if worker is None or worker.done():
-            worker = asyncio.create_task(self._deliver(owner, waiting), name=f"{self._shard.id} hands over to {owner}")
+            worker = asyncio.create_task(self._deliver(owner, outbox), name=f"{self._shard.id} hands over to {owner}")
             worker.add_done_callback(_tell_of_defect)
             self._workers[owner] = worker
 
@@ -106,26 +152,41 @@ class HandOvers:
             worker.cancel()
         await asyncio.gather(*self._workers.values(), return_exceptions=True)
 
-    async def _deliver(self, owner: int, waiting: dict[str, _Parcel]) -> None:
-        term, failures = self._shard.term, 0
-        while waiting and self._shard.term == term:
-            parcels = list(islice(waiting.values(), PAGE_FILES))
+    async def _deliver(self, owner: int, outbox: _Outbox) -> None:
+        term, failures, at_once = self._shard.term, 0, PAGE_FILES
+        while outbox and self._shard.term == term:
+            parcels = outbox.next(at_once)
             try:
                 await self._hand_over(owner, parcels)
-                failures = 0
+            except RequestRefusedError as error:
+                if len(parcels) > 1:
+                    at_once = len(parcels) // 2
+                    continue
+                is_first = not outbox.refused
+                outbox.set_aside(parcels[0])
+                is_last = not outbox.waiting
+                if is_first or is_last:
+                    self._warn(owner, outbox, error)
+                if not is_last:
+                    continue
             except CoordinatorError as error:
-                failures += 1
-                _log.warning(
-                    "objects could not be handed over, which is tried again",
-                    shard=str(self._shard.id),
-                    owner=owner,
-                    objects=len(waiting),
-                    error=str(error),
-                )
-                await asyncio.sleep(BACKOFF.pause_s(failures, self._clock))
+                self._warn(owner, outbox, error)
+            else:
+                failures, at_once = 0, min(2 * at_once, PAGE_FILES)
+                outbox.sent(parcels)
                 continue
-            for parcel in parcels:
-                waiting.pop(parcel.file.object_key, None)
+            failures += 1
+            await asyncio.sleep(BACKOFF.pause_s(failures, self._clock))
+
+    def _warn(self, owner: int, outbox: _Outbox, error: CoordinatorError) -> None:
+        _log.warning(
+            "objects could not be handed over, which is tried again",
+            shard=str(self._shard.id),
+            owner=owner,
+            objects=len(outbox),
+            refused=len(outbox.refused),
+            error=str(error),
+        )
 
     async def _hand_over(self, owner: int, parcels: Sequence[_Parcel]) -> None:
         coordinator = self._coordinators.get(owner)

@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from diskless_core.coordinator.errors import CoordinatorError, NotCoordinatorError, OutcomeUnknownError
+from diskless_core.coordinator.errors import (
+    CoordinatorError,
+    NotCoordinatorError,
+    OutcomeUnknownError,
+    RequestRefusedError,
+)
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.shard import DisklessShard
 
@@ -30,18 +35,22 @@ class Post:
         calls: key and receiver of each object of each request, in the order in which they were sent.
         losses: what happens to the next requests.
         unreachable: shards to which nothing gets.
+        invalid: keys of objects for which a request is refused whole.
     """
 
     leader_of: LeaderOf
     calls: list[tuple[str, int]] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     unreachable: set[int] = field(default_factory=set)
+    invalid: set[str] = field(default_factory=set)
     late: list[tuple[int, Sequence[HandOver]]] = field(default_factory=list)
 
     async def send(self, owner: int, files: Sequence[HandOver]) -> None:
         self.calls += [(file.object_key, owner) for file in files]
         if owner in self.unreachable:
             raise CoordinatorError(f"injected: {owner} cannot be reached")
+        if any(file.object_key in self.invalid for file in files):
+            raise RequestRefusedError("injected: INVALID_REQUEST")
         loss = self.losses.pop(0) if self.losses else None
         if loss is Loss.LATE:
             self.late.append((owner, files))

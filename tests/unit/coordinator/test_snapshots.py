@@ -18,8 +18,9 @@ from diskless_core.coordinator.shard_store import StoreThread
 from diskless_core.coordinator.snapshots import Beginning, Snapshots
 from diskless_core.coordinator.snapshotter import RETRY, SnapshotRules, Snapshotter
 from diskless_core.diskless.commands import PartitionKey
+from diskless_core.plugin.coordinator_store import CoordinatorStoreError
 from diskless_core.plugin.wal_object_store import WalObjectStoreError
-from diskless_core.snapshot.format import SnapshotError
+from diskless_core.snapshot.format import Manifest, SnapshotError
 from diskless_core.snapshot.reading import MANIFEST_SUFFIX
 from diskless_core.testing.fakes.log import SharedLog
 from diskless_core.testing.fakes.objects import MemoryWalObjectStore, Operation
@@ -121,6 +122,29 @@ def test_a_store_that_is_ahead_of_the_snapshot_is_kept():
         await place.start()
         assert place.objects.calls[Operation.GET] == with_answers
         assert len(await place.keys_read()) == 20
+
+    on_a_place(story)
+
+
+def test_a_snapshot_that_the_store_refuses_for_now_is_taken_later_without_flooding_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(place: Place) -> None:
+        await place.commit(30)
+
+        async def refuse(*_: object) -> Manifest:
+            raise CoordinatorStoreError("injected: it is still being checked for damage: try again")
+
+        with monkeypatch.context() as patch, capture_logs() as logged:
+            patch.setattr(place.snapshots, "take", refuse)
+            running = asyncio.create_task(place.snapshotter().run())
+            await asyncio.sleep(600)
+        told = [line for line in logged if line["event"].startswith("a snapshot failed")]
+        assert 600 / 45 <= len(told) <= 600 / 15
+        assert await place.snapshots.newest(SHARD_ID) is None
+        await asyncio.sleep(60)
+        assert await place.snapshots.newest(SHARD_ID) is not None
+        running.cancel()
 
     on_a_place(story)
 

@@ -16,6 +16,7 @@ from diskless_core.coordinator.errors import (
     CoordinatorLoadingError,
     NotCoordinatorError,
     OutcomeUnknownError,
+    RequestRefusedError,
 )
 from diskless_core.diskless.api import DisklessCoordinator
 from diskless_core.diskless.commands import BatchResult, CommitFile, FoundRuns, HandOver, ListedOffset, PartitionKey
@@ -114,6 +115,8 @@ def test_every_operation_is_answered_as_by_the_shard_itself() -> None:
         assert await coordinator.describe_files([key, "unknown"]) == {key: False}
         assert await coordinator.delete_records(KEY, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         await coordinator.hand_over([HandOver(wal_key("late"), (0,), 1, 2)])
+        with pytest.raises(RequestRefusedError, match="no such coordinators"):
+            await coordinator.hand_over([HandOver(wal_key("far"), (0, 7), 1, 2)])
         [late] = await commit(coordinator, commit_of(wal_key("late"), batch()))
         assert late.error is not ErrorCode.NONE
         assert await coordinator.delete_topic(TOPIC_ID) is ErrorCode.NONE

@@ -137,16 +137,20 @@ def test_an_object_of_which_a_coordinator_says_nothing_is_kept_and_holds_up_no_o
     run(main)
 
 
-def test_an_object_with_an_owner_that_does_not_exist_is_kept() -> None:
+def test_an_object_with_an_owner_that_does_not_exist_is_kept_and_the_log_is_told_once() -> None:
     async def main() -> None:
         async with FileLife(2) as life:
             await life.create_topic()
             key = wal_key("far")
             life.objects.objects[key] = bytes(commit_of(key, batch()).file_size)
             life.run_in_background()
-            await life.nodes[1].shard.hand_over([HandOver(key, (7, 1), 0, 0)])
-            await asyncio.sleep(2 * LONG_S)
+            with capture_logs() as logs:
+                await life.nodes[1].shard.hand_over([HandOver(key, (7, 1), 0, 0)])
+                await asyncio.sleep(2 * LONG_S)
             assert life.stored == {key}
+            [told] = [line for line in logs if line["log_level"] == "error"]
+            assert "set diskless.metadata.topic.num.partitions" in told["event"]
+            assert (told["owners"], told["objects"], told["example"]) == ([7], 1, key)
 
     run(main)
 

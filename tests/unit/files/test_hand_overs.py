@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from structlog.testing import capture_logs
 
 from diskless_core.diskless.commands import HandOver
 from diskless_core.diskless.file_stages import Stage
@@ -208,6 +209,36 @@ def test_an_owner_that_cannot_be_reached_holds_up_only_what_is_for_it(monkeypatc
             life.post.unreachable.clear()
             await asyncio.sleep(10 * DELAY_S)
             assert life.stored == set()
+
+    run(main)
+
+
+def test_objects_that_their_owner_refuses_hold_up_no_others_and_are_handed_over_once_it_accepts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hand_overs, "PAGE_FILES", 8)
+
+    async def main() -> None:
+        async with FileLife(2) as life:
+            await life.create_topic(2)
+            keys = [f"object {number:02}" for number in range(40)]
+            for key in keys:
+                await life.put(key, batch(0), batch(1))
+            await asyncio.sleep(DELAY_S)
+            life.post.invalid.update(keys[:3], keys[20:22])
+            life.run_in_background()
+            with capture_logs() as logs:
+                await all_dead(life)
+                await asyncio.sleep(10 * DELAY_S)
+            assert life.stored == life.post.invalid
+            told = [line for line in logs if line["event"].startswith("objects could not be handed over")]
+            assert (told[-1]["refused"], told[-1]["objects"]) == (5, 5)
+            life.post.calls.clear()
+            await asyncio.sleep(3600)
+            assert 40 <= len(life.post.calls) <= 200, "one is tried again at a time, about once a minute"
+            assert {key for key, _ in life.post.calls} == life.post.invalid
+            life.post.invalid.clear()
+            await nothing_is_left(life)
 
     run(main)
 
