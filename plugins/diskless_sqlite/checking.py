@@ -193,14 +193,14 @@ class CheckBesideUse(Soundness):
         """`SOUND`, or the first thing that is wrong; None where the check was given up.
 
         Raises:
-            sqlite3.Error: each try failed, and none of the errors says that the database is damaged.
+            sqlite3.Error, MemoryError: each try failed, and no error says that the database is damaged.
         """
         tries = 0
         while not self._is_given_up.is_set():
             try:
                 found = checked(self._connection)
                 return None if self._is_given_up.is_set() and found != SOUND else found  # cut off, it proves nothing
-            except sqlite3.Error as error:
+            except (sqlite3.Error, MemoryError) as error:  # the latter is what SQLITE_NOMEM becomes
                 if is_corruption(error):
                     return str(error)
                 tries += 1
@@ -208,7 +208,7 @@ class CheckBesideUse(Soundness):
                     break
                 if tries == CHECK_TRIES:
                     raise
-                logger.warning("%s could not be checked for damage (%s), which is tried again", self._path, error)
+                logger.warning("%s could not be checked for damage (%r), which is tried again", self._path, error)
                 self._is_given_up.wait(CHECK_PAUSE_S)
         return None
 

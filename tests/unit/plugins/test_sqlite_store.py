@@ -322,7 +322,7 @@ def test_a_store_stays_in_use_when_its_check_fails_for_another_reason_than_damag
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
 
 
-@pytest.mark.parametrize(("error", "tries"), [(io_error(), 3), (MemoryError(), 1)])
+@pytest.mark.parametrize(("error", "tries"), [(io_error(), 3), (MemoryError(), 3), (RuntimeError(), 1)])
 def test_a_store_whose_check_always_fails_is_given_up_and_checked_before_it_is_used_again(
     database: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, tries: int
 ) -> None:
