@@ -313,8 +313,7 @@ def test_clients_that_do_not_read_make_way_for_one_that_does(run: Run, monkeypat
                 await until(lambda: bool(broker.answers))
                 broker.answer(20 * MIB)
             await until(lambda: memory.is_full)
-            async with asyncio.timeout(PATIENCE_S):
-                await memory.wait()
+            assert await memory.wait(PATIENCE_S)
             assert memory.size_bytes < 20 * MIB
             assert len(broker.server.connections) < 3
 
