@@ -106,7 +106,7 @@ class ClusterCatchUp:
         """How far the controller has read the cluster shard.
 
         Raises:
-            CoordinatorError: nobody is known to be the controller, or it does not answer.
+            CoordinatorError: the controller is not known, or it does not answer.
         """
         known = (self._shard.leader_hint, self._shard.claimed_by)
         controller = next((node_id for node_id in known if node_id not in (None, self._node_id)), None)

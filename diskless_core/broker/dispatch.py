@@ -375,7 +375,7 @@ def _decode_in_thread(api: Api, header: RequestHeader, frame: Frame) -> asyncio.
     def ended(done: asyncio.Future[Request | None]) -> None:
         frame.release()
         if not done.cancelled():
-            done.exception()  # of a connection that was closed meanwhile nobody asks for it
+            done.exception()  # retrieved here: the connection may have been closed
 
     frame.hold()
     decoding = asyncio.get_running_loop().run_in_executor(None, _decode, api, header, frame)

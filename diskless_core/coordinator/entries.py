@@ -58,7 +58,7 @@ class Position:
 class ReadBack(NamedTuple):
     """How far the leader had read an entry's term when it wrote the entry, and what it had found by then.
 
-    What it says has to be in the log before the entry: so whoever reads the log can tell whether it is all there.
+    What it says has to be in the log before the entry: so a reader of the log can tell whether it is all there.
 
     Attributes:
         next_sequence: of the entry that the leader had to read next.

@@ -178,7 +178,7 @@ class LogMigration:
             moved |= await self._deal(regrouping, ended, terms)
         for shard, name in moved.items():
             await self._new_log.name(shard, name, terms[shard])
-        # From here on it is decided, for all shards, which logs go on: nothing of the others is needed any more.
+        # From here on it is decided, for all shards, which logs go on: nothing of the others is needed from then on.
         for shard in present:
             await asyncio.to_thread(self._empty_store, shard, machines[shard], names[shard])
             await self._remove_of_former(shard, names[shard], moved)

@@ -243,7 +243,7 @@ class Snapshots:
         caller that was away since it took it removes what its successor has removed or will: never the newest one.
 
         Raises:
-            SnapshotError: the kept snapshot is not there any more, and nothing was removed.
+            SnapshotError: the kept snapshot is no longer there, and nothing was removed.
             WalObjectStoreError: some are left.
         """
         of_log = FolderName(kept.log_id, kept.moved_from)
@@ -409,7 +409,7 @@ def _require_whole(kept: Manifest, keys: Collection[str]) -> None:
     lost = manifests.union(part.key for part in kept.parts).difference(keys)
     if lost:
         raise SnapshotError(
-            f"the snapshot at offset {kept.applied_offset} of the log {kept.log_id} is not whole any more, so nothing "
+            f"the snapshot at offset {kept.applied_offset} of the log {kept.log_id} is no longer whole, so nothing "
             f"that it takes the place of is removed: {min(lost)} is gone"
         )
 

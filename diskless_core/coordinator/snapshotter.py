@@ -159,8 +159,8 @@ class Snapshotter:
         """Remove what a whole snapshot takes the place of.
 
         Raises:
-            SnapshotError: the snapshot is not whole any more.
-            CoordinatorError: this node does not lead any more, or the log goes on elsewhere.
+            SnapshotError: the snapshot is no longer whole.
+            CoordinatorError: this node no longer leads, or the log goes on elsewhere.
         """
         if manifest.moved_from is not None:
             # This log goes on, so the one before it has ended: it can never be led again. Which log that was is known

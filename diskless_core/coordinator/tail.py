@@ -110,7 +110,7 @@ class Tail:
         return self._acceptance_before(self._first(offset))
 
     def digest_at(self, term: int, next_sequence: int) -> bytes | None:
-        """The digest when this sequence was next in the newest term; None where that is not known any more."""
+        """The digest when this sequence was next in the newest term; None where that is no longer known."""
         newest = self._acceptance_before(len(self._entries))
         position = len(self._entries) - (newest.next_sequence - next_sequence)
         if not 0 <= position <= len(self._entries):

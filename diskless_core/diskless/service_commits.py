@@ -125,7 +125,7 @@ class FileCommits:
         """Wait no longer. What a coordinator has put into its log takes effect all the same.
 
         So nothing is kept of a part that is late, however often it is asked for again. A task that reads a store ends
-        only when that has answered; nobody waits for that here.
+        only when that has answered; this broker does not wait for that.
         """
         for task in tasks:
             self._given_up.add(task)

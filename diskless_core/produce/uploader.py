@@ -24,7 +24,11 @@ _log = structlog.get_logger(__name__)
 
 
 class Uploader:
-    """Uploads with bounded parallelism. A retriable error is retried for ever, with capped back-off and jitter."""
+    """Uploads with bounded parallelism. A retriable error is retried for ever, with capped back-off and jitter.
+
+    Attributes:
+        parallelism: how many uploads run at once.
+    """
 
     def __init__(self, store: WalObjectStore, parallelism: int, clock: Clock, metrics: Metrics) -> None:
         self._store = store
@@ -59,7 +63,7 @@ class Uploader:
         return self._failure
 
     async def upload(self, key: str, data: memoryview) -> memoryview:
-        """Store one object. Returns memory with its bytes, which no attempt to store it reads any more.
+        """Store one object. Returns memory with its bytes that no attempt to store it still reads.
 
         Raises:
             WalObjectStoreError: the store refused it for good.

@@ -265,7 +265,7 @@ class WalWriter:
         try:
             stored = await self._stored(key, sealed, parts)
             committing = [
-                self._failed(stored) if isinstance(stored, Exception) else self._committer.commit(stored, part)
+                _failed(stored) if isinstance(stored, Exception) else self._committer.commit(stored, part)
                 for part in parts
             ]
             self._look()  # an upload slot is free
@@ -281,11 +281,6 @@ class WalWriter:
         finally:
             for part in parts:
                 part.ticket.end()
-
-    def _failed(self, error: Exception) -> asyncio.Future[list[BatchResult]]:
-        outcome: asyncio.Future[list[BatchResult]] = asyncio.get_running_loop().create_future()
-        outcome.set_exception(error)
-        return outcome
 
     async def _deliver_part(
         self,
@@ -344,6 +339,12 @@ class WalWriter:
             return whole
         self._metrics.wal_upload_failures.inc()
         return failure
+
+
+def _failed(error: Exception) -> asyncio.Future[list[BatchResult]]:
+    outcome: asyncio.Future[list[BatchResult]] = asyncio.get_running_loop().create_future()
+    outcome.set_exception(error)
+    return outcome
 
 
 def _settle(places: Sequence[Place], outcome: Sequence[BatchResult] | Exception) -> None:

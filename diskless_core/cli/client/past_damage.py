@@ -78,7 +78,7 @@ class ReadRecord(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Records that nobody can read: their offsets, inclusive, and why."""
+    """Records that cannot be read: their offsets, inclusive, and why."""
 
     partition: int
     first_offset: int

@@ -256,7 +256,7 @@ def test_a_leader_that_is_none_any_more_does_not_remove_the_snapshot_of_the_one_
         late = await pair.follower.shard.take_snapshot(pair.snapshots)
         await pair.commit(3)
         await pair.snapshotter(pair.leader).take()
-        with pytest.raises(SnapshotError, match="not whole any more"):
+        with pytest.raises(SnapshotError, match="is no longer whole"):
             await pair.snapshots.remove_older(SHARD_ID, late)
         newest = await pair.snapshots.newest(SHARD_ID)
         assert newest is not None

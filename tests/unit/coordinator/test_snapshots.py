@@ -193,7 +193,7 @@ def test_a_log_is_not_pruned_for_a_snapshot_that_is_gone():
             await barrier()
 
         place.node.shard.barrier = slow
-        with pytest.raises(SnapshotError, match="is not whole any more"):
+        with pytest.raises(SnapshotError, match="is no longer whole"):
             await place.snapshotter().take()
         assert await place.log_start() == start
         assert set(place.objects.objects) >= older
